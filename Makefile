@@ -1,4 +1,5 @@
 # The commands of the project. `make help` lists them.
+SHELL = /bin/bash
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
@@ -13,7 +14,7 @@ install: ## put the command into ~/.cargo/bin
 	$(CARGO) install --path crates/cli --locked
 
 WHEEL = target/wheel
-wheel: ## build the Python package, target/wheels/superpage-*.whl: some minutes (needs Python 3.11)
+wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes (needs Python 3.11)
 	@test -x $(WHEEL)/bin/maturin || { python3 -m venv $(WHEEL) && $(WHEEL)/bin/pip install --quiet 'maturin>=1.7,<2'; }
 	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
 
@@ -23,11 +24,24 @@ demo: ## what superpages do to recorded real programs, on two machines
 	./demo/run $(SUPERPAGE)
 
 SKIPPED = $(CURDIR)/target/skipped
-test: ## all tests; shows at the end what was skipped, and fails where SUPERPAGE_REQUIRE names what was wanting
+test: ## all tests; shows at the end what was skipped and what failed; fails where SUPERPAGE_REQUIRE names what was wanting
 	@mkdir -p target && rm -f $(SKIPPED)
-	@SUPERPAGE_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --locked; status=$$?; \
-	SUPERPAGE_SKIPPED=$(SKIPPED) CARGO=$(CARGO) python/test || status=1; \
-	if [ -s $(SKIPPED) ]; then echo "skipped, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED); else echo "nothing was skipped"; fi; exit $$status
+	@{ SUPERPAGE_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --locked --no-fail-fast; status=$$?; \
+	SUPERPAGE_SKIPPED=$(SKIPPED) CARGO=$(CARGO) python/test || status=1; exit $$status; } 2>&1 | tee target/tested; \
+	status=$${PIPESTATUS[0]}; \
+	if [ -s $(SKIPPED) ]; then echo "skipped, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED); else echo "nothing was skipped"; fi; \
+	awk "$$FAILED" target/tested; exit $$status
+
+# Each test that failed, with its file, from what cargo and pytest printed; what did not compile or did not end is in the lines of cargo.
+define FAILED
+/^ +Running/ { file = $$2 == "unittests" ? $$3 : $$2; sub(/^.*\(target/, "", file) }
+/^ +Doc-tests/ { file = $$2 " (documents)" }
+/^test .* \.\.\. FAILED/ { print "failed: " file ": " $$2 }
+/^(FAILED|ERROR) / { print "failed: " $$2 }
+/^ +`-p superpage.*`$$/ { print "failed in: " $$0 }
+/^error: could not compile/ { print "failed: " $$0 }
+endef
+export FAILED
 
 QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
 	-device isa-debug-exit,iobase=0xf4,iosize=4

@@ -13,7 +13,8 @@ fuzz_target!(|input: (u8, u128, u16, Vec<common::Op>)| {
     let (ladder, answers, frames, ops) = input;
     // One of four configurations has a slow store.
     let slow = ladder >> 6 == 3;
-    let mut world = if slow { World::slow(ladder, answers, frames) } else { World::new(ladder, answers, frames) };
+    let world = World::new(ladder, answers, frames);
+    let mut world = if slow { world.slow() } else { world };
     for (at, op) in plain(ops).into_iter().enumerate() {
         world.apply(op);
         world.answer_daemon();

@@ -1,4 +1,4 @@
-//! The native half of the Python package `superpage`: the calls of the command line, for `superpage/__init__.py`, which holds what users call
+//! The native half of the Python package `superpages`: the calls of the command line, for `superpage/__init__.py`, which holds what users call
 //! and its documentation. What a simulation, a sweep or a recording does is the crates'.
 #![forbid(unsafe_code)]
 
@@ -37,8 +37,9 @@ fn of_trace(error: superpage_trace::Error) -> PyErr {
     }
 }
 
-/// What is left of this process's memory limits, where the system reports them.
+/// What is left of this process's memory limits, where the system reports them. Simulations look at it too, from the first call on.
 fn limits() -> Vec<Limit> {
+    superpage_sim::watch_memory(limits);
     #[cfg(target_os = "linux")]
     {
         let left = superpage_linux::memory::left().into_iter();
@@ -70,9 +71,9 @@ mod _native {
     #[allow(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// The version of what this module offers to the package's Python files, which import no other: superpage/_built.py.
+    /// The version of what this module offers to the package's Python files, which import no other: superpages/_built.py.
     #[pymodule_export]
-    const INTERFACE: u32 = 2;
+    const INTERFACE: u32 = 3;
 
     /// The names of the built-in machines.
     #[pyfunction]

@@ -211,7 +211,7 @@ impl Background for Object {
 }
 
 /// A region of an address space that holds a page.
-#[pyclass(frozen, get_all, eq, hash, module = "superpage")]
+#[pyclass(frozen, get_all, eq, hash, module = "superpages")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Region {
     /// Its number: its address divided by the size of its level.
@@ -259,7 +259,7 @@ impl Place<'_> {
 }
 
 /// What a policy may see and do, while it is called.
-#[pyclass(frozen, module = "superpage")]
+#[pyclass(frozen, module = "superpages")]
 pub(crate) struct System;
 
 /// Calls `with` with the system of the policy that is called now on this thread.

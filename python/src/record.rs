@@ -1,4 +1,4 @@
-//! `superpage.record`, and what a trace holds.
+//! `superpages.record`, and what a trace holds.
 
 use crate::{of_trace, work};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

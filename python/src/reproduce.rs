@@ -1,4 +1,4 @@
-//! `superpage.reproduce`.
+//! `superpages.reproduce`.
 
 use crate::rows::Rows;
 use crate::{failed, work};

@@ -18,7 +18,7 @@ use superpage_sim::columns::{Column, Values};
 use superpage_sim::{Format, Kept, Row, Run, keep};
 
 /// Rows, one for each simulation or finding, with the keys of the command's rows in their order.
-#[pyclass(frozen, module = "superpage")]
+#[pyclass(frozen, module = "superpages")]
 pub(crate) struct Rows(Kind);
 
 enum Kind {
@@ -176,6 +176,16 @@ impl Rows {
         }
     }
 
+    /// Why each value of a key is no exact count, None where it is one; of findings, for what was measured.
+    fn estimates(&self, key: &str) -> Vec<Option<String>> {
+        match &self.0 {
+            Kind::Sim(rows) => rows.iter().map(|row| row.estimate(key).map(String::from)).collect(),
+            Kind::Reproduce(report) => {
+                report.findings().map(|finding| finding.estimate.clone().filter(|_| key == "measured")).collect()
+            }
+        }
+    }
+
     /// The figures of findings with their points, as dicts; none of simulations.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -216,17 +226,17 @@ impl Rows {
             Kind::Reproduce(_) => "finding",
         };
         let (rows, plural) = (self.__len__(), if self.__len__() == 1 { "" } else { "s" });
-        format!("<superpage.Rows: {rows} {kind}{plural}, {} keys; print() shows a table>", self.keys().len())
+        format!("<superpages.Rows: {rows} {kind}{plural}, {} keys; print() shows a table>", self.keys().len())
     }
 
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("superpage._show")?.call_method1("html", (slf,))
+        slf.py().import("superpages._show")?.call_method1("html", (slf,))
     }
 
     /// Bars of a key, by workload and machine (with matplotlib).
     #[pyo3(signature = (key = "speedup", ax = None))]
     fn plot<'py>(slf: &Bound<'py, Self>, key: &str, ax: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("superpage._show")?.call_method1("plot", (slf, key, ax))
+        slf.py().import("superpages._show")?.call_method1("plot", (slf, key, ax))
     }
 
     /// Arrow's C stream interface, which pandas, polars, DuckDB and pyarrow read.

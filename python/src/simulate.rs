@@ -1,4 +1,4 @@
-//! `superpage.simulate`.
+//! `superpages.simulate`.
 
 use crate::accesses::{self, Accesses};
 use crate::policy::{GivenPolicy, check_names};
@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Extent, Setup, Watch, check_memory, plan_policies, rows, run_parts};
+use superpage_sim::{Conditions, Setup, Watch, check_memory, plan_policies, rows, run_parts};
 use superpage_trace::{Source, file::Reader, workload};
 
 /// What is simulated.
@@ -73,18 +73,15 @@ impl Words {
     }
 }
 
-fn open(what: &What<'_>, lines: bool) -> PyResult<(Box<dyn Source>, Extent)> {
-    let whole = |source| (source, Extent::default());
+fn open(what: &What<'_>, lines: bool) -> PyResult<Box<dyn Source>> {
     match what {
-        What::Workload(text) if lines => workload::parse_lines(text).map(whole).map_err(of_trace),
-        What::Workload(text) => workload::parse(text).map(whole).map_err(of_trace),
+        What::Workload(text) if lines => workload::parse_lines(text).map_err(of_trace),
+        What::Workload(text) => workload::parse(text).map_err(of_trace),
         What::Trace(Trace(path, up_to_cut)) => {
             let reader = if *up_to_cut { Reader::open_up_to_cut(path) } else { Reader::open(path) };
-            let reader = reader.map_err(of_trace)?;
-            let extent = Extent::of(&reader);
-            Ok((Box::new(reader), extent))
+            Ok(Box::new(reader.map_err(of_trace)?))
         }
-        What::Accesses(accesses) => accesses::source(accesses, lines).map(whole),
+        What::Accesses(accesses) => accesses::source(accesses, lines),
     }
 }
 
@@ -110,8 +107,8 @@ pub(crate) fn simulate(
     let limits = limits();
     let mut sources = Vec::new();
     for what in &streams {
-        let (source, extent) = open(what, words.lines)?;
-        check_memory(&setups, &watch, extent, &limits).map_err(failed)?;
+        let source = open(what, words.lines)?;
+        check_memory(&setups, &watch, &limits).map_err(failed)?;
         sources.push(source);
     }
     let called = policies.iter().any(GivenPolicy::is_object);

@@ -1,9 +1,9 @@
-//! `superpage.sweep`, and what a cluster needs of it.
+//! `superpages.sweep`, and what a cluster needs of it.
 
 use crate::policy::{GivenPolicy, check_names};
 use crate::rows::Rows;
 use crate::{failed, limits, work};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::num::NonZero;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use superpage_sweep::{Done, Options, OwnPolicy, Shard, Store, Sweep, Watch};
 
 /// A sweep, checked completely.
-#[pyclass(frozen, module = "superpage")]
+#[pyclass(frozen, module = "superpages")]
 pub(crate) struct Plan {
     plan: Arc<superpage_sweep::Plan>,
     /// The objects of policies, which are there as long as it.
@@ -91,7 +91,7 @@ impl Plan {
     }
 
     /// Runs the cells that a folder does not have.
-    #[pyo3(signature = (output, command, jobs = None, shard = "1/1", progress = None))]
+    #[pyo3(signature = (output, command, jobs = None, shard = "1/1", repair = false, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
     fn run(
         &self,
@@ -100,6 +100,7 @@ impl Plan {
         command: String,
         jobs: Option<usize>,
         shard: &str,
+        repair: bool,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Outcome> {
         let shard: Shard = shard.parse().map_err(|error| PyValueError::new_err(format!("shard: {error}")))?;
@@ -108,7 +109,7 @@ impl Plan {
             Some(jobs @ 1..=1024) => jobs,
             Some(jobs) => return Err(PyValueError::new_err(format!("jobs: {jobs}: expected 1 to 1024"))),
         };
-        let options = Options { jobs, shard, limits: limits(), command };
+        let options = Options { jobs, shard, repair, limits: limits(), command };
         let run = |ticket: &work::Ticket| {
             let notes = Mutex::default();
             let bar = Bar { ticket, cells: AtomicU64::new(0), done: AtomicU64::new(0), notes };
@@ -140,14 +141,17 @@ impl Plan {
     }
 
     /// Opens a folder for cells that run elsewhere.
-    fn open(&self, py: Python<'_>, output: PathBuf) -> PyResult<Folder> {
-        let store = py.detach(|| Store::open(Arc::clone(&self.plan), &output)).map_err(failed)?;
-        Ok(Folder(store))
+    #[pyo3(signature = (output, repair = false))]
+    fn open(&self, py: Python<'_>, output: PathBuf, repair: bool) -> PyResult<Folder> {
+        let open = |ticket: &work::Ticket| Store::open(Arc::clone(&self.plan), &output, repair, &ticket.stop);
+        let store = work::run(py, None, open)?.map_err(failed)?;
+        // What stops it is an exception, which `work::run` has returned.
+        store.map(Folder).ok_or_else(|| PyRuntimeError::new_err("interrupted"))
     }
 }
 
 /// A folder of a sweep, held until this object is gone.
-#[pyclass(frozen, module = "superpage")]
+#[pyclass(frozen, module = "superpages")]
 pub(crate) struct Folder(Store);
 
 #[pymethods]

@@ -40,7 +40,7 @@ impl Ticket {
     /// Raises an exception in whatever its threads run in Python: a policy that does not return sees no flag.
     fn interrupt(&self, py: Python<'_>) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let raised = py.import("superpage._interrupt").and_then(|module| module.call_method1("interrupt", (threads,)));
+        let raised = py.import("superpages._interrupt").and_then(|module| module.call_method1("interrupt", (threads,)));
         // An interpreter without it waits, as long as the policy takes.
         drop(raised);
     }

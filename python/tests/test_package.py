@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 
-import superpage
-from superpage import _built, _native
+import superpages
+from superpages import _built, _native
 
 # Of what the native module offers: python python/tests/test_package.py prints it.
 OFFERED = "aa1b64cb8e636fac"
@@ -27,17 +27,17 @@ def offered():
 
 
 def test_a_change_of_the_native_module_changes_its_number():
-    problem = "what the native module offers has changed: raise INTERFACE in python/src/lib.rs and python/superpage/_built.py, and write this digest above"
-    assert (_built.INTERFACE, offered()) == (2, OFFERED), problem
+    problem = "what the native module offers has changed: raise INTERFACE in python/src/lib.rs and python/superpages/_built.py, and write this digest above"
+    assert (_built.INTERFACE, offered()) == (3, OFFERED), problem
 
 
 def test_files_of_different_versions_are_told(tmp_path):
-    home = pathlib.Path(superpage.__file__).parent
-    copy = tmp_path / "superpage"
+    home = pathlib.Path(superpages.__file__).parent
+    copy = tmp_path / "superpages"
     shutil.copytree(home, copy, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
 
     def imported():
-        done = subprocess.run([sys.executable, "-c", "import superpage"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", "import superpages"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
         assert done.returncode == 1
         return done.stderr.splitlines()[-1]
 
@@ -47,7 +47,7 @@ def test_files_of_different_versions_are_told(tmp_path):
 
 
 def test_a_thread_that_simulates_is_one_thread_to_python():
-    class Told(superpage.Policy):
+    class Told(superpages.Policy):
         interval, calls, most = None, 0, 0
 
         def missed(self, space, page, level):
@@ -63,10 +63,10 @@ def test_a_thread_that_simulates_is_one_thread_to_python():
     Told.__deepcopy__ = lambda self, memo: self
     for threads in (1, None):
         told = Told()
-        superpage.simulate("touch:bytes=4M", machines="zen5", policies=told, threads=threads)
+        superpages.simulate("touch:bytes=4M", machines="zen5", policies=told, threads=threads)
         assert told.calls > 1000 and told.most >= told.calls / (threads or os.cpu_count())
     told = Told()
-    superpage.sweep({"sweep": {"name": "one"}, "axes": {"workload": "touch:bytes=4M", "machine": "zen5", "policy": told}})
+    superpages.sweep({"sweep": {"name": "one"}, "axes": {"workload": "touch:bytes=4M", "machine": "zen5", "policy": told}})
     assert told.calls == told.most > 1000
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-import superpage
+import superpages
 
 WORKLOAD = "random:bytes=256M,references=100K,populate=no"
 
 
-class Hot(superpage.Policy):
+class Hot(superpages.Policy):
     """The policy of docs/policies.md: regions most of which was accessed since the last scan become superpages."""
 
     def __init__(self, share=0.5, interval=1.0):
@@ -32,13 +32,13 @@ class Hot(superpage.Policy):
 @pytest.mark.parametrize("share", ["0.02", "0.5"])
 def test_the_same_policy_in_both_languages_has_the_same_rows(hot, share):
     rust = hot("zen5", WORKLOAD, share, "1ms")
-    python = superpage.simulate(WORKLOAD, machines="zen5", policies=Hot(float(share), 1e-3))
+    python = superpages.simulate(WORKLOAD, machines="zen5", policies=Hot(float(share), 1e-3))
     assert python.to_json().encode() == rust
     assert python[1]["promotions"] > 0 or share != "0.02"
 
 
 def test_each_simulation_has_its_own_copy():
-    class Count(superpage.Policy):
+    class Count(superpages.Policy):
         interval = 1e-3
         seen = 0
 
@@ -47,21 +47,21 @@ def test_each_simulation_has_its_own_copy():
             assert now >= (self.seen - 1) * 1_000_000 or self.seen == 1
 
     counted = Count()
-    rows = superpage.simulate(WORKLOAD, machines=["zen5", "golden-cove", "zen4"], policies=counted)
+    rows = superpages.simulate(WORKLOAD, machines=["zen5", "golden-cove", "zen4"], policies=counted)
     assert counted.seen == 0 and rows.column("error") == [None] * 6
     # A policy that does nothing costs nothing and changes nothing.
     assert rows.column("speedup") == [1.0] * 6
 
 
 def test_answers_are_differences_from_any_policy():
-    class Like(superpage.Policy):
+    class Like(superpages.Policy):
         answers = {"from": "reservation", "preempt": "off"}
 
-    class Thp(superpage.Policy):
+    class Thp(superpages.Policy):
         answers = "thp"
 
-    own = superpage.simulate(WORKLOAD, machines="zen5", policies=[Like, Thp])
-    built_in = superpage.simulate(WORKLOAD, machines="zen5", policies=["reservation:preempt=off", "thp"])
+    own = superpages.simulate(WORKLOAD, machines="zen5", policies=[Like, Thp])
+    built_in = superpages.simulate(WORKLOAD, machines="zen5", policies=["reservation:preempt=off", "thp"])
     assert own.column("policy") == ["base", "like", "thp"]
     different = {"policy", "trace_digest"}
     for ours, theirs in zip(json.loads(own.to_json()), json.loads(built_in.to_json())):
@@ -69,7 +69,7 @@ def test_answers_are_differences_from_any_policy():
 
 
 def test_events_are_told():
-    class Told(superpage.Policy):
+    class Told(superpages.Policy):
         interval = None
 
         def __init__(self):
@@ -89,21 +89,21 @@ def test_events_are_told():
             told.append(list(self.counts))
 
     told = []
-    rows = superpage.simulate("touch:bytes=1M", machines="zen5", policies=Told)
+    rows = superpages.simulate("touch:bytes=1M", machines="zen5", policies=Told)
     faults, misses = rows[1]["faults"], rows[1]["tlb_misses"]
     assert told[-1][0] == faults >= 256 and told[-1][1] <= misses
     assert told[-1][1] >= misses - 1
 
 
 def test_an_exception_is_the_row_s_error_and_the_others_go_on():
-    class Bad(superpage.Policy):
+    class Bad(superpages.Policy):
         interval = 1e-3
 
         def tick(self, now, system):
             if now > 5e6:
                 raise KeyError("the reason")
 
-    rows = superpage.simulate(WORKLOAD, machines="zen5", policies=["thp", Bad, "reservation"])
+    rows = superpages.simulate(WORKLOAD, machines="zen5", policies=["thp", Bad, "reservation"])
     errors = dict(zip(rows.column("policy"), rows.column("error")))
     assert errors["thp"] is errors["reservation"] is errors["base"] is None
     assert errors["bad"].startswith("policy bad: Traceback") and "KeyError: 'the reason'" in errors["bad"]
@@ -113,7 +113,7 @@ def test_an_exception_is_the_row_s_error_and_the_others_go_on():
 def test_a_system_is_there_only_during_a_call():
     kept = []
 
-    class Keeper(superpage.Policy):
+    class Keeper(superpages.Policy):
         interval = 1e-3
 
         def tick(self, now, system):
@@ -127,26 +127,49 @@ def test_a_system_is_there_only_during_a_call():
             assert system.scan(99, 1) == [] and system.now == now
 
     Keeper.__deepcopy__ = lambda self, memo: self
-    assert superpage.simulate(WORKLOAD, machines="zen5", policies=Keeper).column("error") == [None, None]
+    assert superpages.simulate(WORKLOAD, machines="zen5", policies=Keeper).column("error") == [None, None]
     with pytest.raises(RuntimeError, match="only during a call of tick"):
         kept[0].spaces()
 
 
 def test_what_is_no_policy_is_told():
-    class Twice(superpage.Policy):
+    class Twice(superpages.Policy):
         name = "thp"
 
     with pytest.raises(TypeError, match="two policies are called thp"):
-        superpage.simulate(WORKLOAD, policies=["thp", Twice])
+        superpages.simulate(WORKLOAD, policies=["thp", Twice])
 
-    class Never(superpage.Policy):
+    class Misspelt(superpages.Policy):
+        def tik(self, now, system):
+            pass
+
+    with pytest.raises(TypeError, match="policy misspelt: superpages looks for tick, not for tik: was that meant"):
+        superpages.simulate(WORKLOAD, policies=Misspelt)
+
+    class Unheard(superpages.Policy):
+        def on_fault(self, space, page, level):
+            pass
+
+    with pytest.raises(TypeError, match="policy unheard: nobody calls on_fault; expected one of tick, faulted"):
+        superpages.simulate(WORKLOAD, policies=Unheard)
+
+    class Helped(superpages.Policy):
+        def ticks(self):
+            return 1
+
+        def tick(self, now, system):
+            self.ticks()
+
+    assert superpages.simulate(WORKLOAD, machines="zen5", policies=Helped).column("error") == [None, None]
+
+    class Never(superpages.Policy):
         interval = -1
 
-    error = superpage.simulate(WORKLOAD, machines="zen5", policies=Never)[1]["error"]
+    error = superpages.simulate(WORKLOAD, machines="zen5", policies=Never)[1]["error"]
     assert "interval: expected seconds above 0" in error
 
-    class Wrong(superpage.Policy):
+    class Wrong(superpages.Policy):
         answers = {"from": "reservation", "nonsense": 1}
 
     with pytest.raises(ValueError, match="no parameter `nonsense`"):
-        superpage.simulate(WORKLOAD, policies=Wrong)
+        superpages.simulate(WORKLOAD, policies=Wrong)

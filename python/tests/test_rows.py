@@ -7,25 +7,25 @@ import pickle
 
 import pytest
 
-import superpage
+import superpages
 
 
 def test_rows_are_pickled():
-    rows = superpage.simulate(["touch:bytes=64K", "matrix:n=60"], machines=["zen5", "zen5+nested"], policies=["thp", "reservation"], contiguity=True)
+    rows = superpages.simulate(["touch:bytes=64K", "matrix:n=60"], machines=["zen5", "zen5+nested"], policies=["thp", "reservation"], contiguity=True)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         again = pickle.loads(pickle.dumps(rows, protocol))
-        assert isinstance(again, superpage.Rows) and len(again) == len(rows) == 12
+        assert isinstance(again, superpages.Rows) and len(again) == len(rows) == 12
         assert (again.to_json(), again.to_parquet(), str(again)) == (rows.to_json(), rows.to_parquet(), str(rows))
-    swept = superpage.sweep({"sweep": {"name": "small"}, "axes": {"workload": "touch:bytes=64K", "machine": "zen5", "policy": "thp"}})
+    swept = superpages.sweep({"sweep": {"name": "small"}, "axes": {"workload": "touch:bytes=64K", "machine": "zen5", "policy": "thp"}})
     assert pickle.loads(pickle.dumps(swept)).to_parquet() == swept.to_parquet()
     assert copy.deepcopy(rows).to_json() == rows.to_json()
     with pytest.raises(ValueError, match="rows that were pickled: "):
-        superpage.Rows(rows.to_parquet()[:-1])
+        superpages.Rows(rows.to_parquet()[:-1])
     with pytest.raises(TypeError, match="rows of papers cannot be pickled: keep what to_parquet"):
-        pickle.dumps(superpage.reproduce("navarro02/figure1"))
+        pickle.dumps(superpages.reproduce("navarro02/figure1"))
 
 
 def test_rows_come_back_from_other_processes():
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        there = pool.submit(superpage.simulate, "touch:bytes=64K", machines="zen5", policies="thp").result()
-    assert there.to_json() == superpage.simulate("touch:bytes=64K", machines="zen5", policies="thp").to_json()
+        there = pool.submit(superpages.simulate, "touch:bytes=64K", machines="zen5", policies="thp").result()
+    assert there.to_json() == superpages.simulate("touch:bytes=64K", machines="zen5", policies="thp").to_json()

@@ -13,7 +13,7 @@ import tomllib
 import numpy as np
 import pytest
 
-import superpage
+import superpages
 
 RANDOM = "random:bytes=64M,references=200K"
 
@@ -25,7 +25,7 @@ def misses(rows):
 def test_rows_are_those_of_the_command_to_the_byte(command, root):
     words = ["sim", RANDOM, "-m", "zen5", "-m", "golden-cove+coalescing", "-p", "thp", "-p", "reservation:preempt=off"]
     words += ["--memory", "128M", "--fragment", "0.25", "--seed", "7"]
-    rows = superpage.simulate(
+    rows = superpages.simulate(
         RANDOM,
         machines=["zen5", "golden-cove+coalescing"],
         policies=["thp", {"from": "reservation", "preempt": False}],
@@ -40,30 +40,30 @@ def test_rows_are_those_of_the_command_to_the_byte(command, root):
 
 def test_traces_and_lists_are_those_of_the_command(command, root):
     trace = "corpus/gzip.sp"
-    rows = superpage.simulate(trace, machines="zen5", policies="thp")
+    rows = superpages.simulate(trace, machines="zen5", policies="thp")
     assert rows.to_json().encode() == command("sim", "--trace", trace, "-m", "zen5", "-p", "thp", "--format", "json")
-    assert superpage.simulate(pathlib.Path(trace), machines="zen5", policies="thp").to_json() == rows.to_json()
-    both = superpage.simulate([trace, "matrix:n=60"], machines="zen5", policies="thp")
+    assert superpages.simulate(pathlib.Path(trace), machines="zen5", policies="thp").to_json() == rows.to_json()
+    both = superpages.simulate([trace, "matrix:n=60"], machines="zen5", policies="thp")
     assert len(both) == 4 and json.loads(both.to_json())[:2] == json.loads(rows.to_json())
-    assert superpage.trace_info(trace) == json.loads(command("trace", "info", trace, "--format", "json"))
+    assert superpages.trace_info(trace) == json.loads(command("trace", "info", trace, "--format", "json"))
 
 
 def test_any_number_of_threads_gives_the_same_rows():
-    one = superpage.simulate(RANDOM, machines=["zen5", "zen4"], policies=["thp", "promote"], threads=1)
-    two = superpage.simulate(RANDOM, machines=["zen5", "zen4"], policies=["thp", "promote"], threads=2)
+    one = superpages.simulate(RANDOM, machines=["zen5", "zen4"], policies=["thp", "promote"], threads=1)
+    two = superpages.simulate(RANDOM, machines=["zen5", "zen4"], policies=["thp", "promote"], threads=2)
     assert one.to_json() == two.to_json()
 
 
 def test_machines_are_names_or_dicts():
-    names = superpage.simulate(RANDOM, machines="zen5:costs.fault=9000", policies="thp")
-    dicts = superpage.simulate(RANDOM, machines={"from": "zen5", "costs": {"fault": 9000}}, policies="thp")
+    names = superpages.simulate(RANDOM, machines="zen5:costs.fault=9000", policies="thp")
+    dicts = superpages.simulate(RANDOM, machines={"from": "zen5", "costs": {"fault": 9000}}, policies="thp")
     assert names.column("cycles") == dicts.column("cycles")
     assert dicts.column("machine") == ["zen5+dict"] * 2
     # A whole machine file as a dict.
-    whole = tomllib.loads(superpage.machine_text("zen5"))
+    whole = tomllib.loads(superpages.machine_text("zen5"))
     assert (
-        superpage.simulate(RANDOM, machines=whole, policies="thp").to_json()
-        == superpage.simulate(RANDOM, machines="zen5", policies="thp").to_json()
+        superpages.simulate(RANDOM, machines=whole, policies="thp").to_json()
+        == superpages.simulate(RANDOM, machines="zen5", policies="thp").to_json()
     )
 
 
@@ -72,14 +72,14 @@ def test_arrays_and_generators_are_one_stream():
     addresses = random.integers(0, 1 << 26, 100_000, dtype=np.uint64) & ~np.uint64(7)
     writes = random.random(len(addresses)) < 0.3
     forms = [
-        lambda: superpage.simulate(addresses, writes=writes, machines="zen5", policies="thp"),
-        lambda: superpage.simulate(addresses.astype(np.int64), writes=writes.tolist(), machines="zen5", policies="thp"),
-        lambda: superpage.simulate(array.array("Q", addresses.tolist()), writes=writes, machines="zen5", policies="thp"),
-        lambda: superpage.simulate(
+        lambda: superpages.simulate(addresses, writes=writes, machines="zen5", policies="thp"),
+        lambda: superpages.simulate(addresses.astype(np.int64), writes=writes.tolist(), machines="zen5", policies="thp"),
+        lambda: superpages.simulate(array.array("Q", addresses.tolist()), writes=writes, machines="zen5", policies="thp"),
+        lambda: superpages.simulate(
             ((addresses[i : i + 999], writes[i : i + 999]) for i in range(0, len(addresses), 999)), machines="zen5", policies="thp"
         ),
         # Strides.
-        lambda: superpage.simulate(np.repeat(addresses, 2)[::2], writes=np.repeat(writes, 2)[::2], machines="zen5", policies="thp"),
+        lambda: superpages.simulate(np.repeat(addresses, 2)[::2], writes=np.repeat(writes, 2)[::2], machines="zen5", policies="thp"),
     ]
     texts = {form().to_json() for form in forms}
     assert len(texts) == 1
@@ -104,15 +104,15 @@ def brute_force(pages, entries):
 @pytest.mark.parametrize("entries", [4, 16])
 def test_misses_of_an_array_are_those_of_brute_force(entries):
     addresses = np.random.default_rng(3).integers(0, 40 << 13, 3000, dtype=np.uint64)
-    machine = tomllib.loads(superpage.machine_text("alpha-21264"))
+    machine = tomllib.loads(superpages.machine_text("alpha-21264"))
     for tlb in machine["tlb"]:
         tlb |= {"entries": entries, "replacement": "lru"}
-    rows = superpage.simulate(addresses, machines=machine, policies="base", access_bytes=1)
+    rows = superpages.simulate(addresses, machines=machine, policies="base", access_bytes=1)
     assert rows[0]["dtlb_misses"] == brute_force((addresses >> np.uint64(13)).tolist(), entries)
 
 
 def test_arrow_is_read_by_others():
-    rows = superpage.simulate(RANDOM, machines="zen5", policies=["thp", "reservation"])
+    rows = superpages.simulate(RANDOM, machines="zen5", policies=["thp", "reservation"])
     import pyarrow
 
     table = pyarrow.table(rows)
@@ -130,7 +130,7 @@ def test_arrow_is_read_by_others():
 
 
 def test_rows_are_shown():
-    rows = superpage.simulate(RANDOM, machines="zen5", policies="thp")
+    rows = superpages.simulate(RANDOM, machines="zen5", policies="thp")
     assert "TLB misses" in str(rows) and "2 simulations" in repr(rows)
     assert rows[-1]["policy"] == "thp" and rows[0] == rows[-2]
     assert "<table>" in rows._repr_html_() and "thp" in rows._repr_html_()
@@ -146,7 +146,7 @@ def test_rows_are_shown():
 def raises(kind, part, **keywords):
     workload = keywords.pop("workload", "matrix:n=50")
     with pytest.raises(kind) as caught:
-        superpage.simulate(workload, **keywords)
+        superpages.simulate(workload, **keywords)
     assert part in str(caught.value), str(caught.value)
 
 
@@ -181,7 +181,7 @@ class Column:
 def test_columns_are_arrays():
     addresses, writes = np.arange(0, 1 << 20, 4096, dtype=np.uint64), np.arange(256) % 2 == 0
     simulated = [
-        superpage.simulate(column(addresses), writes=column(writes), machines="zen5").to_json()
+        superpages.simulate(column(addresses), writes=column(writes), machines="zen5").to_json()
         for column in (lambda values: values, Column)
     ]
     assert simulated[0] == simulated[1]
@@ -196,19 +196,19 @@ def broken():
 
 def test_progress_is_told_and_its_exception_ends_the_run():
     told = []
-    superpage.simulate("random:bytes=256M,references=1M", machines="zen5", progress=lambda done, of: told.append(done))
+    superpages.simulate("random:bytes=256M,references=1M", machines="zen5", progress=lambda done, of: told.append(done))
     assert told == sorted(told) and told[-1] > 0
 
     def stop(done, of):
         raise InterruptedError("enough")
 
     with pytest.raises(InterruptedError, match="enough"):
-        superpage.simulate("random:bytes=256M,references=1000M", machines="zen5", progress=stop)
+        superpages.simulate("random:bytes=256M,references=1000M", machines="zen5", progress=stop)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_ctrl_c_ends_a_simulation():
-    code = "import superpage; print('begun', flush=True); superpage.simulate('random:bytes=256M,references=100000M')"
+    code = "import superpages; print('begun', flush=True); superpages.simulate('random:bytes=256M,references=100000M')"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout.readline() == b"begun\n"
     time.sleep(0.3)
@@ -218,9 +218,9 @@ def test_ctrl_c_ends_a_simulation():
 
 
 INTERRUPTED = {
-    "an array": "superpage.simulate(addresses, machines='zen5')",
-    "a tick that does not return": "superpage.simulate('touch:bytes=4M', machines='zen5', policies=Endless())",
-    "one in a sweep": "superpage.sweep({'sweep': {'name': 'one'}, 'axes': {'workload': 'touch:bytes=4M', 'machine': 'zen5', 'policy': Endless()}}, FOLDER)",
+    "an array": "superpages.simulate(addresses, machines='zen5')",
+    "a tick that does not return": "superpages.simulate('touch:bytes=4M', machines='zen5', policies=Endless())",
+    "one in a sweep": "superpages.sweep({'sweep': {'name': 'one'}, 'axes': {'workload': 'touch:bytes=4M', 'machine': 'zen5', 'policy': Endless()}}, FOLDER)",
 }
 
 
@@ -228,9 +228,9 @@ INTERRUPTED = {
 @pytest.mark.parametrize("what", INTERRUPTED)
 def test_ctrl_c_ends(what, tmp_path):
     code = f"""
-import numpy, superpage, time
+import numpy, superpages, time
 FOLDER = {str(tmp_path / "sweep")!r}
-class Endless(superpage.Policy):
+class Endless(superpages.Policy):
     interval = 1e-5
     def tick(self, now, system):
         print("begun", flush=True)
@@ -269,7 +269,7 @@ def test_the_interpreter_is_free_while_it_simulates():
     thread = threading.Thread(target=count)
     thread.start()
     before = len(ticks)
-    superpage.simulate("random:bytes=256M,references=3M", machines="zen5", policies="thp", progress=False)
+    superpages.simulate("random:bytes=256M,references=3M", machines="zen5", policies="thp", progress=False)
     after = len(ticks)
     done.set()
     thread.join()

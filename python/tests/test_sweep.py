@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-import superpage
+import superpages
 
 SPEC = {
     "sweep": {"name": "small", "zip": [["memory", "fragment"]]},
@@ -39,17 +39,17 @@ def test_a_sweep_is_that_of_the_command_to_the_byte(command, tmp_path):
     file.write_text(TEXT)
     command("sweep", file, "-o", tmp_path / "theirs")
     theirs = (tmp_path / "theirs" / "rows.parquet").read_bytes()
-    rows = superpage.sweep(SPEC, tmp_path / "ours")
+    rows = superpages.sweep(SPEC, tmp_path / "ours")
     assert rows.to_parquet() == theirs == (tmp_path / "ours" / "rows.parquet").read_bytes()
-    assert superpage.sweep(file).to_parquet() == theirs
+    assert superpages.sweep(file).to_parquet() == theirs
     # What is there is not run again, and the command goes on where Python was.
     shutil.rmtree(tmp_path / "ours" / "cells")
-    assert superpage.sweep(SPEC, tmp_path / "ours", shard="1/2") is None
+    assert superpages.sweep(SPEC, tmp_path / "ours", shard="1/2") is None
     command("sweep", file, "-o", tmp_path / "ours", "--shard", "2/2")
     assert (tmp_path / "ours" / "rows.parquet").read_bytes() == theirs
 
 
-class Quiet(superpage.Policy):
+class Quiet(superpages.Policy):
     """Does nothing, or fails."""
 
     interval = 1e-4
@@ -72,15 +72,15 @@ def test_policies_in_python_are_swept_and_one_that_fails_is_its_rows_alone(tmp_p
         }
         return {"sweep": {"name": "own"}, "axes": axes}
 
-    rows = superpage.sweep(spec(Quiet()), tmp_path / "own")
+    rows = superpages.sweep(spec(Quiet()), tmp_path / "own")
     assert rows.column("policy") == ["base", "thp", "reservation:preempt=off", "quiet"] * 2
     assert rows.column("error") == [None] * 8
-    assert superpage.sweep(spec(Quiet()), tmp_path / "own").to_parquet() == rows.to_parquet()
+    assert superpages.sweep(spec(Quiet()), tmp_path / "own").to_parquet() == rows.to_parquet()
     # Another policy of the same name is another sweep.
     with pytest.raises(ValueError, match="rows of both are not mixed"):
-        superpage.sweep(spec(Quiet(fails=True)), tmp_path / "own")
+        superpages.sweep(spec(Quiet(fails=True)), tmp_path / "own")
     with pytest.warns(UserWarning, match="LookupError: not today"):
-        failed = superpage.sweep(spec(Quiet(fails=True)))
+        failed = superpages.sweep(spec(Quiet(fails=True)))
     errors = failed.column("error")
     assert [error is None for error in errors] == [True, True, True, False] * 2
     assert failed.column("cycles")[:3] == rows.column("cycles")[:3]
@@ -88,72 +88,72 @@ def test_policies_in_python_are_swept_and_one_that_fails_is_its_rows_alone(tmp_p
 
 def test_machines_of_sweeps_are_names_or_dicts():
     dear = {"from": "zen5", "costs": {"fault": 9000}}
-    whole = tomllib.loads(superpage.machine_text("golden-cove"))
+    whole = tomllib.loads(superpages.machine_text("golden-cove"))
     spec = {
         "sweep": {"name": "dicts"},
         "axes": {"workload": ["matrix:n=60"], "policy": "thp", "machine": ["zen4", dear | {"name": "dear"}, dear, whole]},
     }
-    swept = superpage.sweep(spec)
+    swept = superpages.sweep(spec)
     assert swept.column("machine") == [name for name in ("zen4", "zen5+dear", "zen5+dict", "golden-cove") for _ in range(2)]
-    alone = superpage.simulate("matrix:n=60", machines=["zen4", dear | {"name": "dear"}, dear, whole], policies="thp")
+    alone = superpages.simulate("matrix:n=60", machines=["zen4", dear | {"name": "dear"}, dear, whole], policies="thp")
     assert swept.to_json() == alone.to_json()
     # Values are set in them too, and a folder tells one dict from another.
     spec["axes"] |= {"machine": [dear], "set": {"costs.fault": [9000, 10000]}}
-    assert superpage.sweep(spec).column("machine")[::2] == ["zen5+dict:costs.fault=9000", "zen5+dict:costs.fault=10000"]
+    assert superpages.sweep(spec).column("machine")[::2] == ["zen5+dict:costs.fault=9000", "zen5+dict:costs.fault=10000"]
 
 
 def test_policies_of_hosts_are_an_axis():
     hosts = ["thp", {"from": "reservation", "preempt": False}]
     axes = {"workload": "matrix:n=60", "machine": "zen5+nested", "policy": "thp", "memory": "64M", "host-policy": hosts}
-    swept = superpage.sweep({"sweep": {"name": "hosts"}, "axes": axes})
-    alone = superpage.simulate("matrix:n=60", machines="zen5+nested", policies="thp", memory="64M", host_policies=hosts)
+    swept = superpages.sweep({"sweep": {"name": "hosts"}, "axes": axes})
+    alone = superpages.simulate("matrix:n=60", machines="zen5+nested", policies="thp", memory="64M", host_policies=hosts)
     assert swept.column("host_policy") == [host for host in ("base", "thp", "reservation:preempt=off") for _ in range(2)]
     assert swept.to_json() == alone.to_json()
 
 
 def test_a_folder_of_another_build_is_told(tmp_path):
     spec = {"sweep": {"name": "one"}, "axes": {"workload": "touch:bytes=64K", "machine": "zen5", "policy": "thp"}}
-    rows = superpage.sweep(spec, tmp_path)
+    rows = superpages.sweep(spec, tmp_path)
     manifest = json.loads((tmp_path / "sweep.json").read_text())
     (tmp_path / "sweep.json").write_text(json.dumps(manifest | {"build": "0123456789abcdef"}))
     with pytest.warns(UserWarning, match="was begun by another build of superpage"):
-        assert superpage.sweep(spec, tmp_path).to_parquet() == rows.to_parquet()
+        assert superpages.sweep(spec, tmp_path).to_parquet() == rows.to_parquet()
 
 
 def test_errors_of_sweeps(tmp_path):
     with pytest.raises(ValueError, match="unknown axis|shoes"):
-        superpage.sweep({"sweep": {"name": "x"}, "axes": {"workload": ["matrix"], "shoes": [1]}})
+        superpages.sweep({"sweep": {"name": "x"}, "axes": {"workload": ["matrix"], "shoes": [1]}})
     with pytest.raises(ValueError, match="shard: 3/2"):
-        superpage.sweep(SPEC, tmp_path / "a", shard="3/2")
+        superpages.sweep(SPEC, tmp_path / "a", shard="3/2")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("kept")
     with pytest.raises(ValueError, match="which is no sweep's"):
-        superpage.sweep(SPEC, tmp_path / "b")
+        superpages.sweep(SPEC, tmp_path / "b")
     with pytest.raises(OSError):
-        superpage.sweep(tmp_path / "none.toml")
+        superpages.sweep(tmp_path / "none.toml")
 
 
 def test_reproduce_is_that_of_the_command(command, root):
-    rows = superpage.reproduce("dougan99/idle")
+    rows = superpages.reproduce("dougan99/idle")
     assert rows.to_json().encode() == command("reproduce", "dougan99/idle", "--format", "json")
-    assert "paper_value" in rows.keys and "dougan99/idle" in superpage.experiments()
+    assert "paper_value" in rows.keys and "dougan99/idle" in superpages.experiments()
     with pytest.raises(ValueError, match="nonsense"):
-        superpage.reproduce("nonsense")
+        superpages.reproduce("nonsense")
 
 
 def test_figures_of_papers_have_their_points(root):
-    rows = superpage.reproduce("navarro02/figure1")
+    rows = superpages.reproduce("navarro02/figure1")
     (figure,) = rows.figures
     assert figure["experiment"] == "navarro02/figure1" and figure["x"] == "year"
     names = {series["name"]: series for series in figure["series"]}
     assert len(names["workstations of the paper"]["y"]) == len(names["workstations of the paper"]["x"]) == 18
-    assert superpage.simulate("touch:bytes=64K", machines="zen5").figures == []
+    assert superpages.simulate("touch:bytes=64K", machines="zen5").figures == []
 
 
 def test_without_qemu_recording_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(FileNotFoundError, match="not installed: recording needs QEMU.*apt install qemu-user"):
-        superpage.record("/bin/ls", tmp_path / "ls.sp")
+        superpages.record("/bin/ls", tmp_path / "ls.sp")
     assert not (tmp_path / "ls.sp").exists()
 
 
@@ -166,35 +166,35 @@ def test_a_program_runs_in_its_folder_and_its_output_goes_where_it_is_sent(tmp_p
     program = tmp_path / "folder" / "list"
     program.write_text("#!/bin/sh\npwd\n")
     program.chmod(0o755)
-    superpage.record("./list", tmp_path / "list.sp", cwd=tmp_path / "folder", stdout=tmp_path / "printed")
+    superpages.record("./list", tmp_path / "list.sp", cwd=tmp_path / "folder", stdout=tmp_path / "printed")
     assert (tmp_path / "printed").read_text() == f"{tmp_path / 'folder'}\n"
-    superpage.record(["echo", "hidden"], tmp_path / "echo.sp", stdout=subprocess.DEVNULL)
+    superpages.record(["echo", "hidden"], tmp_path / "echo.sp", stdout=subprocess.DEVNULL)
     with pytest.raises(ValueError, match="nowhere: expected a folder"):
-        superpage.record("true", tmp_path / "true.sp", cwd=tmp_path / "nowhere")
+        superpages.record("true", tmp_path / "true.sp", cwd=tmp_path / "nowhere")
     with pytest.raises(ValueError, match="stdout: expected a path"):
-        superpage.record("true", tmp_path / "true.sp", stdout=subprocess.PIPE)
+        superpages.record("true", tmp_path / "true.sp", stdout=subprocess.PIPE)
 
 
 @needs_qemu
 def test_a_program_is_recorded(tmp_path):
-    trace = superpage.record(["true"], tmp_path / "true.sp")
-    info = superpage.trace_info(trace)
-    assert "true" in info["workload"] and superpage.simulate(trace, machines="zen5")[0]["references"] > 1000
+    trace = superpages.record(["true"], tmp_path / "true.sp")
+    info = superpages.trace_info(trace)
+    assert "true" in info["workload"] and superpages.simulate(trace, machines="zen5")[0]["references"] > 1000
     with pytest.raises(RuntimeError, match="ended with status 1"):
-        superpage.record("false", tmp_path / "false.sp")
-    assert superpage.simulate(tmp_path / "false.sp", machines="zen5")[0]["complete"]
+        superpages.record("false", tmp_path / "false.sp")
+    assert superpages.simulate(tmp_path / "false.sp", machines="zen5")[0]["complete"]
     with pytest.raises(ValueError):
-        superpage.record(["no-such-program"], tmp_path / "no.sp")
+        superpages.record(["no-such-program"], tmp_path / "no.sp")
     assert not (tmp_path / "no.sp").exists()
 
 
 def test_names_are_those_of_the_command(command):
     text = command("sim", "--help").decode()
-    assert all(name in text for name in [*superpage.machines(), *superpage.overlays(), *superpage.policies(), *superpage.workloads()])
-    assert superpage.workloads()["matrix"]["parameters"]["n"]
+    assert all(name in text for name in [*superpages.machines(), *superpages.overlays(), *superpages.policies(), *superpages.workloads()])
+    assert superpages.workloads()["matrix"]["parameters"]["n"]
 
 
-class Inherited(superpage.Policy):
+class Inherited(superpages.Policy):
     share = 0.5
 
     def tick(self, now, system):
@@ -214,7 +214,7 @@ def test_policies_that_do_something_else_are_told_apart(monkeypatch):
             def tick(self, now, system):
                 return given
 
-        return superpage._told_apart(superpage._policy(Own()))
+        return superpages._told_apart(superpages._policy(Own()))
 
     first = made(0.2)
     assert made(0.2) == first != made(0.9)
@@ -225,16 +225,16 @@ def test_policies_that_do_something_else_are_told_apart(monkeypatch):
     monkeypatch.setitem(globals(), "LIMIT", 4)
     assert made(0.2) != first
 
-    class Unknown(superpage.Policy):
+    class Unknown(superpages.Policy):
         def __init__(self):
             self.other = object()
 
     with pytest.raises(ValueError, match="cannot tell self.other from others"):
-        superpage._told_apart(superpage._policy(Unknown()))
+        superpages._told_apart(superpages._policy(Unknown()))
 
 
 def test_numbers_and_texts_of_a_dict_are_toml():
     said = {"text": "\N{GRINNING FACE}\x7f\n", "numbers": [1, 0.5, 1e-9]}
-    assert tomllib.loads(superpage._toml(said)) == said
+    assert tomllib.loads(superpages._toml(said)) == said
     numpy = pytest.importorskip("numpy")
-    assert tomllib.loads(superpage._toml({"shares": numpy.linspace(0, 1, 3), "one": numpy.float64(0.5)})) == {"shares": [0, 0.5, 1], "one": 0.5}
+    assert tomllib.loads(superpages._toml({"shares": numpy.linspace(0, 1, 3), "one": numpy.float64(0.5)})) == {"shares": [0, 0.5, 1], "one": 0.5}

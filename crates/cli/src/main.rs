@@ -19,6 +19,7 @@ mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, getrlimit};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -90,12 +91,14 @@ impl From<superpage_linux::Error> for Failure {
 
 fn main() -> ExitCode {
     stop::outlive_file_limit();
-    let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
-        Verb::Sim(verb) => verb.run(),
-        Verb::Sweep(verb) => verb.run(),
+    superpage_sim::watch_memory(sim::limits);
+    let done = with_stack(&Command::try_parse).map_or_else(explained, |command| match command.verb {
+        Verb::Sim(verb) => with_stack(&|| verb.run()),
+        Verb::Sweep(verb) => with_stack(&|| verb.run()),
         Verb::Record(verb) => verb.run(),
-        Verb::Trace(verb) => verb.run(),
-        Verb::Reproduce(verb) => verb.run(),
+        Verb::Trace(verb) => with_stack(&|| verb.run()),
+        Verb::Reproduce(verb) => with_stack(&|| verb.run()),
+        // `run` holds signals back in the one thread that this process has.
         Verb::Live(verb) => verb.run(),
     });
     match done {
@@ -110,6 +113,19 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     }
+}
+
+/// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s` leaves less: the parser's description of
+/// all verbs takes a quarter of a megabyte, and simulations nearly as much. Where no thread can be had, `work` is called on this one.
+fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
+    const STACK: u64 = 8 << 20;
+    if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= STACK) {
+        return work();
+    }
+    std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK as usize).spawn_scoped(scope, work) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(_) => work(),
+    })
 }
 
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.

@@ -14,9 +14,11 @@ use superpage_sim::{Format, Progress};
 /// Run the tables and figures of papers, and show the results beside the papers'
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage reproduce\n  superpage reproduce navarro02/table3\n  \
-    superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n\n\
+    superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n  \
+    superpage reproduce navarro02/adversaries --set costs.pte-traversal=86\n\n\
     Without arguments, and with --list, the experiments are listed. Verdicts: agrees, differs, or shown where a value is\n\
-    not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.")]
+    not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.\n\n\
+    --set and --lines test a reason: rows computed with them are shown, with the verdict that they would have.")]
 pub(crate) struct Reproduce {
     /// A paper, one of its experiments, or the path of an experiment file (*.toml); repeat for several
     #[arg(value_name = "PAPER[/EXPERIMENT]")]
@@ -50,8 +52,17 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
+    /// Set a value of each simulated machine that has it, as in costs.pte-traversal=86 or 'tlb.L2 DTLB.entries=512';
+    /// repeat for several
+    #[arg(long, value_name = "KEY=VALUE", requires = "names")]
+    set: Vec<String>,
+
+    /// Simulate with data caches, as sim --lines; recorded traces must have lines
+    #[arg(long, requires = "names")]
+    lines: bool,
+
     /// List what the names select, and run nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["set", "lines"])]
     list: bool,
 }
 
@@ -68,6 +79,8 @@ impl Reproduce {
             print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
         }
+        let change = |experiment: Experiment| experiment.with(&self.set, self.lines);
+        let experiments = experiments.into_iter().map(change).collect::<Result<Vec<Experiment>, _>>()?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }

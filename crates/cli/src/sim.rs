@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{
-    Conditions, Digest, Extent, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows,
-    run_parts,
+    Conditions, Digest, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows, run_parts,
 };
 use superpage_trace::{Source, record, workload};
 
@@ -183,8 +182,7 @@ impl Sim {
         let set = |name: &String| superpage_sim::with_values(name, &self.set);
         let machines: Vec<String> = self.machines.iter().map(set).collect();
         let setups = superpage_sim::plan(&machines, &self.policies, &conditions)?;
-        let limits = limits();
-        check_memory(&setups, &Watch::default(), Extent::default(), &limits)?;
+        check_memory(&setups, &Watch::default(), &limits())?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }
@@ -196,7 +194,6 @@ impl Sim {
         };
         for path in &self.trace {
             let reader = crate::trace::open(path, self.up_to_cut)?;
-            check_memory(&setups, &Watch::default(), Extent::of(&reader), &limits)?;
             if self.lines && !self.kernels.is_empty() && !superpage_trace::Source::info(&reader).calls {
                 eprintln!(
                     "superpage: {} was recorded without its system calls: the kernel's model runs at other events alone; \

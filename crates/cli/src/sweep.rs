@@ -33,6 +33,10 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = str::parse::<Shard>)]
     shard: Shard,
 
+    /// Remove damaged cells and compute them again
+    #[arg(long, conflicts_with = "dry_run")]
+    repair: bool,
+
     /// Say how many cells there are, how many are done, and how long the others will take; run nothing
     #[arg(long)]
     dry_run: bool,
@@ -59,7 +63,7 @@ impl Sweep {
         let jobs = self.jobs.map_or_else(processors, usize::from);
         let words = [&self.file, &self.output].map(|path| quoted(&path.to_string_lossy()));
         let command = format!("superpage sweep {} -o {}", words[0], words[1]);
-        let options = Options { jobs, shard: self.shard, limits, command };
+        let options = Options { jobs, shard: self.shard, repair: self.repair, limits, command };
         let stop = Stop::catch_once_a_second()?;
         if self.dry_run {
             let estimate = superpage_sweep::estimate(&plan, &self.output, &options, stop.flag())?;

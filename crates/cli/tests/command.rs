@@ -52,6 +52,27 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_small_stack_is_enough() {
+    let _turn = superpage_testing::turn_of("command");
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path()).to_str().unwrap().to_string();
+    for arguments in [
+        &["sim", "touch:bytes=1M", "-m", "zen5+nested", "-p", "reservation", "--lines"][..],
+        &["sim", "--help"],
+        &["trace", "info", &trace],
+        &["reproduce", "navarro02/table1", "--list"],
+        &["inspect", "--system"],
+        &["run", "--policy", "now", "--", "true"],
+    ] {
+        let script = "ulimit -s 128; exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        let output = command.args(["-c", script, env!("CARGO_BIN_EXE_superpage")]).args(arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(output.status.code().is_some() && !error.contains("overflow"), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn json_stands_alone_on_standard_output() {
     let _turn = superpage_testing::turn_of("command");
     let output = superpage(&["sim", "touch:bytes=4M", "-m", "alpha-21264", "-m", "zen5", "--format", "json"]);

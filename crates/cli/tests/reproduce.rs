@@ -123,10 +123,12 @@ fn every_row_has_its_keys_and_its_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let (rows, output) = rows(&file(folder.path(), SMALL));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let keys = "paper experiment item quantity paper_value measured tolerance verdict reason";
+    let keys = "paper experiment item quantity paper_value measured tolerance verdict reason settings settings_verdict \
+                estimate";
     for row in &rows {
         assert_eq!(row.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" "), keys);
         assert_eq!(row["experiment"], "small");
+        assert!(row["settings"].is_null() && row["settings_verdict"].is_null(), "{row}");
     }
     let seen: Vec<(&str, &str)> =
         rows.iter().map(|row| (row["item"].as_str().unwrap(), row["verdict"].as_str().unwrap())).collect();
@@ -160,7 +162,12 @@ fn the_same_rows_come_in_every_format() {
     );
     let csv = text(&run("csv"));
     assert_eq!(csv.lines().count(), 7);
-    assert!(csv.starts_with("paper,experiment,item,quantity,paper_value,measured,tolerance,verdict,reason\n"), "{csv}");
+    assert!(
+        csv.starts_with(
+            "paper,experiment,item,quantity,paper_value,measured,tolerance,verdict,reason,settings,settings_verdict,estimate\n"
+        ),
+        "{csv}"
+    );
     let parquet = run("parquet");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
 }
@@ -270,4 +277,141 @@ fn an_interrupt_writes_no_page() {
         assert!(error.contains("no file was written"), "{error}");
         assert_eq!(std::fs::read_to_string(&page).unwrap(), "before");
     }
+}
+
+/// Two machines, of which one has a page table whose superpages are replicated entries.
+const TWO: &str = r#"
+title = "Table 10: two machines"
+section = "10"
+there = "something"
+here = "something small"
+kind = "grid"
+
+[runs]
+alpha = "reservation"
+alpha-base = "base"
+zen = { policy = "base", machine = "zen5" }
+
+[[column]]
+quantity = "cycles of promotion"
+measure = "alpha.promotion_cycles"
+tolerance = "exact"
+
+[[column]]
+quantity = "cycles of hits"
+measure = "zen.tlb_hit_cycles"
+tolerance = "exact"
+
+[[column]]
+quantity = "data misses in caches, of both"
+measure = "alpha-base.data_cycles + zen.data_cycles"
+shown = "without lines there are none"
+
+[[item]]
+name = "touch"
+workload = "touch:bytes=64K"
+paper = [660, 0, "-"]
+because = { "cycles of promotion" = "the cost of a traversal is made up" }
+"#;
+
+fn reproduce(path: &Path, options: &[&str]) -> Output {
+    superpage(&[&["reproduce", path.to_str().unwrap()], options].concat())
+}
+
+fn parsed(output: &Output) -> Vec<Value> {
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    rows.as_array().unwrap().clone()
+}
+
+#[test]
+fn rows_of_changed_values_say_so_and_have_no_verdict() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), TWO);
+    let own = parsed(&reproduce(&path, &["--format", "json"]));
+    assert_eq!(
+        (&own[0]["verdict"], &own[0]["reason"]),
+        (&"differs".into(), &"the cost of a traversal is made up".into())
+    );
+    // The alpha has no second level: its row says nothing of that value.
+    let (key, zen) = ("costs.pte-traversal=86", "tlb.L2 DTLB.hit-cycles=99");
+    let output = reproduce(&path, &["--format", "json", "--set", key, "--set", zen]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let changed = parsed(&output);
+    assert_ne!(changed[0]["measured"], own[0]["measured"]);
+    let both = format!("--set {key} --set '{zen}'");
+    for (row, settings) in changed.iter().zip([format!("--set {key}"), both.clone(), both]) {
+        assert_eq!((&row["settings"], &row["verdict"]), (&settings.clone().into(), &"shown".into()), "{row}");
+        if let Some(would) = row["settings_verdict"].as_str() {
+            let words = if would == "agrees" { "would agree" } else { "would differ" };
+            assert_eq!(row["reason"], format!("with {settings} it {words}"));
+        }
+    }
+    assert!(text(&output.stderr).contains("/small: rows computed with --set"), "{}", text(&output.stderr));
+    let alone = parsed(&reproduce(&path, &["--format", "json", "--set", zen]));
+    assert_eq!(alone[0], own[0]);
+    assert_eq!(alone[1]["settings"], format!("--set '{zen}'"));
+    let table = text(&reproduce(&path, &["--set", key]).stdout);
+    assert!(table.contains("with --set costs.pte-traversal=86"), "{table}");
+    assert!(table.contains("0 agree, 0 differ, 3 are shown; with the changed values"), "{table}");
+    let csv = text(&reproduce(&path, &["--set", key, "--format", "csv"]).stdout);
+    assert!(csv.lines().nth(1).unwrap().contains(",shown,"), "{csv}");
+    let page = folder.path().join("page.html");
+    reproduce(&path, &["--set", key, "--export-html", page.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(page).unwrap().contains("--set costs.pte-traversal=86"));
+}
+
+#[test]
+fn lines_can_be_added_to_an_experiment_without() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), TWO);
+    let own = parsed(&reproduce(&path, &["--format", "json"]));
+    let with = parsed(&reproduce(&path, &["--format", "json", "--lines"]));
+    assert_eq!((&own[2]["measured"], &own[2]["settings"]), (&0.0.into(), &Value::Null));
+    assert!(with[2]["measured"].as_f64().unwrap() > 0.0);
+    assert_eq!((&with[2]["settings"], &with[2]["settings_verdict"]), (&"--lines".into(), &Value::Null));
+}
+
+#[test]
+fn a_change_that_would_do_nothing_is_refused() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), TWO);
+    let two = path.to_str().unwrap();
+    let cases: [(&[&str], &str); 12] = [
+        (&[two, "--set", "costs.none=1"], "no machine of"),
+        (&[two, "--set", "costs.none=1"], "there is no such key; take one of copy-per-kb, cycles-per-instruction"),
+        (&[two, "--set", "costs.fault"], "expected KEY=VALUE"),
+        (&[two, "--set", "costs.fault=much"], "costs.fault"),
+        (&[two, "--set", "costs.fault=1", "--set", "costs.fault=2"], "set twice"),
+        (&["piehl12/table4-1", "--set", "costs.fault=1"], "piehl12/table4-1: it runs real programs"),
+        (&["piehl12/table4-1", "--lines"], "piehl12/table4-1: it runs real programs"),
+        (&["navarro02/figure1", "--set", "costs.fault=1"], "navarro02/figure1: it simulates no machine"),
+        (&["dougan99/table1", "--lines"], "dougan99/table1: it has lines already"),
+        (&["park20/bloat", "park20/holes", "--lines"], "park20/holes: it has no lines"),
+        (&["--set", "costs.fault=1"], "PAPER[/EXPERIMENT]"),
+        (&["navarro02", "--list", "--lines"], "--lines"),
+    ];
+    for (arguments, problem) in cases {
+        let output = superpage(&[&["reproduce"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {error}");
+        assert!(error.contains(problem), "{arguments:?}, {problem}: {error}");
+    }
+}
+
+#[test]
+fn values_are_set_in_the_layouts_of_holes_too() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let run = |set: &[&str]| {
+        let output =
+            superpage(&[&["reproduce", "park20/mechanism", "--format", "json", "--threads", "1"], set].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        parsed(&output)
+    };
+    let rows = run(&["--set", "costs.cycles-per-instruction=2"]);
+    assert!(rows.iter().all(|row| row["settings"] == "--set costs.cycles-per-instruction=2"));
+    assert!(rows.iter().all(|row| row["verdict"] == "shown"));
+    assert!(run(&[]).iter().all(|row| row["settings"].is_null()));
 }

@@ -258,26 +258,43 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     fs::copy(path(other), path(one)).unwrap();
     let done = place.run(&["sweep", "a.toml", "-o", "out"]);
     let said = String::from_utf8(done.stderr).unwrap();
-    assert!(!done.status.success() && said.contains("it is of another cell; remove that file"), "{said}");
+    assert!(
+        !done.status.success() && said.contains("1 damaged cell: ") && said.contains("it is of another cell; --repair"),
+        "{said}"
+    );
     // It is told before anything runs that is missing.
     fs::remove_file(path(third)).unwrap();
     fs::write(path(one), &kept[..kept.len() - 9]).unwrap();
+    let whole = fs::read(path(other)).unwrap();
+    fs::File::create(path(other)).unwrap().set_len(20 << 30).unwrap();
     let done = place.run(&["sweep", "a.toml", "-o", "out"]);
     let said = String::from_utf8(done.stderr).unwrap();
-    assert!(done.status.code() == Some(1) && said.contains(&format!("{one}: ")), "{said}");
-    assert!(said.contains("remove that file and give the same command again") && !path(third).exists(), "{said}");
+    // All of them at once.
+    assert!(done.status.code() == Some(1) && said.contains("2 damaged cells: "), "{said}");
+    assert!([one, other].iter().all(|name| said.contains(&format!("{name}: "))), "{said}");
+    assert!(said.contains("it has 21474836480 bytes, and no cell has more than 67108864"), "{said}");
+    assert!(said.contains("--repair") && !path(third).exists(), "{said}");
+    fs::write(path(other), whole).unwrap();
     // Nothing is waited for, nor read for ever.
     assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
-    for put in [["-s", "/dev/zero"], ["-s", "pipe"]] {
+    for (put, why) in [(["-s", "/dev/zero"], "is a link"), (["-T", "pipe"], "is not a regular file")] {
         fs::remove_file(path(one)).unwrap();
+        let put = put.map(|word| if word == "pipe" { path("pipe").display().to_string() } else { word.into() });
         assert!(Command::new("ln").args(put).arg(path(one)).status().unwrap().success());
         let done = place.run(&["sweep", "a.toml", "-o", "out"]);
         let said = String::from_utf8(done.stderr).unwrap();
-        assert!(done.status.code() == Some(1) && said.contains("it is not a regular file; remove that file"), "{said}");
+        assert!(done.status.code() == Some(1) && said.contains(why), "{said}");
     }
     fs::remove_file(path("pipe")).unwrap();
+    // What is damaged is removed and computed again, and what a link led to stays.
+    fs::write(place.path("whole"), kept).unwrap();
     fs::remove_file(path(one)).unwrap();
-    fs::write(path(one), kept).unwrap();
+    assert!(Command::new("ln").arg("-s").arg(place.path("whole")).arg(path(one)).status().unwrap().success());
+    fs::write(path(other), "damaged").unwrap();
+    let said = place.sweep("out", &["--repair"]);
+    assert!(said.contains(", 3 of them new"), "{said}");
+    assert!(!fs::symlink_metadata(path(one)).unwrap().is_symlink() && place.path("whole").exists());
+    assert!(place.sweep("out", &["--repair"]).contains(" 0 of them new"));
     // What a kill has left just now goes, where no shard may be about to name it.
     fs::write(path(".superpage-0123456789abcdef"), "").unwrap();
     place.sweep("out", &[]);
@@ -289,6 +306,52 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     let said = place.refused(&["sweep", "a.toml", "-o", "mine"]);
     assert!(said.contains("it has rows.parquet, which is no sweep's"), "{said}");
     assert_eq!(place.rows("mine"), b"mine");
+}
+
+#[test]
+fn what_another_prepared_leads_nowhere() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let sweep =
+        "[sweep]\nname = \"two\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"thp\"\n";
+    for (name, leads) in [("cells", "elsewhere"), ("locks", "elsewhere"), ("locks/all", "elsewhere/all")] {
+        let place = Place::new(sweep);
+        fs::create_dir(place.path("elsewhere")).unwrap();
+        fs::write(place.path("elsewhere/.superpage-0123456789abcdef"), "theirs").unwrap();
+        fs::create_dir_all(place.path("out").join(name).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(place.path(leads), place.path("out").join(name)).unwrap();
+        let said = place.refused(&["sweep", "a.toml", "-o", "out"]);
+        assert!(said.contains("links are not followed"), "{said}");
+        let left = fs::read_dir(place.path("elsewhere")).unwrap().count();
+        assert_eq!(left, 1, "{name}: a file was made or removed where a link leads");
+    }
+}
+
+#[test]
+fn who_keeps_a_sweep_waiting_is_named_and_a_signal_ends_it() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(SWEEP);
+    fs::create_dir_all(place.path("out/locks")).unwrap();
+    let lock = place.path("out/locks/entry");
+    fs::write(&lock, "process 7 on a computer").unwrap();
+    let held = fs::File::open(&lock).unwrap();
+    held.lock_shared().unwrap();
+    let child = place.command(&["sweep", "a.toml", "-o", "out"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(child.try_wait().unwrap().is_none());
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    assert!(said.contains("out waits for process 7 on a computer, which holds locks/entry"), "{said}");
+    assert!(said.contains("interrupted; 0 of "), "{said}");
+    drop(held);
+    place.sweep("out", &[]);
+    // Nobody else may open the files of locks, and so lock them.
+    for file in fs::read_dir(place.path("out/locks")).unwrap() {
+        let mode = std::os::unix::fs::MetadataExt::mode(&file.unwrap().metadata().unwrap()) & 0o777;
+        assert_eq!(mode, 0o600);
+    }
 }
 
 #[test]

@@ -42,7 +42,10 @@ fn simulations_of_several_machines_and_policies() {
         let arguments = [&["sim", workload, "--fragment", "1", "--memory", "256M"], &machines[..], &policies].concat();
         let text = fits(&arguments);
         assert!(text.contains("256 MB of memory") && text.contains("touched, immovable pages"), "{text}");
-        assert!(!text.contains("100.00") && !text.contains("assumed") && text.contains("modelled"), "{text}");
+        assert!(
+            !text.contains("100.00") && !text.contains("assumed") && text.contains("are bounds, not times"),
+            "{text}"
+        );
         let wide = printed(&[&arguments[..], &["--wide"]].concat());
         for word in ["walk refs", "preempted", "faults", "nobody has published", " of 2M", workload] {
             assert!(wide.contains(word), "{word}: {wide}");

@@ -1,12 +1,14 @@
-//! Locks: files of which one process at a time holds an exclusive `flock`, which the kernel releases with its holder.
+//! Locks: files of which one process at a time holds an exclusive `flock`, or several hold a shared one. The kernel
+//! releases it with its holder.
 //!
 //! Other users cannot block them. The file can be opened by its owner alone (mode 0600, in a folder that only the owner
 //! can write to), because a file that can be opened for reading can be locked. A file that an earlier version made
-//! readable for all may be held by a stranger with a shared lock, which superpage never takes: it is replaced, and so
-//! is any that is not ours.
+//! readable for all may be held by a stranger with a shared lock, which superpage takes of private files only: it is
+//! replaced, and so is any that is not ours.
 
 use crate::Error;
 use crate::proc::State;
+use crate::tree::is_ancestor;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, Metadata};
@@ -93,14 +95,17 @@ fn trusted_way(folder: &Path) -> Result<(), Error> {
         // A missing folder is reported when it is created.
         let Ok(there) = fs::symlink_metadata(way) else { continue };
         let trusted = there.uid() == 0 || there.uid() == rustix::process::geteuid().as_raw();
-        let open = there.is_dir() && there.mode() & 0o002 != 0 && there.mode() & STICKY == 0;
+        // The group of root is root's.
+        let others = if there.gid() == 0 { 0o002 } else { 0o022 };
+        let open = there.is_dir() && there.mode() & others != 0 && there.mode() & STICKY == 0;
         if !trusted || open {
             return Err(Error::Unable(format!(
                 "{} cannot hold locks: {} {}, so others could replace it; set SUPERPAGE_RUN_DIR to another",
                 folder.display(),
                 way.display(),
                 if trusted {
-                    "may be written to by all".to_string()
+                    let whose = if there.mode() & 0o002 != 0 { "all" } else { "its group" };
+                    format!("may be written to by {whose}")
                 } else {
                     format!("belongs to user {}", there.uid())
                 },
@@ -124,6 +129,8 @@ pub enum Tried {
     Held,
     /// Another process holds it: the one with this number, if the kernel tells.
     HeldBy(Option<i32>),
+    /// Other processes share it, among them the one with this number, if the kernel tells.
+    SharedBy(Option<i32>),
     /// The file has been replaced under its name: it must be reopened.
     Replaced,
 }
@@ -175,7 +182,12 @@ impl Lock {
                 Ok(()) => Ok(self.locked()),
                 Err(Errno::INTR) => continue,
                 Err(Errno::WOULDBLOCK) => {
-                    Ok(Tried::HeldBy(self.holders().iter().map(|(_, pid)| *pid).find(|pid| State::of(*pid).runs())))
+                    let holders = self.holders();
+                    let alive = || holders.iter().map(|(_, pid)| *pid).filter(|pid| State::of(*pid).runs());
+                    // Of several, one for which nobody may wait.
+                    let alive = alive().find(|pid| is_ancestor(*pid)).or_else(|| alive().next());
+                    let shared = !holders.is_empty() && holders.iter().all(|(exclusive, _)| !exclusive);
+                    Ok(if shared { Tried::SharedBy(alive) } else { Tried::HeldBy(alive) })
                 }
                 Err(error) => Err(Error::file("lock", &self.path)(error)),
             };
@@ -187,23 +199,35 @@ impl Lock {
     /// # Errors
     /// As for [`try_lock`](Lock::try_lock).
     pub fn wait(&self) -> Result<Tried, Error> {
-        loop {
-            match flock(&self.file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(self.locked()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(Error::file("lock", &self.path)(error)),
-            }
+        self.block(FlockOperation::LockExclusive)?;
+        Ok(self.locked())
+    }
+
+    /// Takes the lock together with others who share it, or shares the lock that is held. Waits while another process
+    /// holds it exclusively; a signal does not interrupt that, as for [`wait`](Lock::wait).
+    ///
+    /// # Errors
+    /// As for [`try_lock`](Lock::try_lock).
+    pub fn share(&self) -> Result<Tried, Error> {
+        self.block(FlockOperation::LockShared)?;
+        Ok(if self.is_named() { Tried::Held } else { Tried::Replaced })
+    }
+
+    fn block(&self, operation: FlockOperation) -> Result<(), Error> {
+        rustix::io::retry_on_intr(|| flock(&self.file, operation)).map_err(Error::file("lock", &self.path))
+    }
+
+    /// Whether the file still has its name.
+    fn is_named(&self) -> bool {
+        match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
+            (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
+            _ => false,
         }
     }
 
     /// After locking: writes the holder's name for people to read, unless the file has lost its name meanwhile.
     fn locked(&self) -> Tried {
-        let named = fs::symlink_metadata(&self.path);
-        let same = match (self.file.metadata(), named) {
-            (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
-            _ => false,
-        };
-        if !same {
+        if !self.is_named() {
             return Tried::Replaced;
         }
         let written = self.file.set_len(0);
@@ -283,7 +307,11 @@ mod tests {
         let lock = Lock::open(&path).unwrap();
         assert_eq!((lock.try_lock().unwrap(), mode(&path)), (Tried::Held, 0o600));
         let other = Lock::open(&path).unwrap();
-        assert_eq!(other.try_lock().unwrap(), Tried::HeldBy(Some(std::process::id() as i32)));
+        let own = Some(std::process::id() as i32);
+        assert_eq!(other.try_lock().unwrap(), Tried::HeldBy(own));
+        // Readers share it; whoever wants it alone waits for them.
+        assert_eq!(lock.share().unwrap(), Tried::Held);
+        assert_eq!((other.share().unwrap(), lock.try_lock().unwrap()), (Tried::Held, Tried::SharedBy(own)));
         drop(lock);
         assert_eq!(other.try_lock().unwrap(), Tried::Held);
     }
@@ -319,7 +347,7 @@ mod tests {
                     let lock = Lock::open(&path).unwrap();
                     match lock.try_lock().unwrap() {
                         Tried::Held => return Some(lock),
-                        Tried::HeldBy(_) => return None,
+                        Tried::HeldBy(_) | Tried::SharedBy(_) => return None,
                         Tried::Replaced => {}
                     }
                 }
@@ -358,6 +386,15 @@ mod tests {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
             assert!(refused(&path).contains("may be written to by all"), "{}", path.display());
+        }
+        // A group is others too, except root's.
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o775)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            make_folder(&open.join("of root")).unwrap();
+            std::os::unix::fs::chown(&open, None, Some(65534)).unwrap();
+        }
+        for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
+            assert!(refused(&path).contains("may be written to by its group"), "{}", path.display());
         }
         fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
         make_folder(&open.join("locks")).unwrap();

@@ -20,6 +20,8 @@ pub enum Policy {
     Thp {
         /// Only where the C library's allocator asks for them, and not by the system-wide setting.
         malloc: bool,
+        /// Shared memory too, within its size: by a setting of the whole system that decides when memory is mapped.
+        shared: bool,
     },
     /// Folios of these sizes for all anonymous memory.
     Mthp {
@@ -96,7 +98,7 @@ impl TryFrom<superpage_vm::Policy> for Policy {
         Ok(match name {
             "now" => Policy::Now,
             "base" => Policy::Base,
-            "thp" => Policy::Thp { malloc: given.is_on("malloc") },
+            "thp" => Policy::Thp { malloc: given.is_on("malloc"), shared: given.is_on("shared") },
             "mthp" => Policy::Mthp { sizes: given.sizes("size") },
             "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
             "promote" => Policy::Promote(promote::Options::new(given)?),
@@ -111,7 +113,11 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Policy::Thp { malloc: true } => f.write_str(":malloc=on"),
+            Policy::Thp { malloc, shared } => {
+                let on = [("malloc", *malloc), ("shared", *shared)].into_iter().filter(|(_, on)| *on);
+                let on: Vec<String> = on.map(|(name, _)| format!("{name}=on")).collect();
+                if on.is_empty() { Ok(()) } else { write!(f, ":{}", on.join(",")) }
+            }
             Policy::Mthp { sizes } => write!(f, ":size={sizes}"),
             Policy::Hugetlb { pool: Some(bytes) } => {
                 let (shift, letter) = [(30, "G"), (20, "M"), (10, "K"), (0, "")]
@@ -142,6 +148,7 @@ mod tests {
             "base",
             "thp",
             "thp:malloc=on",
+            "thp:malloc=on,shared=on",
             "mthp:size=64K",
             "mthp:size=2M",
             "mthp:size=64K+2M",

@@ -1,5 +1,6 @@
 //! The reasons why memory is not in huge pages, in the words of every verb.
 
+use crate::rules::Rules;
 use serde::Serialize;
 use superpage_pages::PageSize;
 
@@ -102,6 +103,22 @@ impl Why {
     }
 }
 
+/// [`Misaligned`](Why::Misaligned) of shared memory, for huge pages of `size`, with the `word` of `setting` now: with
+/// `never`, the kernel maps it where no huge page fits.
+pub fn misaligned_shared(size: PageSize, setting: &str, word: Option<&str>) -> String {
+    let words = Why::Misaligned.words(size);
+    match word {
+        Some(word @ ("never" | "deny")) => format!("{words}: mapped under {setting}={word}"),
+        _ => format!("{words}: mapped while {setting} was never, say"),
+    }
+}
+
+/// What helps against [`misaligned_shared`]: a sentence without a full stop.
+pub const SHARED_WAY_OUT: &str = "shared memory that was mapped under shmem_enabled=never lies where no huge page fits, for good; \
+     start the program again under `superpage run` (promote: sets advise while memory is mapped; nothing grows, and the promoter \
+     makes full memory huge) or `run -p thp:shared=on` (within_size: huge at once), or set \
+     /sys/kernel/mm/transparent_hugepage/shmem_enabled before it starts; files in /dev/shm follow the option huge= of its mount";
+
 /// A reason with the memory that it applies to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
@@ -119,7 +136,12 @@ impl Reason {
     /// A reason that applies to memory whatever its mapping, for huge pages of `size` bytes; `blocks` is the least
     /// number that it fills.
     pub(crate) fn of(why: Why, bytes: u64, size: u64) -> Reason {
-        let text = why.words(PageSize::from_bytes(size).expect("a power of two"));
+        let block = PageSize::from_bytes(size).expect("a power of two");
+        let text = match why {
+            // A promoter looks at memory without a file only, of which shared memory alone has offsets.
+            Why::Misaligned => misaligned_shared(block, "shmem_enabled", Rules::read().shared(block)),
+            why => why.words(block),
+        };
         Reason { why, bytes, blocks: bytes.div_ceil(size), text }
     }
 }

@@ -269,14 +269,14 @@ fn what_is_left_alone_is_told_in_the_words_of_inspect() {
         (told, promoter.counters().left)
     };
     for (what, why, name) in [
-        ("misaligned", "address and file offset differ modulo 2M", "misaligned"),
+        ("misaligned", "address and file offset differ modulo 2M: mapped ", "misaligned"),
         ("disabled", "the process disabled huge pages by prctl", "disabled"),
         ("refusing", "MADV_NOHUGEPAGE", "advised-against"),
         ("blocks", "not populated", "not-populated"),
     ] {
         let program = Program::start(what);
         let (told, left) = survey(&program);
-        let bytes = told.iter().find(|(text, _)| text == why).unwrap_or_else(|| panic!("{what}: {told:?}")).1;
+        let bytes = told.iter().find(|(text, _)| text.starts_with(why)).unwrap_or_else(|| panic!("{what}: {told:?}")).1;
         assert!(
             bytes >= BLOCK as u64 && left.get(name).is_some_and(|bytes| *bytes >= BLOCK as u64),
             "{what}: {left:?}"

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use superpage_linux::launch::Plan;
-use superpage_linux::settings::{HUGETLB_POOL, Settings, System, THP_ENABLED, recover_at};
+use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED, recover_at};
 use superpage_linux::{Error, Policy};
 
 const SIZE_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -215,6 +215,80 @@ fn what_a_kill_let_the_kernel_set_in_part_is_put_back() {
             "{now}"
         );
     }
+}
+
+/// A system that also has the setting of shared memory, at `never`.
+fn with_shared_memory(folder: &Path) -> System {
+    let system = system(folder);
+    fs::write(system.path(SHMEM_ENABLED), "always within_size advise [never] deny force\n").unwrap();
+    system
+}
+
+#[test]
+fn shared_memory_is_aligned_while_the_command_maps_it() {
+    let _turn = superpage_testing::turn_of("settings");
+    let folder = tempfile::tempdir().unwrap();
+    let system = with_shared_memory(folder.path());
+    let promote = match plan("promote", &system) {
+        Ok(plan) => plan,
+        Err(error) => return superpage_testing::skip!("system", "{error}"),
+    };
+    let word = || system.get(SHMEM_ENABLED).unwrap();
+    let off = plan("promote:shared=off", &system).unwrap();
+    assert!(promote.is_briefly_global() && !off.is_briefly_global());
+    let mut settings = Settings::new(system.clone(), false);
+    let mut arrangement = promote.clone().arrange(&mut settings).unwrap();
+    assert_eq!(word(), "advise");
+    assert!(arrangement.notes()[0].ends_with("and never again then"), "{:?}", arrangement.notes());
+    // Programs map what they share when they start: then others may have the lock.
+    assert!(Settings::new(system.clone(), false).lock().is_err());
+    arrangement.end_brief().unwrap();
+    assert_eq!(word(), "never");
+    let mut other = Settings::new(system.clone(), false);
+    other.lock().unwrap();
+    drop(arrangement);
+    // While another has it nobody waits, and a note says what that means.
+    let arrangement = promote.arrange(&mut settings).unwrap();
+    assert!(arrangement.notes()[0].starts_with("shared memory may lie where no huge page fits: "));
+    assert_eq!(word(), "never");
+    drop((arrangement, other));
+    // What is huge at its first touch needs the setting as long as it runs.
+    let mut arrangement = plan("thp:shared=on", &system).unwrap().arrange(&mut settings).unwrap();
+    arrangement.end_brief().unwrap();
+    assert_eq!(word(), "within_size");
+    drop(arrangement);
+    assert_eq!(word(), "never");
+    // Only `never` gives way.
+    for other in ["deny", "advise", "within_size"] {
+        fs::write(system.path(SHMEM_ENABLED), other).unwrap();
+        assert!(!plan("promote", &system).unwrap().is_briefly_global(), "{other}");
+    }
+}
+
+#[test]
+fn who_measures_puts_back_what_a_killed_process_left_and_shares_the_lock() {
+    let _turn = superpage_testing::turn_of("settings");
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let mut settings = Settings::new(system.clone(), false);
+    settings.set(THP_ENABLED, "always").unwrap();
+    assert!(Settings::new(system.clone(), false).share().unwrap_err().to_string().contains("has changed settings"));
+    let journal = fs::read(folder.path().join("run/settings.json")).unwrap();
+    drop(settings);
+    fs::write(folder.path().join("run/settings.json"), &journal).unwrap();
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    let mut readers = [(); 2].map(|()| Settings::new(system.clone(), false));
+    readers.iter_mut().for_each(|reader| reader.share().unwrap());
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
+    assert!(readers.iter().all(Settings::is_locked));
+    let refused = Settings::new(system.clone(), false).set(THP_ENABLED, "never").unwrap_err().to_string();
+    assert!(refused.contains("measures under the settings of this kernel as they are"), "{refused}");
+    // One of them that changes something needs the lock alone.
+    let [mut first, second] = readers;
+    assert!(first.set(THP_ENABLED, "never").is_err());
+    drop(second);
+    first.set(THP_ENABLED, "never").unwrap();
+    first.validate().unwrap();
 }
 
 #[test]

@@ -17,6 +17,9 @@ use superpage_linux::{Error, Policy};
 /// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 0.7 % of one core, most of it for huge pages and folios.
 const WATCH: Budget = Budget { resident: 0.002, huge: 0.0025, folios: 0.0025 };
 
+/// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
+const MAPS: Duration = Duration::from_secs(10);
+
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -51,6 +54,8 @@ pub struct Outcome {
     pub promoted: Option<Counters>,
     /// The most regions at once that were promoted, or populated to the policy's share and not huge.
     pub candidates: u64,
+    /// The most bytes at once that were resident in regions populated below the policy's share.
+    pub sparse: u64,
     /// The results for the command's code, if it was to be placed.
     pub text: Vec<Placement>,
     /// What failed in placing the code.
@@ -70,7 +75,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let [program, arguments @ ..] = command else {
         return Err(Error::Usage("there is no command to run; give it after --".to_string()));
     };
-    let mut settings = session::settings([&options.policy]);
+    let mut settings = session::settings([&options.policy], false);
     let plan = Plan::new(&options.policy, settings.system())?;
     // From now on signals wait until all is put back.
     let signals = Signals::hold()?;
@@ -94,6 +99,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             left: Vec::new(),
             promoted: None,
             candidates: 0,
+            sparse: 0,
             text: Vec::new(),
             text_notes: Vec::new(),
             notes: session.put_back()?,
@@ -106,8 +112,14 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         running.placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
         None
     });
+    let ended = match running.tree.wait(Some(MAPS))? {
+        Some(ended) => ended,
+        None => {
+            running.end_brief()?;
+            running.tree.wait(None)?.expect("it was waited for")
+        }
+    };
     let tree = &mut running.tree;
-    let ended = tree.wait(None)?.expect("it was waited for");
     if options.wait {
         tree.wait_all(None)?;
     }
@@ -131,6 +143,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         reach: reach.filter(|reach| 4 * reach.resident >= peak),
         left,
         candidates: work.as_ref().map_or(0, |work| work.candidates),
+        sparse: work.as_ref().map_or(0, |work| work.sparse),
         promoted: work.map(|work| work.counters),
         text: placed.code,
         text_notes: placed.notes,

@@ -51,7 +51,9 @@ pub struct Memory {
     pub peak: u64,
     /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
     pub huge: Option<u64>,
-    /// The share of resident memory at that sample that was mapped by huge pages, from 0 to 1.
+    /// How many bytes were resident at that sample.
+    pub looked: Option<u64>,
+    /// The share of them that was mapped by huge pages, from 0 to 1.
     pub coverage: Option<f64>,
     /// How many bytes were in folios of the policy's sizes, at the last sample near the peak.
     pub folios: Option<u64>,
@@ -168,10 +170,13 @@ struct Part {
 }
 
 impl Part {
-    /// The part's bytes and share, if the look was near the peak.
-    fn near(part: Option<Part>, peak: u64) -> (Option<u64>, Option<f64>) {
-        let near = part.filter(|part| part.resident as f64 >= NEAR * peak as f64);
-        (near.map(|part| part.bytes), near.map(|part| part.bytes as f64 / part.of as f64))
+    /// The part, if the look was near the peak.
+    fn near(part: Option<Part>, peak: u64) -> Option<Part> {
+        part.filter(|part| part.resident as f64 >= NEAR * peak as f64)
+    }
+
+    fn share(self) -> f64 {
+        self.bytes as f64 / self.of as f64
     }
 }
 
@@ -240,9 +245,16 @@ impl Seen {
     fn with_peak(&self, most: u64, own: u64) -> Memory {
         let its_own = if most > own + own / 10 { most } else { 0 };
         let (peak, known) = (self.peak.max(most), self.peak.max(its_own));
-        let (huge, coverage) = Part::near(self.huge, known);
-        let (folios, folio_coverage) = Part::near(self.folios, known);
-        Memory { peak, huge, coverage, folios, folio_coverage, most_huge: self.most_huge }
+        let (huge, folios) = (Part::near(self.huge, known), Part::near(self.folios, known));
+        Memory {
+            peak,
+            huge: huge.map(|part| part.bytes),
+            looked: huge.map(|part| part.of),
+            coverage: huge.map(Part::share),
+            folios: folios.map(|part| part.bytes),
+            folio_coverage: folios.map(Part::share),
+            most_huge: self.most_huge,
+        }
     }
 }
 
@@ -390,7 +402,9 @@ mod tests {
         let mb = |count: u64| count << 20;
         let part = Part { bytes: mb(50), of: mb(100), resident: mb(100) };
         let seen = Seen { peak: mb(100), huge: Some(part), ..Seen::default() };
-        let memory = Memory { peak: mb(100), huge: Some(mb(50)), coverage: Some(0.5), ..Memory::default() };
+        let (huge, looked, coverage) = (Some(mb(50)), Some(mb(100)), Some(0.5));
+        let memory = Memory { peak: mb(100), huge, looked, coverage, ..Memory::default() };
+        // The three are of one sample, also where the peak is another's.
         assert_eq!(seen.with_peak(0, 0), memory);
         assert_eq!(seen.with_peak(mb(105), mb(10)), Memory { peak: mb(105), ..memory });
         assert_eq!(seen.with_peak(mb(200), mb(10)), Memory { peak: mb(200), ..Memory::default() });

@@ -20,14 +20,22 @@ use superpage_linux::{Error, Policy};
 
 /// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
 /// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
-/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile.
-pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Settings {
-    let mut settings = Settings::new(System::live(), true);
-    let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
-    if policies.into_iter().any(global) {
-        // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
-        let _ = settings.lock();
-    }
+/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile. Policies that are
+/// `measured` and change none share the lock with others that measure, so that nobody else changes settings meanwhile. Nobody waits for what
+/// matters only while a command maps its memory, unless it is measured.
+pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool) -> Settings {
+    let system = System::live();
+    let plans: Vec<Plan> = policies.into_iter().filter_map(|policy| Plan::new(policy, &system).ok()).collect();
+    let brief = plans.iter().any(Plan::is_briefly_global);
+    let waits = measured || plans.iter().any(Plan::is_global);
+    let alone = plans.iter().any(Plan::is_global) || brief;
+    let mut settings = Settings::new(system, waits);
+    // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
+    let _ = match alone {
+        true => settings.lock(),
+        false if measured => settings.share(),
+        false => Ok(()),
+    };
     settings
 }
 
@@ -159,6 +167,14 @@ impl Running<'_> {
         let (memory, asked) = self.sampler.take().map(|sampler| sampler.finish_thorough(most)).unzip();
         let reach = self.watch.take().and_then(Watch::finish).or(asked.flatten());
         Seen { memory, reach, work }
+    }
+
+    /// Puts back what matters only while the command maps its memory.
+    ///
+    /// # Errors
+    /// Those of [`Arrangement::end_brief`].
+    pub(crate) fn end_brief(&mut self) -> Result<(), Error> {
+        self.arrangement.end_brief()
     }
 
     /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is ended. Returns what was

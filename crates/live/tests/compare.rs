@@ -18,10 +18,11 @@ fn the_lock_is_taken_first_where_only_the_reference_changes_settings() {
     let options = Options { policies: vec![Policy::Base], ..Options::new(["true"]) };
     let held = |options: &Options| {
         let settings = settings(options);
-        let held = Settings::new(System::live(), false).lock().is_err();
+        let held =
+            [Settings::lock, Settings::share].map(|take| take(&mut Settings::new(System::live(), false)).is_err());
         drop(settings);
         held
     };
-    assert!(!held(&options), "nothing is changed");
-    assert!(held(&Options { reference: Policy::Thp { malloc: false }, ..options }));
+    assert_eq!(held(&options), [true, false], "nothing is changed, and nobody else may change anything");
+    assert_eq!([true; 2], held(&Options { reference: Policy::Thp { malloc: false, shared: false }, ..options }));
 }

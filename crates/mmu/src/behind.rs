@@ -84,9 +84,10 @@ impl Behind {
         self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
     }
 
-    /// Drops what is known of a perforated page.
+    /// Drops what is known of a perforated page. Fragments alone are dropped by the fault that fills a hole, and no shootdown.
     pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
-        self.counters.shootdown_entries += self.tlbs.forget_region(first_id, first, forgotten);
+        let dropped = self.tlbs.forget_region(first_id, first, forgotten);
+        self.counters.shootdown_entries += if forgotten.whole { dropped } else { 0 };
     }
 
     /// Drops a pointer to a table that is removed.

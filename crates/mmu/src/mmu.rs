@@ -390,9 +390,9 @@ impl Mmu {
         self.count_work(work);
         self.mappings.update_ranges(space, &pages);
         if self.mappings.perforates() {
-            let (work, forgotten) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
+            let (work, ends) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
             self.count_work(work);
-            if forgotten {
+            if ends {
                 self.shoot(space, pages.clone());
             }
         }

@@ -1,7 +1,7 @@
 //! Entries that hold several base pages: what they save, what they never span, and that they are forgotten.
 
 use proptest::prelude::*;
-use superpage_mmu::{Machine, Mmu, Request, Trap};
+use superpage_mmu::{Machine, Mmu, Request, Trap, Ways};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 const BASE: &str = "4K";
@@ -50,6 +50,25 @@ fn scattered_frames_are_joined_only_by_complete_subblocks() {
         (0..64).for_each(|page| enter(&mut mmu, page, 1 + page * 3, Protection::READ_WRITE));
         assert_eq!(read(&mut mmu, 0..64), misses, "{overlay}");
     }
+}
+
+#[test]
+fn a_page_alone_is_in_the_set_of_its_block() {
+    // Of 2000 pages no two are in one block of 16: their numbers select 16 of 256 sets of the second level, those of their blocks all.
+    let second = |overlay: &str, full: bool| {
+        let mut machine = machine(overlay);
+        if full {
+            machine.tlb.iter_mut().for_each(|tlb| tlb.ways = Ways::Full);
+        }
+        let mut mmu = Mmu::new(&machine);
+        let pages = || (0..2000).map(|page| 16 * page);
+        pages().for_each(|page| enter(&mut mmu, page, 3 * page + 1, Protection::READ_WRITE));
+        (read(&mut mmu, pages()), read(&mut mmu, pages()))
+    };
+    let sets = OVERLAYS.map(|overlay| second(overlay, false));
+    assert_eq!(sets, [2000, 2000, 2000, 2000, 0, 2000].map(|again| (2000, again)));
+    // Where all entries are one set, nothing is gained by sets.
+    assert_eq!(OVERLAYS.map(|overlay| second(overlay, true)), [(2000, 0); 6]);
 }
 
 #[test]

@@ -119,6 +119,44 @@ fn holes_may_be_absent_or_have_other_rights() {
 }
 
 #[test]
+fn a_hole_that_is_filled_is_no_shootdown() {
+    let (mut mmu, size) = (Mmu::new(&machine()), "4K".parse::<PageSize>().unwrap());
+    let shot = |mmu: &Mmu| (mmu.counters(0).shootdowns, mmu.counters(0).shootdown_entries);
+    (0..512).filter(|page| page % 4 != 0).for_each(|page| enter(&mut mmu, page, 512 + page));
+    read(&mut mmu, [1]);
+    for page in (0..512).step_by(4) {
+        // The fragment that has its bit is held when it is filled.
+        read(&mut mmu, [page + 1]);
+        assert_eq!(mmu.run(&[Request::new(Vpn(page), Access::Read)]), Some((0, Trap::Absent)));
+        enter(&mut mmu, page, 512 + page);
+        read(&mut mmu, [page]);
+    }
+    assert_eq!(shot(&mmu), (0, 0));
+    // A page that becomes a hole is one, also where it only moves.
+    mmu.remove(0, Vpn(8), size);
+    let before = shot(&mmu);
+    assert_eq!(before.0, 1);
+    enter(&mut mmu, 8, 10_000);
+    read(&mut mmu, [8]);
+    assert_eq!(shot(&mmu), before);
+}
+
+#[test]
+fn another_extent_of_a_region_is_a_shootdown() {
+    let mut machine = machine();
+    machine.perforated.as_mut().unwrap().most_holes_percent = 60;
+    let mut mmu = Mmu::new(&machine);
+    (0..206).for_each(|page| enter(&mut mmu, page, 512 + page));
+    (300..506).for_each(|page| enter(&mut mmu, page, 1024 + page));
+    read(&mut mmu, [0, 300]);
+    assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (1, 0));
+    // Most pages are in the other extent now: who holds the old one's entry must not read the new one's bitmap.
+    enter(&mut mmu, 506, 1024 + 506);
+    mmu.validate().unwrap();
+    assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (0, 1));
+}
+
+#[test]
 fn a_region_with_too_many_holes_is_none() {
     let mut mmu = holey();
     read(&mut mmu, 0..512);

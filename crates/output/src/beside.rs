@@ -1,7 +1,7 @@
 //! The temporary file in the same folder, until it is complete.
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawMode, Stat};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -141,21 +141,19 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
 }
 
 /// How old a file with a temporary name is when it counts as left behind.
-const LEFT: Duration = Duration::from_secs(60);
+pub(crate) const LEFT: Duration = Duration::from_secs(60);
 
-/// Removes from a folder of superpage's own what processes that were killed have left there under temporary names. Unless the caller is
-/// `alone` in it, a minute must have gone by: another process may be about to give such a file its own name. What cannot be removed stays.
-pub fn remove_leftovers(folder: &Path, alone: bool) {
-    let Ok(files) = std::fs::read_dir(folder) else { return };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let drawn = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let drawn = drawn.is_some_and(|end| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let age = || file.metadata().ok().filter(|data| data.is_file())?.modified().ok()?.elapsed().ok();
-        if drawn && (alone || age().is_some_and(|age| age >= LEFT)) {
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
+/// Whether [`draw`] makes such names.
+pub(crate) fn temporary(name: &OsStr) -> bool {
+    let drawn = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    drawn.is_some_and(|end| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Removes from a directory of superpage's own what processes that were killed have left there under temporary names. Unless the caller
+/// is `alone` in it, a minute must have gone by: another process may be about to give such a file its own name. What cannot be removed
+/// stays.
+pub fn remove_leftovers(path: &Path, alone: bool) {
+    crate::Directory::open(path).into_iter().for_each(|directory| directory.remove_leftovers(alone));
 }
 
 /// Sets a file's mode to that of the one that it replaces, and its owner and group as far as this user may.

@@ -9,6 +9,7 @@
 //! It also reads small files that people write ([`read_text`]), and prints messages for the user ([`tell`]), with commands as a shell reads them ([`quoted`]).
 
 mod beside;
+mod directory;
 mod foreign;
 mod place;
 mod quoted;
@@ -16,6 +17,7 @@ mod small;
 mod tell;
 
 pub use beside::remove_leftovers;
+pub use directory::Directory;
 pub use foreign::{foreign, foreign_json};
 pub use quoted::quoted;
 pub use small::{open_regular, read_text};

@@ -1,4 +1,4 @@
-//! The destination of an output: where its path leads, and whether that can be trusted.
+//! Where a path leads, for an output or a directory of outputs, and whether that can be trusted.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
@@ -36,59 +36,92 @@ pub(crate) enum There {
 }
 
 impl Place {
-    /// Walks down the path and follows links one by one, because each must be checked.
+    /// Walks down the path to a name that is no directory's.
     pub(crate) fn find(path: &Path) -> io::Result<Place> {
-        if path.as_os_str().is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
+        match walk(path, Missing::Refused)? {
+            End::Name(place) => Ok(place),
+            End::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
         }
-        let mut folder = open_folder(rustix::fs::CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
-        // The rest of the path, its end first.
-        let mut left = steps(path);
-        let mut links = 0;
-        while let Some(step) = left.pop() {
-            if step == "/" || step == ".." || step == "." {
+    }
+}
+
+/// The end of a path.
+pub(crate) enum End {
+    /// A name in a directory.
+    Name(Place),
+    /// A directory, opened to go on from there.
+    Directory(OwnedFd),
+}
+
+/// What happens where the path names a directory that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It is an error, except at the end, which may be a new file.
+    Refused,
+    /// It is made.
+    Made,
+}
+
+/// Walks down the path and follows links one by one, because each must be checked.
+pub(crate) fn walk(path: &Path, missing: Missing) -> io::Result<End> {
+    if path.as_os_str().is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut folder = open_folder(rustix::fs::CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
+    // The rest of the path, its end first.
+    let mut left = steps(path);
+    let mut links = 0;
+    while let Some(step) = left.pop() {
+        if step == "/" || step == ".." || step == "." {
+            folder = open_folder(&folder, &step)?;
+            continue;
+        }
+        let there = match rustix::fs::statat(&folder, &step, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => there,
+            Err(rustix::io::Errno::NOENT) if missing == Missing::Made => {
+                make_folder(&folder, &step)?;
                 folder = open_folder(&folder, &step)?;
                 continue;
             }
-            let there = match rustix::fs::statat(&folder, &step, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(there) => there,
-                Err(rustix::io::Errno::NOENT) if left.is_empty() => {
-                    return Ok(Place { folder, name: step, there: There::Regular(None) });
+            Err(rustix::io::Errno::NOENT) if left.is_empty() => {
+                return Ok(End::Name(Place { folder, name: step, there: There::Regular(None) }));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let last = left.is_empty();
+        match FileType::from_raw_mode(there.st_mode) {
+            FileType::Symlink if in_proc(&folder) && last => {
+                return Ok(End::Name(Place { folder, name: step, there: There::Open }));
+            }
+            // The target of such a link is not a name: the kernel resolves it.
+            FileType::Symlink if in_proc(&folder) => {
+                folder =
+                    rustix::fs::openat(&folder, &step, SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            }
+            FileType::Symlink => {
+                links += 1;
+                if links > LINKS {
+                    return Err(rustix::io::Errno::LOOP.into());
                 }
-                Err(error) => return Err(error.into()),
-            };
-            let last = left.is_empty();
-            match FileType::from_raw_mode(there.st_mode) {
-                FileType::Symlink if in_proc(&folder) && last => {
-                    return Ok(Place { folder, name: step, there: There::Open });
-                }
-                // The target of such a link is not a name: the kernel resolves it.
-                FileType::Symlink if in_proc(&folder) => {
-                    folder = rustix::fs::openat(
-                        &folder,
-                        &step,
-                        SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                        Mode::empty(),
-                    )?;
-                }
-                FileType::Symlink => {
-                    links += 1;
-                    if links > LINKS {
-                        return Err(rustix::io::Errno::LOOP.into());
-                    }
-                    left.extend(steps(&read_link(&folder, &step)?));
-                }
-                FileType::Directory => folder = open_folder(&folder, &step)?,
-                _ if !last => return Err(io::ErrorKind::NotADirectory.into()),
-                kind => {
-                    refuse_planted(&folder, &step, &there)?;
-                    let there =
-                        if kind == FileType::RegularFile { There::Regular(Some(there)) } else { There::Special };
-                    return Ok(Place { folder, name: step, there });
-                }
+                left.extend(steps(&read_link(&folder, &step)?));
+            }
+            FileType::Directory => folder = open_folder(&folder, &step)?,
+            _ if !last => return Err(io::ErrorKind::NotADirectory.into()),
+            kind => {
+                refuse_planted(&folder, &step, &there)?;
+                let there = if kind == FileType::RegularFile { There::Regular(Some(there)) } else { There::Special };
+                return Ok(End::Name(Place { folder, name: step, there }));
             }
         }
-        Err(io::ErrorKind::IsADirectory.into())
+    }
+    Ok(End::Directory(folder))
+}
+
+/// Makes a directory, which another process may have made meanwhile.
+pub(crate) fn make_folder(at: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o777)) {
+        Err(error) if error != rustix::io::Errno::EXIST => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

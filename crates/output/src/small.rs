@@ -3,6 +3,7 @@
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// The maximal size of such a file: 1 MB.
@@ -13,8 +14,13 @@ const MOST: u64 = 1 << 20;
 /// # Errors
 /// The file cannot be opened, or is not a regular one. The text says what was expected.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    regular(rustix::fs::CWD, path, OFlags::empty())
+}
+
+/// Opens a regular file in a directory.
+pub(crate) fn regular(at: impl AsFd, path: &Path, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
+    let file = File::from(rustix::fs::openat(at, path, flags, Mode::empty())?);
     let kind = file.metadata()?;
     if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -31,7 +37,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file is none of this, or cannot be read. The text says what was expected.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let file = open_regular(path)?;
+    text(open_regular(path)?)
+}
+
+/// Reads a small file to its end.
+pub(crate) fn text(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {

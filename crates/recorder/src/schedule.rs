@@ -12,8 +12,9 @@
 //! after it double until they are as long as the others. Each window stands for its period. Since the start of these is
 //! fixed, each is divided into halves of windows, of which a random one is measured; the half before it is for warming.
 //!
-//! A TLB under LRU holds what was used last, whatever was before. So the pages used last in a gap are put before the
-//! window that ends it, one access per page, the least recent first; as many fewer count as left out.
+//! A TLB under LRU holds what was used last, whatever was before, and how many pages an entry covers is up to the kernel
+//! and the machine. So all pages used in a gap are put before the window that ends it, one access per page, the least
+//! recent first; as many fewer count as left out.
 
 /// The part of a sampled stream that accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,10 +27,6 @@ pub enum Phase {
     /// The second half of a window, which stands for the whole.
     Measured,
 }
-
-/// A window begins with the pages that were used last in the gap before it, at most so many: twice as many as the largest TLB has
-/// entries.
-pub(crate) const RECENT: usize = 8192;
 
 /// A phase that was drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

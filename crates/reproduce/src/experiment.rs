@@ -3,6 +3,7 @@
 use crate::judge::Tolerance;
 use crate::live::Program;
 use crate::measure::{Measure, Value};
+use crate::settings::Changed;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use superpage_pages::PageSize;
@@ -59,6 +60,9 @@ pub struct Experiment {
     /// Input files of programs, and files of machines and overlays, by name, from the folder `inputs` beside the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
+    /// What a reader changed for this run.
+    #[serde(skip)]
+    pub(crate) changed: Changed,
 }
 
 /// The source of an experiment's values.
@@ -98,6 +102,8 @@ pub(crate) struct Run {
     pub(crate) fragment: Option<String>,
     /// A model of the kernel, as `superpage sim --kernel`.
     pub(crate) kernel: Option<String>,
+    /// Values that a reader set in the machine, `KEY=VALUE` each; its name has them.
+    pub(crate) set: Vec<String>,
 }
 
 /// A run as files write it: a policy's name, or a table.
@@ -131,7 +137,7 @@ impl From<RunText> for Run {
         };
         let machine = named.unwrap_or_else(|| "alpha-21264".into());
         let (inputs, replication) = (BTreeMap::new(), replication.unwrap_or(true));
-        Run { policy, machine, inputs, replication, workload, long, fragment, kernel }
+        Run { policy, machine, inputs, replication, workload, long, fragment, kernel, set: Vec::new() }
     }
 }
 

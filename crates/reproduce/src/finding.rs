@@ -30,6 +30,12 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Why it is only shown, or why it differs, if that is known.
     pub reason: Option<String>,
+    /// The options that changed the machines it was computed on; `None` if all values are the experiment's own.
+    pub settings: Option<String>,
+    /// The verdict that it would have if those were the experiment's own.
+    pub settings_verdict: Option<Verdict>,
+    /// How sure `measured` is, if it comes from a sampled stream.
+    pub estimate: Option<String>,
 }
 
 /// The source of values, whatever the kind of the experiment.
@@ -40,6 +46,10 @@ pub(crate) trait Values {
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
     /// The error of a run that went to its end and that the value comes from.
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str>;
+    /// How sure a value is that comes from a sampled stream.
+    fn estimate(&self, _item: Option<&Item>, _name: &str) -> Option<String> {
+        None
+    }
     /// The points of a curve; empty if there is no such curve.
     fn curve(&self, name: &str) -> Vec<Point>;
 }
@@ -55,6 +65,10 @@ impl Values for Lookup<'_> {
 
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str> {
         Lookup::error(self, item, name)
+    }
+
+    fn estimate(&self, item: Option<&Item>, name: &str) -> Option<String> {
+        Lookup::estimate(self, item, name)
     }
 
     fn curve(&self, name: &str) -> Vec<Point> {
@@ -112,6 +126,9 @@ pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
         tolerance: None,
         verdict: Verdict::Shown,
         reason: Some(shown.reason),
+        settings: experiment.settings_of(None),
+        settings_verdict: None,
+        estimate: None,
     }
 }
 
@@ -178,13 +195,23 @@ fn answer(
         measure.names(&mut |name| error = error.or_else(|| values.error(item, name)));
         reason = reason.or_else(|| error.map(|error| format!("a process was killed in the run: {error}")));
     }
+    let settings = measured.and(measure).and_then(|measure| experiment.settings_of(Some(measure)));
+    let mut settings_verdict = None;
+    let mut estimate = None;
+    if let (Some(measure), Some(_)) = (measure, measured) {
+        measure.names(&mut |name| estimate = estimate.take().or_else(|| values.estimate(item, name)));
+    }
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =
         (question.shown, question.paper, measured, question.tolerance)
     {
         verdict = by.judge(paper, measured, question.steps);
         tolerance = Some(by.describe(paper, question.steps));
-        if verdict == Verdict::Differs {
+        if let Some(settings) = &settings {
+            // Neither a verdict on the experiment, nor the reason for one, holds for other values.
+            reason = reason.or_else(|| Some(format!("with {settings} it {}", verdict.conditional())));
+            settings_verdict = Some(std::mem::replace(&mut verdict, Verdict::Shown));
+        } else if verdict == Verdict::Differs {
             reason = question.because.cloned().or(reason);
         }
     }
@@ -198,5 +225,8 @@ fn answer(
         tolerance,
         verdict,
         reason,
+        settings,
+        settings_verdict,
+        estimate,
     })
 }

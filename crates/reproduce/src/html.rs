@@ -2,7 +2,7 @@
 //! One self-contained file, for light and dark screens, for paper, and for screen readers.
 
 use crate::experiment::{Column, Item};
-use crate::write::number;
+use crate::write::{measured, number};
 use crate::{Done, Finding, Report, Value, Verdict};
 use std::fmt::Write;
 use superpage_report::{escape, page, prose};
@@ -14,7 +14,8 @@ pub fn html(report: &Report) -> String {
     names.dedup();
     let mut lead = String::from(
         "<p class=\"lead\">The paper's value of each quantity beside the value measured here. A value that is not judged is \
-         shown with the reason. Times are modelled from exact counts, unless it says that they are this machine's.</p>\n\
+         shown with the reason. Times are modelled, from exact counts or, where a value begins with ≈, from estimates of a sampled \
+         recording, unless it says that they are this machine's.</p>\n\
          <ul class=\"counts\">",
     );
     for (verdict, word) in
@@ -172,10 +173,13 @@ fn line<'a>(item: &Item, columns: &[&Column], row: &[&'a Finding], notes: &mut N
 fn cells(finding: &Finding, note: &str, out: &mut String) {
     let value = |value: Option<Value>| value.map_or("–".into(), |value| escape(&number(value)));
     let _ = write!(out, "<td class=\"paper\">{}</td>", value(finding.paper_value));
-    let title =
-        finding.tolerance.as_ref().map(|text| format!(" title=\"tolerance: {}\"", escape(text))).unwrap_or_default();
+    let told = [("tolerance", &finding.tolerance), ("estimate", &finding.estimate)];
+    let told = told.into_iter().filter_map(|(what, text)| Some(format!("{what}: {}", text.as_deref()?)));
+    let told = told.collect::<Vec<_>>().join("; ");
+    let title = if told.is_empty() { String::new() } else { format!(" title=\"{}\"", escape(&told)) };
     let mark = if finding.measured.is_some() { sign(finding.verdict) } else { String::new() };
-    let _ = write!(out, "<td class=\"{}\"{title}>{}{mark}{note}</td>", finding.verdict, value(finding.measured));
+    let _ =
+        write!(out, "<td class=\"{}\"{title}>{}{mark}{note}</td>", finding.verdict, escape(&measured(finding, "–")));
 }
 
 /// One line per quantity.
@@ -204,7 +208,7 @@ fn values(findings: &[&Finding], out: &mut String) {
              </tr></thead>\n<tbody>\n";
     for finding in findings {
         let (item, quantity) = (escape(&finding.item), escape(&finding.quantity));
-        let value = finding.measured.map_or("–".into(), number);
+        let value = measured(finding, "–");
         let reason = finding.reason.as_deref().map(escape).unwrap_or_default();
         let _ = writeln!(
             out,

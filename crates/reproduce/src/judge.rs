@@ -65,6 +65,17 @@ pub enum Verdict {
     Shown,
 }
 
+impl Verdict {
+    /// The verdict of a value that is not the experiment's own, in words.
+    pub(crate) fn conditional(self) -> &'static str {
+        match self {
+            Verdict::Agrees => "would agree",
+            Verdict::Differs => "would differ",
+            Verdict::Shown => "would be shown",
+        }
+    }
+}
+
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {

@@ -20,6 +20,7 @@ mod live;
 mod lookup;
 mod measure;
 mod operations;
+mod settings;
 mod streams;
 mod table;
 mod write;
@@ -86,7 +87,8 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBoo
         failures.append(&mut computed.failures);
         done.push(judge(experiment, &passes, &jobs, computed));
     }
-    Report { done, failures, notes: jobs.notes() }
+    let notes = jobs.notes().into_iter().chain(settings::notes(&done)).collect();
+    Report { done, failures, notes }
 }
 
 /// The values that an experiment computes itself.

@@ -16,15 +16,26 @@ pub(crate) struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     /// The value of the name; `item` is used if it names none.
     pub(crate) fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
+        let (row, key) = self.row(item, name)?;
+        number(row, key)
+    }
+
+    /// How sure it is, if its stream was sampled.
+    pub(crate) fn estimate(&self, item: Option<&Item>, name: &str) -> Option<String> {
+        let (row, key) = self.row(item, name)?;
+        row.estimate(key.split('.').next()?).map(String::from)
+    }
+
+    /// The row of a value, and its key.
+    fn row<'b>(&self, item: Option<&Item>, name: &'b str) -> Option<(&'a Row, &'b str)> {
         let (named, rest) = split(name);
         let item = named.map_or(item, |named| self.item(named))?;
         let (run, rest) = rest.split_once('.')?;
         let (key, part) = rest.split_once('@').map_or((rest, None), |(key, part)| (key, Some(part)));
-        let Outcome::Done(done) = self.passes.outcome(self.experiment.lines, item, self.experiment.runs.get(run)?)?
-        else {
-            return None;
-        };
-        number(done.part(part)?, key)
+        match self.passes.outcome(self.experiment.lines, item, self.experiment.runs.get(run)?)? {
+            Outcome::Done(done) => Some((done.part(part)?, key)),
+            _ => None,
+        }
     }
 
     /// Why a value of a measure is missing, or must be read with care: the first reason.

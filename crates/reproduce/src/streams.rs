@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Extent, Files, Fragment, Limit, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -249,8 +249,7 @@ impl Pass {
             contiguity: self.contiguity,
             lines: self.stream.lines,
         };
-        superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
-            .map_err(|error| Outcome::Failed(error.to_string()))?;
+        superpage_sim::check_memory(&setups, &samples, &limits).map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);
         let runs = superpage_sim::run_parts(&setups, source.as_mut(), stop, &progress, &samples);
         let runs = runs.map_err(|error| Outcome::Failed(error.to_string()))?;
@@ -312,11 +311,19 @@ impl Stream {
 
 /// The machine of a name, parts of which may be these inputs of an experiment, by their paths.
 pub(crate) fn machine(name: &str, inputs: &BTreeMap<String, String>) -> Result<Machine, String> {
-    let read = |path: &str| match inputs.get(path) {
+    Machine::named(name, |path| read(path, inputs)).map_err(|error| error.to_string())
+}
+
+/// Checks that such a machine has a key; the error says which it has.
+pub(crate) fn check_key(name: &str, inputs: &BTreeMap<String, String>, key: &str) -> Result<(), String> {
+    Machine::check_key(name, key, |path| read(path, inputs)).map_err(|error| error.to_string())
+}
+
+fn read(path: &str, inputs: &BTreeMap<String, String>) -> Result<String, MachineError> {
+    match inputs.get(path) {
         Some(text) => Ok(text.clone()),
         None => superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error)),
-    };
-    Machine::named(name, read).map_err(|error| error.to_string())
+    }
 }
 
 /// Gives the machine a page table in which a page of any size is one entry: a level of the tree for each size.

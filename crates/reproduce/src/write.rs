@@ -7,8 +7,20 @@ use superpage_sim::columns::{self, Values, parquet};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
-const KEYS: [&str; 9] =
-    ["paper", "experiment", "item", "quantity", "paper_value", "measured", "tolerance", "verdict", "reason"];
+const KEYS: [&str; 12] = [
+    "paper",
+    "experiment",
+    "item",
+    "quantity",
+    "paper_value",
+    "measured",
+    "tolerance",
+    "verdict",
+    "reason",
+    "settings",
+    "settings_verdict",
+    "estimate",
+];
 
 /// Writes the findings to `out`; a table is formatted for `screen`.
 ///
@@ -44,6 +56,12 @@ pub(crate) fn number(value: Value) -> String {
     }
 }
 
+/// What was measured, for people.
+pub(crate) fn measured(finding: &Finding, none: &str) -> String {
+    let sign = if finding.estimate.is_some() { "≈ " } else { "" };
+    finding.measured.map_or(none.into(), |value| format!("{sign}{}", number(value)))
+}
+
 /// A value for programs.
 fn exact(value: Option<Value>) -> String {
     match value {
@@ -58,7 +76,8 @@ fn table(report: &Report, screen: Screen) -> String {
     for done in &report.done {
         let experiment = &done.experiment;
         let (title, section) = (&experiment.title, &experiment.section);
-        out += &screen.paragraph(&format!("{}: {title} (section {section})", experiment.full_name()));
+        let with = experiment.settings_of_all().map(|settings| format!(", with {settings}")).unwrap_or_default();
+        out += &screen.paragraph(&format!("{}: {title} (section {section}){with}", experiment.full_name()));
         let mut reasons: Vec<&str> = Vec::new();
         let mut table = Table::new([
             Column::prose("item"),
@@ -80,7 +99,7 @@ fn table(report: &Report, screen: Screen) -> String {
                 finding.item.clone(),
                 finding.quantity.clone(),
                 finding.paper_value.map_or("-".into(), number),
-                finding.measured.map_or("-".into(), number),
+                measured(finding, "-"),
                 finding.tolerance.clone().unwrap_or_default(),
                 format!("{}{}", finding.verdict, note.unwrap_or_default()),
             ]);
@@ -96,15 +115,24 @@ fn table(report: &Report, screen: Screen) -> String {
 
 /// The number of findings of each verdict, in words.
 pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
-    let mut counts = [0; 3];
-    findings.for_each(|finding| counts[finding.verdict as usize] += 1);
+    let (mut counts, mut changed) = ([0; 3], [0; 3]);
+    for finding in findings {
+        counts[finding.verdict as usize] += 1;
+        if let Some(verdict) = finding.settings_verdict {
+            changed[verdict as usize] += 1;
+        }
+    }
     let [agrees, differs, shown] = counts;
     debug_assert_eq!(Verdict::Shown as usize, 2);
-    format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown)
+    let all = format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown);
+    match changed {
+        [0, 0, _] => all,
+        [agree, differ, _] => format!("{all}; with the changed values {agree} would agree, {differ} would differ"),
+    }
 }
 
 /// A finding as strings, in the order of the keys.
-fn fields(finding: &Finding) -> [String; 9] {
+fn fields(finding: &Finding) -> [String; 12] {
     [
         finding.paper.clone(),
         finding.experiment.clone(),
@@ -115,6 +143,9 @@ fn fields(finding: &Finding) -> [String; 9] {
         finding.tolerance.clone().unwrap_or_default(),
         finding.verdict.to_string(),
         finding.reason.clone().unwrap_or_default(),
+        finding.settings.clone().unwrap_or_default(),
+        finding.settings_verdict.map(|verdict| verdict.to_string()).unwrap_or_default(),
+        finding.estimate.clone().unwrap_or_default(),
     ]
 }
 
@@ -131,7 +162,7 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
 /// One column per key; the values are numbers, with 1 and 0 for true and false.
 pub fn columns(report: &Report) -> Vec<columns::Column> {
     let findings: Vec<&Finding> = report.findings().collect();
-    let texts: Vec<[String; 9]> = findings.iter().map(|finding| fields(finding)).collect();
+    let texts: Vec<[String; 12]> = findings.iter().map(|finding| fields(finding)).collect();
     let number = |value: Option<Value>| match value? {
         Value::Number(number) => Some(number),
         Value::Truth(truth) => Some(f64::from(u8::from(truth))),

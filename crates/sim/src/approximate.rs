@@ -1,11 +1,111 @@
-//! Formatting the figures of a sampled stream: with their error, and only the digits that it leaves.
+//! Which figures are estimates and why, and formatting them: with their error, and only the digits that it leaves. All that shows rows asks
+//! here.
 
 use crate::row::{Row, Sampled};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_report::{count, time};
 
 /// Printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
 const UNKNOWN: &str = "?";
+
+/// The keys of a row that are estimates where the stream was sampled. All others are known, unless nothing but what was touched is.
+const ESTIMATED: [&str; 16] = [
+    "itlb_misses",
+    "dtlb_misses",
+    "tlb_misses",
+    "first_level_dtlb_misses",
+    "first_level_itlb_misses",
+    "second_level_dtlb_hits",
+    "second_level_itlb_hits",
+    "tlb_miss_reduction_percent",
+    "walks",
+    "walk_memory_references",
+    "cycles",
+    "tlb_hit_cycles",
+    "walk_cycles",
+    "data_cycles",
+    "seconds",
+    "speedup",
+];
+
+const UNSURE: &str = "what the sample left out decides what the kernel does";
+
+impl Row {
+    /// Why the value of a key is no exact count: how sure it is, in words without a full stop; `None` if it is exact.
+    pub fn estimate(&self, key: &str) -> Option<Cow<'static, str>> {
+        let sampled = self.sampled.as_ref()?;
+        if !sampled.kernel_exact {
+            let known = ["peak_touched_bytes", "references", "instructions", "threads"].contains(&key);
+            return (!known).then_some(Cow::Borrowed(UNSURE));
+        }
+        let sure = || Cow::Borrowed("with a 95 % interval in `sampled`");
+        ESTIMATED.contains(&key).then(|| sampled.no_errors.clone().unwrap_or_else(sure))
+    }
+}
+
+/// How far the counts of some rows are known, for what shows many at once.
+#[derive(Clone, Debug, Default)]
+pub struct Certainty {
+    rows: u64,
+    estimates: u64,
+    unsure: u64,
+    /// The largest speedup of rows without line caches.
+    most: Option<f64>,
+    /// Why estimates have no known error.
+    bare: BTreeMap<Cow<'static, str>, u64>,
+}
+
+impl Certainty {
+    /// Takes a row into account.
+    pub fn see(&mut self, row: &Row) {
+        self.rows += 1;
+        if let (None, Some(gain), false) = (&row.caches, row.speedup, row.is_base()) {
+            self.most = Some(self.most.map_or(gain, |most| most.max(gain)));
+        }
+        let Some(sampled) = &row.sampled else { return };
+        self.estimates += 1;
+        self.unsure += u64::from(!sampled.kernel_exact);
+        if let Some(why) = &sampled.no_errors {
+            *self.bare.entry(why.clone()).or_default() += 1;
+        }
+    }
+
+    /// What stands before numbers that are made of these rows: `≈ ` where some are estimates.
+    pub fn sign(&self) -> &'static str {
+        if self.estimates > 0 { "≈ " } else { "" }
+    }
+
+    /// What speedups of rows without line caches are, as a sentence; empty where there are none.
+    pub fn bound(&self) -> String {
+        self.most.map_or(String::new(), |most| {
+            format!(
+                "Speedups are bounds, not times: at most {most:.3} x, with walks that nothing overlaps and a program whose own cache \
+                 misses cost nothing; --lines models caches."
+            )
+        })
+    }
+
+    /// What a reader must know of times and misses of these rows, in sentences.
+    pub fn sentence(&self) -> String {
+        if self.estimates == 0 {
+            return "Times are modelled from exact counts.".into();
+        }
+        let mut text = format!(
+            "Times are modelled. Misses, walks and times of {} of {} rows are estimates from samples (≈)",
+            count(self.estimates),
+            count(self.rows)
+        );
+        for (why, rows) in &self.bare {
+            text += &format!("; {} of them have no known error: {why}", count(*rows));
+        }
+        text += ".";
+        if self.unsure > 0 {
+            text += &format!(" Of {} rows nothing but what was touched is known (?): {UNSURE}.", count(self.unsure));
+        }
+        text
+    }
+}
 
 /// The sample behind a row, and whether any estimate can be made from it.
 fn sample(row: &Row) -> Option<(&Sampled, bool)> {
@@ -18,6 +118,14 @@ fn estimate(value: u64, error: Option<f64>) -> String {
         None => format!("≈ {}", count(value)),
         Some(error) if error >= value as f64 => format!("< {}", count((value as f64 + error).ceil() as u64)),
         Some(error) => format!("{} ± {}", count(value), count(error.ceil() as u64)),
+    }
+}
+
+/// What a reader must know of a stream with several threads.
+pub(crate) fn interleaved(row: &Row) -> String {
+    match row.threads {
+        0 | 1 => String::new(),
+        threads => format!(", {threads} threads in turns on one core, in an order that the recording made"),
     }
 }
 

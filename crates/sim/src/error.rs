@@ -10,6 +10,9 @@ pub enum Error {
     /// The stream of events failed: a damaged trace, a program that does not start.
     #[error(transparent)]
     Trace(#[from] superpage_trace::Error),
+    /// Memory ran short while simulations ran. Exit status 1.
+    #[error("{0}")]
+    Memory(String),
     /// The threads that were asked for cannot be started.
     #[error("{0}")]
     Threads(String),

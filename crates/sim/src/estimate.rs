@@ -154,6 +154,8 @@ pub(crate) struct Windows {
     begun: Tally,
     /// The windows by number, with their periods if these are their own.
     windows: Vec<(Tally, Option<u64>)>,
+    /// Whether TLBs may have held, when a window began, entries from before the gap that the gap replaced.
+    stale: bool,
 }
 
 /// Counts for the whole stream: exact, or estimated from a sample.
@@ -176,10 +178,18 @@ pub(crate) struct Whole {
 }
 
 impl Windows {
-    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made before.
-    pub(crate) fn turn(&mut self, window: Option<Window>, translated: &Translated<'_>, accesses: u64) {
+    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made before. `superpages` says whether any
+    /// are mapped.
+    pub(crate) fn turn(
+        &mut self,
+        window: Option<Window>,
+        translated: &Translated<'_>,
+        accesses: u64,
+        superpages: bool,
+    ) {
         let now = Tally::now(translated, accesses);
-        if let Some(Window { number, period }) = self.window {
+        self.stale |= window.is_some_and(|window| window.short) && (superpages || !fills(translated.machine));
+        if let Some(Window { number, period, .. }) = self.window {
             let more = now.with(&self.begun, |now, then| now - then);
             self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
             self.windows[number] = (self.windows[number].0.with(&more, |a, b| a + b), period);
@@ -242,7 +252,7 @@ impl Windows {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
         let mut all = self.clone();
-        all.turn(None, translated, accesses);
+        all.turn(None, translated, accesses, false);
         // A window that stands for no more than it contains is known.
         let (known, windows): (Vec<_>, Vec<_>) =
             all.windows.into_iter().partition(|(_, period)| period.is_some_and(|period| period <= sampling.on));
@@ -260,8 +270,9 @@ impl Windows {
             accesses: (accesses + skipped) as f64,
             placed: sampling.seed.is_some(),
             forgets: forgets(translated.machine),
-            warms: warms(translated.machine),
+            stale: self.stale,
             cold: info.cold_windows,
+            threads: counted.threads.most(),
         })
     }
 }
@@ -284,10 +295,12 @@ pub(crate) struct Evidence {
     placed: bool,
     /// Whether TLBs forget the state in which a window found them.
     forgets: bool,
-    /// Whether the pages with which windows begin fill the TLBs.
-    warms: bool,
+    /// Whether windows may begin with entries that the gap before them replaced.
+    stale: bool,
     /// Whether windows begin with whatever TLBs held before.
     cold: bool,
+    /// The most threads of a program.
+    threads: u64,
 }
 
 /// Estimated counts of the whole stream.
@@ -347,8 +360,12 @@ impl Evidence {
             )
         } else if self.cold {
             Some("the trace does not say what was used last before its windows: record it again")
-        } else if !self.warms {
-            Some("its TLBs hold more than what windows begin with: record without --sample")
+        } else if self.stale {
+            Some("its TLBs hold more than the 8192 pages with which windows of older traces begin: record again")
+        } else if self.threads > 1 {
+            Some(
+                "several threads: how their accesses are interleaved is the recording's, and differs between two of them",
+            )
         } else if self.windows.len() < LEAST_WINDOWS {
             Some("fewer than 30 windows: record with a shorter period, or without --sample")
         } else {
@@ -431,10 +448,11 @@ fn forgets(machine: &Machine) -> bool {
     machine.tlb.iter().all(forgets)
 }
 
-/// Whether the pages with which windows begin fill the TLBs of a machine, even if they are spread over the sets by
-/// chance.
-fn warms(machine: &Machine) -> bool {
-    machine.tlb.iter().all(|tlb| 2 * tlb.entries <= Sampling::RECENT)
+/// Whether the base pages with which a short window begins fill the TLBs of a machine, even if they are spread over the sets by
+/// chance. They need not where an entry holds several pages.
+fn fills(machine: &Machine) -> bool {
+    let fills = |tlb: &TlbSpec| tlb.joins.is_none() && 2 * tlb.entries <= Sampling::SHORT;
+    machine.range_tlb.is_none() && machine.perforated.is_none() && machine.tlb.iter().all(fills)
 }
 
 /// Sets the errors of a row of a sampled stream.
@@ -507,3 +525,6 @@ fn student(freedom: f64) -> f64 {
     let part = (1.0 / low.0 - 1.0 / freedom) / (1.0 / low.0 - 1.0 / high.0);
     low.1 + part * (high.1 - low.1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use crate::estimate;
 use crate::group::groups;
 use crate::piece::{Phases, Piece};
 use crate::requests::Course;
+use crate::room::Guard;
 use crate::simulation::Simulation;
 use crate::workers;
 use crate::{Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, Watch};
@@ -243,6 +244,13 @@ pub fn run_parts(
     let mut done = Progress { runs: 0, of: info.runs };
     let mut more = now.fill(source, &mut phases, &mut courses)?;
     let mut complete = true;
+    let guard = Guard::new();
+    // Each looks before each piece, so that only what one piece needs is allocated after memory ran short.
+    let step = |simulation: &mut Simulation, piece: &Piece| {
+        if !guard.is_short() {
+            simulation.step(piece, stop);
+        }
+    };
     while more && complete {
         workers::with(|threads| -> Result<(), Error> {
             let begun = Instant::now();
@@ -254,15 +262,16 @@ pub fn run_parts(
                 let filled = match threads {
                     true => {
                         let fill = || next.fill(source, &mut phases, &mut courses);
-                        let step = || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now, stop));
-                        rayon::join(fill, step).0
+                        let step_all = || simulations.par_iter_mut().for_each(|simulation| step(simulation, &now));
+                        rayon::join(fill, step_all).0
                     }
                     false => {
-                        simulations.iter_mut().for_each(|simulation| simulation.step(&now, stop));
+                        simulations.iter_mut().for_each(|simulation| step(simulation, &now));
                         next.fill(source, &mut phases, &mut courses)
                     }
                 };
                 more = filled?;
+                guard.check(setups.len())?;
                 done.runs += now.batch.runs.len() as u64;
                 std::mem::swap(&mut now, &mut next);
             }

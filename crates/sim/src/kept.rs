@@ -16,6 +16,9 @@ const DIGEST: &str = "superpage.digest";
 /// The column that rows do not have.
 const EVIDENCE: &str = "evidence";
 
+/// The most bytes that the data of such a file may say to have when they are unpacked.
+const UNPACKED: i64 = 1 << 30;
+
 /// The columns whose values are nested: JSON as text.
 const NESTED: [&str; 11] = [
     "pages",
@@ -78,6 +81,10 @@ impl Kept {
         let bytes = digest.split(' ').next().and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
         if file.get(..bytes).is_none_or(|data| digest_of(data) != digest) {
             return Err("its data are not those that were written".into());
+        }
+        let unpacked: i64 = reader.metadata().row_groups().iter().map(|group| group.total_byte_size()).sum();
+        if !(0..=UNPACKED).contains(&unpacked) {
+            return Err(format!("its data say that they are of {unpacked} bytes, and none has more than {UNPACKED}"));
         }
         let rows = reader.get_row_iter(None).map_err(|error| error.to_string())?;
         let run = |row: Result<parquet::record::Row, parquet::errors::ParquetError>| -> Result<Run, String> {

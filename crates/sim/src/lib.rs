@@ -39,6 +39,7 @@ mod simulation;
 mod touched;
 mod workers;
 
+pub use approximate::Certainty;
 pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
@@ -52,7 +53,7 @@ pub use machine::{machine, machine_with_text, machines, overlays, with_values};
 pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{SIMULATOR, expand, policies, policy, policy_help, policy_with_text};
 pub use report::{Format, columns_of, write};
-pub use room::{Extent, Limit, check_memory};
+pub use room::{Limit, check_memory, watch_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};
 pub use workers::{threads, use_threads};

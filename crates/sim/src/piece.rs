@@ -4,7 +4,7 @@
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
 use superpage_pages::Access;
-use superpage_trace::{Batch, Error, Event, Phase, Run, Source};
+use superpage_trace::{Batch, Error, Event, Phase, Run, Sampling, Source};
 
 /// What happens between two runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Window {
     pub(crate) number: usize,
     /// The accesses that it stands for, if that is not a period of the sampling.
     pub(crate) period: Option<u64>,
+    /// Whether it begins with [`Sampling::SHORT`] pages, and the gap before it may have used more.
+    pub(crate) short: bool,
 }
 
 /// The counts of some runs.
@@ -80,13 +82,23 @@ pub(crate) struct Phases {
     threads: BTreeMap<u32, Option<Window>>,
     current: u32,
     windows: usize,
+    /// Runs since the last phase began, and their accesses.
+    since: (usize, u64),
+    /// Whether the windows of the stream may be short, and the next one is.
+    short: [bool; 2],
 }
 
 impl Phases {
     pub(crate) fn new(source: &dyn Source) -> Phases {
         let sampling = source.info().sampling.filter(|sampling| sampling.on < sampling.period);
         let told = sampling.is_some_and(|sampling| sampling.seed.is_some());
-        Phases { sampled: sampling.is_some(), told, ..Phases::default() }
+        let short = [source.info().short_windows, false];
+        Phases { sampled: sampling.is_some(), told, short, ..Phases::default() }
+    }
+
+    /// Follows runs: those between two phases, of an access each, are the pages with which a window begins.
+    fn runs(&mut self, runs: usize, accesses: u64) {
+        self.since = (self.since.0 + runs, self.since.1 + accesses);
     }
 
     /// The window that the current thread is in.
@@ -95,7 +107,7 @@ impl Phases {
         self.threads.entry(self.current).or_insert_with(|| {
             (!told).then(|| {
                 *windows += 1;
-                Window { number: *windows - 1, period: None }
+                Window { number: *windows - 1, period: None, short: false }
             })
         })
     }
@@ -111,12 +123,16 @@ impl Phases {
                 self.current = *thread;
                 None
             }
-            Event::Phase { phase, period } => Some((*phase == Phase::Measured, *period)),
+            Event::Phase { phase, period } => {
+                let begun = std::mem::take(&mut self.since) == (Sampling::SHORT, Sampling::SHORT as u64);
+                self.short[1] = *phase != Phase::Gap && (self.short[1] || self.short[0] && begun);
+                Some((*phase == Phase::Measured, *period))
+            }
             Event::Skipped { references, instructions } if !self.told => Some((references + instructions > 0, None)),
             _ => None,
         };
         if let Some((begins, period)) = begins {
-            let new = begins.then_some(Window { number: self.windows, period });
+            let new = begins.then_some(Window { number: self.windows, period, short: self.short[1] });
             self.windows += usize::from(begins);
             *self.window() = new;
         }
@@ -152,13 +168,17 @@ impl Piece {
         let mut from = 0;
         for index in 0..self.batch.events.len() {
             let to = self.batch.events[index].0 as usize;
-            self.stretches.push(stretch(&self.batch, from, to, Some(Mark::Event(index))));
+            let before = stretch(&self.batch, from, to, Some(Mark::Event(index)));
+            phases.runs(to - from, before.done.accesses);
+            self.stretches.push(before);
             from = to;
             if let Some(window) = phases.event(&self.batch.events[index].1) {
                 self.stretches.push(stretch(&self.batch, from, from, Some(Mark::Window(window))));
             }
         }
-        self.stretches.push(stretch(&self.batch, from, self.batch.runs.len(), None));
+        let rest = stretch(&self.batch, from, self.batch.runs.len(), None);
+        phases.runs(self.batch.runs.len() - from, rest.done.accesses);
+        self.stretches.push(rest);
     }
 
     /// The requests for machines whose base page has `base_shift` bits.

@@ -2,7 +2,7 @@
 
 use crate::columns::{self, parquet, text};
 use crate::row::{Caches, ShadowCounts};
-use crate::{Digest, Error, Files, KernelCounts, Row, approximate};
+use crate::{Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -91,10 +91,11 @@ fn table(rows: &[Row], screen: Screen) -> String {
     for group in &groups {
         let first = &group[0];
         out += &screen.paragraph(&format!(
-            "{}: {} references, {} instructions{}",
+            "{}: {} references, {} instructions{}{}",
             first.workload,
             count(first.references),
             count(first.instructions),
+            approximate::interleaved(first),
             if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
         ));
         for (index, rows) in group.chunk_by(|a, b| a.machine == b.machine).enumerate() {
@@ -110,14 +111,20 @@ fn table(rows: &[Row], screen: Screen) -> String {
     if groups.len() > 1 {
         out += &summary(rows, screen);
     }
-    if !screen.is_wide() && !rows.is_empty() {
-        out += &screen.paragraph(match is_modelled(rows) {
-            false => {
-                "Times are modelled: speedup is the time of base over that of the row. --wide shows the times, what they \
-                 assume, and all counts."
-            }
-            true => "Times are modelled. --wide shows speedups, what is assumed, and all counts.",
-        });
+    if !rows.is_empty() {
+        let mut certainty = Certainty::default();
+        rows.iter().for_each(|row| certainty.see(row));
+        let kind = match certainty.bound() {
+            _ if is_modelled(rows) => "Times are modelled.".into(),
+            bound if bound.is_empty() => "Times are modelled: speedup is the time of base over that of the row.".into(),
+            bound => bound,
+        };
+        let more = match is_modelled(rows) {
+            _ if screen.is_wide() => "",
+            false => " --wide shows the times, what they assume, and all counts.",
+            true => " --wide shows speedups, what is assumed, and all counts.",
+        };
+        out += &screen.paragraph(&format!("{kind}{more}"));
     }
     for machine in machines(rows).into_iter().filter(|_| screen.is_wide()) {
         if let Some(row) = rows.iter().find(|row| row.machine == machine && !row.assumed.is_empty()) {

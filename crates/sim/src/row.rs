@@ -30,6 +30,9 @@ pub struct Row {
     pub references: u64,
     /// Instructions, as far as the stream contains them.
     pub instructions: u64,
+    /// The most threads that one program of the stream has had. They take turns on one simulated core, in the order of the stream, which for
+    /// a recording is that of the recorder's buffers: with more than one, misses are those of this interleaving.
+    pub threads: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
     pub faults: u64,
     /// Instruction fetches that missed in the last TLB level.
@@ -82,7 +85,8 @@ pub struct Row {
     pub seconds: f64,
     /// Time in which the stream says that nothing runs; not in `cycles`.
     pub idle_seconds: f64,
-    /// Cycles of `base` divided by cycles of this row.
+    /// Cycles of `base` divided by cycles of this row. Without `caches` it is a bound: nothing overlaps a walk, and the program's own cache
+    /// misses cost nothing.
     pub speedup: Option<f64>,
     /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap
     /// space: from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares
@@ -341,9 +345,9 @@ pub struct Sampled {
     /// depends on more until memory is short. What the page daemon then evicts, and what comes back, depends on
     /// references that were left out; then every other count is that of another run, and no error is given.
     pub kernel_exact: bool,
-    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, TLBs that
-    /// hold more than what windows begin with, TLBs with replacement that is neither LRU nor random, or a trace that
-    /// does not mark its windows or what was used last before them (before version 4 of the file format).
+    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, several threads, TLBs with
+    /// replacement that is neither LRU nor random, or a trace that does not mark its windows or what was used last before them (before
+    /// version 4 of the file format) or not all of it (before version 8) where TLBs may hold more.
     pub no_errors: Option<Cow<'static, str>>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
     pub tlb_misses_error: Option<f64>,

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped, PageSize};
-use superpage_trace::{Info, ProcessId};
+use superpage_trace::{Info, ProcessId, Threads};
 use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
@@ -73,6 +73,7 @@ pub(crate) struct Counted {
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
     pub(crate) idle_microseconds: u64,
+    pub(crate) threads: Threads,
     /// Bytes that the kernel copied beside those that the memory manager counts.
     pub(crate) copied_bytes: u64,
     /// Pages hashed by the idle loop.
@@ -218,9 +219,13 @@ impl Simulation {
                 self.counted.instructions += done.instructions;
                 self.counted.accesses += done.accesses;
             }
+            if stretch.done.accesses > 0 {
+                self.counted.threads.access();
+            }
             self.note_touched(requests.touched(index, requests.stretch(index).requests.len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
+                    self.counted.threads.event(&piece.batch.events[event].1);
                     if self.record.watch.contiguity {
                         // What the next piece begins with is not known yet.
                         let after = (index + 1 < piece.stretches.len())
@@ -245,9 +250,10 @@ impl Simulation {
 
     /// What follows belongs to this window of a sampled stream, or to none.
     fn turn(&mut self, window: Option<Window>) {
+        let superpages = self.vm.stats().mapped[1..].iter().any(|pages| *pages > 0);
         for member in &mut self.members {
             let mut windows = std::mem::take(&mut member.windows);
-            windows.turn(window, &member.translated(&self.mmu), self.counted.accesses);
+            windows.turn(window, &member.translated(&self.mmu), self.counted.accesses, superpages);
             member.windows = windows;
         }
     }
@@ -507,6 +513,7 @@ impl Simulation {
             kernel_counts: self.kernel_counts(),
             references: whole.references,
             instructions: whole.instructions,
+            threads: self.counted.threads.most(),
             faults: stats.faults,
             itlb_misses: whole.instruction_misses,
             dtlb_misses: whole.data_misses,

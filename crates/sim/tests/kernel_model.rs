@@ -30,7 +30,7 @@ fn a_flush_of_a_range_is_a_search_for_each_page_or_a_new_context() {
         }
         let kernel = all[3][0].kernel_counts.as_ref().unwrap();
         assert_eq!((kernel.flushed_pages, kernel.renewed), (0, 5), "{machine}");
-        assert!(all[0][0].cycles > 50 * all[3][0].cycles, "{machine}");
+        assert!(all[0][0].cycles > 30 * all[3][0].cycles, "{machine}");
     }
 }
 
@@ -242,6 +242,6 @@ fn hash_tables_count_as_memory_of_the_simulation() {
     let conditions = Conditions { kernels: vec!["linux-ppc".into()], memory: Some(32 << 20), ..Conditions::default() };
     let setups = superpage_sim::plan(&["ppc603:groups.groups=1048576".into()], &[], &conditions).unwrap();
     let limit = superpage_sim::Limit { bytes: 60 << 20, of: "the test".into(), counts_untouched: false };
-    let told = superpage_sim::check_memory(&setups, &Watch::default(), superpage_sim::Extent::default(), &[limit]);
+    let told = superpage_sim::check_memory(&setups, &Watch::default(), &[limit]);
     assert!(told.unwrap_err().to_string().contains("machine ppc603"));
 }

@@ -1,8 +1,10 @@
 //! Estimates from a sample against the exact counts of the whole stream.
 
+use crate::script::Script;
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{Conditions, Format, Row, plan, run, write};
-use superpage_trace::{Sample, Sampling, Source, workload};
+use superpage_pages::Access;
+use superpage_sim::{Certainty, Conditions, Format, Row, plan, run, write};
+use superpage_trace::{Batch, Event, Info, ProcessId, Sample, Sampling, Source, workload};
 
 fn rows_in(machine: &str, source: &mut dyn Source, conditions: &Conditions) -> Vec<Row> {
     let setups = plan(&[machine.into()], &["reservation".into()], conditions).unwrap();
@@ -85,6 +87,104 @@ fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
             let error = estimate.sampled.as_ref().unwrap().cycles_error.unwrap();
             let (is, must) = (estimate.cycles as f64, exact.cycles as f64);
             assert!((is - must).abs() <= error + 2.0, "{}: {is} ± {error} for {must}", exact.policy);
+        }
+    }
+}
+
+/// More pages than a gap's last 8192, read in order again and again, by machines whose TLBs hold nearly as much: what a TLB held before a
+/// gap is gone after it, whatever an entry covers.
+#[test]
+fn a_window_begins_with_the_right_entries_whatever_they_cover() {
+    const SMALL: &str = "tlb.L1 DTLB.entries=32,tlb.L2 DTLB.entries=128";
+    let cases = [
+        ("zen5+complete-subblock".to_string(), "base"),
+        (format!("zen5:{SMALL}"), "thp"),
+        (format!("zen5+complete-subblock:{SMALL}"), "mthp:size=64K"),
+    ];
+    let text = "stride:step=4K,touches=100K,rounds=45";
+    for (machine, policy) in cases {
+        let setups = plan(std::slice::from_ref(&machine), &[policy.into()], &Conditions::default()).unwrap();
+        let rows = |mut source: Box<dyn Source>| {
+            run(&setups, source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap().pop().unwrap()
+        };
+        let exact = rows(workload::parse(text).unwrap());
+        let sampling = Sampling { on: 20_000, period: 120_000, seed: Some(1) };
+        let sampled = rows(Box::new(Sample::new(workload::parse(text).unwrap(), sampling)));
+        let old = rows(Box::new(Short(Sample::new(workload::parse(text).unwrap(), sampling))));
+        for (key, of) in [("misses", (|row: &Row| row.tlb_misses) as fn(&Row) -> u64), ("cycles", |row| row.cycles)] {
+            let error = sampled.sampled.as_ref().unwrap();
+            let error = if key == "misses" { error.tlb_misses_error } else { error.cycles_error };
+            let off = of(&sampled).abs_diff(of(&exact)) as f64;
+            println!("{machine} {policy} {key}: {} ± {error:?} for {}", of(&sampled), of(&exact));
+            assert!(off <= error.unwrap() + 2.0, "{machine} {policy} {key}: {off}");
+        }
+        // Where a trace only has the last 8192, no interval is given.
+        let why = old.sampled.as_ref().unwrap().no_errors.as_deref();
+        assert!(why.is_some_and(|why| why.contains("8192 pages")), "{machine} {policy}: {why:?}");
+        assert_eq!(old.estimate("tlb_misses").as_deref(), why);
+        assert_eq!((exact.estimate("tlb_misses"), old.estimate("faults")), (None, None));
+    }
+    // With base pages alone they are enough for these TLBs.
+    let (machine, sampling) = (MACHINE, Sampling { on: 20_000, period: 120_000, seed: Some(1) });
+    let short = rows(machine, &mut Short(Sample::new(workload::parse(text).unwrap(), sampling)));
+    assert_eq!(short[0].sampled.as_ref().unwrap().no_errors, None);
+}
+
+/// A sample as versions before 8 of the file format have it: windows begin with the last 8192 pages.
+struct Short(Sample);
+
+impl Source for Short {
+    fn info(&self) -> &Info {
+        // Leaked, since tests end.
+        Box::leak(Box::new(Info { short_windows: true, ..self.0.info().clone() }))
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, superpage_trace::Error> {
+        let more = self.0.fill(batch)?;
+        let phases: Vec<usize> =
+            (0..batch.events.len()).filter(|index| matches!(batch.events[*index].1, Event::Phase { .. })).collect();
+        for pair in phases.windows(2).rev() {
+            let (from, to) = (batch.events[pair[0]].0 as usize, batch.events[pair[1]].0 as usize);
+            let over = (to - from).saturating_sub(Sampling::SHORT);
+            if over > 0 && batch.runs[from..to].iter().all(|run| run.references == 1) {
+                batch.runs.drain(from..from + over);
+                batch.events[pair[1]..].iter_mut().for_each(|(place, _)| *place -= over as u32);
+                let skipped = Event::Skipped { references: over as u64, instructions: 0 };
+                batch.events.insert(pair[0], (from as u32, skipped));
+            }
+        }
+        Ok(more)
+    }
+}
+
+#[test]
+fn samples_of_several_threads_have_no_interval_and_tables_say_who_took_turns() {
+    let threads = |threads: u32| {
+        let mut script = Script::new();
+        script.process(0);
+        script.map(0, 1 << 14);
+        for turn in 0..2000u64 {
+            script.event(Event::Switch { process: ProcessId(0), thread: turn as u32 % threads });
+            script.touch(turn * 37 % 8000..turn * 37 % 8000 + 100, Access::Read);
+        }
+        script
+    };
+    for count in [1, 3] {
+        let whole = rows(MACHINE, &mut threads(count));
+        let sampling = Sampling { on: 1000, period: 4000, seed: Some(1) };
+        let sampled = rows(MACHINE, &mut Sample::new(Box::new(threads(count)), sampling));
+        for row in whole.iter().chain(&sampled) {
+            assert_eq!(row.threads, u64::from(count));
+        }
+        let why = sampled[1].sampled.as_ref().unwrap().no_errors.clone();
+        assert_eq!(why.is_some_and(|why| why.contains("several threads")), count > 1);
+        for rows in [whole, sampled] {
+            let mut table = Vec::new();
+            write(&rows, Format::Table, superpage_report::Screen::of(200), &mut table).unwrap();
+            let told = String::from_utf8(table)
+                .unwrap()
+                .contains("3 threads in turns on one core, in an order that the recording made");
+            assert_eq!(told, count > 1);
         }
     }
 }
@@ -187,4 +287,22 @@ fn a_sample_of_everything_is_exact() {
     let exact = rows("zen4", workload::parse(text).unwrap().as_mut());
     let sampled = rows("zen4", &mut sample(text, 1_000_000_000, 1_000_000_000, 1));
     assert_eq!(exact, sampled);
+}
+
+#[test]
+fn what_shows_many_rows_says_which_are_estimates_and_why() {
+    let certainty = |rows: &[Row]| {
+        let mut certainty = Certainty::default();
+        rows.iter().for_each(|row| certainty.see(row));
+        (certainty.sign(), certainty.sentence())
+    };
+    let exact = rows(MACHINE, workload::parse(PROGRAMS[0]).unwrap().as_mut());
+    assert_eq!(certainty(&exact), ("", "Times are modelled from exact counts.".into()));
+    let few = rows(MACHINE, &mut sample(PROGRAMS[0], 40_000, 200_000, 1));
+    let (sign, said) = certainty(&[exact, few].concat());
+    assert_eq!(sign, "≈ ");
+    assert!(
+        said.contains("2 of 4 rows are estimates") && said.contains("2 of them have no known error: fewer than 30"),
+        "{said}"
+    );
 }

@@ -3,10 +3,10 @@
 
 use crate::script::Marked;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Host, Machine, Replacement, UseBit, Ways};
-use superpage_sim::{Conditions, Run, Setup, Watch, plan_machines, run_parts};
+use superpage_sim::{Conditions, Files, Fragment, Run, Setup, Watch, plan_machines, run_parts};
 use superpage_trace::{Sample, Sampling, Source, workload};
 
 /// Four built-in machines with six variants of each: those share page tables, and some of them the first level, all TLBs, or all that is
@@ -117,8 +117,95 @@ fn runs(setups: &[Setup], source: &mut dyn Source, watch: Watch, threads: usize)
     pool.install(|| run_parts(setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap())
 }
 
+/// Whether each row of the grid is that of its machine and policy alone, with 1, 2 and 4 threads.
+fn each_is_as_alone(
+    machines: &[Machine],
+    policies: &[String],
+    conditions: &Conditions,
+    watch: Watch,
+    stream: &dyn Fn() -> Box<dyn Source>,
+) -> Result<(), TestCaseError> {
+    let setups = plan_machines(machines, policies, conditions).unwrap();
+    let together = [1, 2, 4].map(|threads| runs(&setups, stream().as_mut(), watch, threads));
+    prop_assert_eq!(&together[0], &together[1]);
+    prop_assert_eq!(&together[0], &together[2]);
+    for machine in machines {
+        for policy in policies {
+            // Only `base` is always with it, to compare with: under another policy, so with a kernel of its own.
+            let alone = plan_machines(std::slice::from_ref(machine), std::slice::from_ref(policy), conditions).unwrap();
+            for run in runs(&alone, stream().as_mut(), watch, 1) {
+                let key = |run: &Run| (run.row.machine.clone(), run.row.policies());
+                prop_assert_eq!(together[0].iter().find(|other| key(other) == key(&run)), Some(&run));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Any machine with up to two overlays that fit it.
+fn drawn() -> impl Strategy<Value = Machine> {
+    let names: Vec<&str> = Machine::names().collect();
+    let overlays: Vec<&str> = Machine::overlays().collect();
+    let laid = prop::sample::subsequence(overlays, 0..3).prop_shuffle();
+    (prop::sample::select(names), laid).prop_filter_map("overlays that do not fit", |(name, overlays)| {
+        Machine::builtin(&std::iter::once(name).chain(overlays).collect::<Vec<_>>().join("+")).ok()
+    })
+}
+
+/// Answers that a policy may be given beside its name.
+const ANSWERS: [&str; 6] = ["", "threshold=4/8", "sizes=64K+2M", "promote=never", "reserve=largest", "cache=free"];
+
+/// As many as the variable `PROPTEST_CASES` says, or a few.
+fn cases() -> ProptestConfig {
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: if asked { usual.cases } else { 24 }, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(cases())]
+
+    #[test]
+    fn so_it_is_of_any_machines_with_any_switches(
+        machines in prop::collection::vec(drawn(), 1..5),
+        policies in prop::collection::btree_map(prop::sample::select(POLICIES.to_vec()), prop::sample::select(ANSWERS.to_vec()), 1..3),
+        workload in prop::sample::select(WORKLOADS.to_vec()),
+        memory in prop::sample::select(vec![12u64, 48, 256]),
+        (sampled, lines, contiguity, samples) in (any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.2)),
+        (fragmented, cold, hosted) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let conditions = Conditions {
+            memory: Some(memory << 20),
+            fragment: if fragmented { "0.5".parse().unwrap() } else { Fragment::default() },
+            files: if cold { Files::Cold } else { Files::Warm },
+            ..Conditions::default()
+        };
+        let policies: Vec<String> = policies.into_iter().map(|(name, more)| match more {
+            "" => name.into(),
+            more if name.contains(':') => format!("{name},{more}"),
+            more => format!("{name}:{more}"),
+        }).collect();
+        let machines: BTreeMap<String, Machine> =
+            machines.into_iter().map(|machine| (machine.name.clone(), machine)).collect();
+        // Shadow superpages are for streams with lines, and guests alone can have hosts with policies.
+        let mut machines: Vec<Machine> =
+            machines.into_values().filter(|machine| lines || machine.shadow.is_none()).collect();
+        let guests = machines.iter().filter(|machine| machine.host.is_some()).count();
+        let hosted = hosted && guests > 0;
+        if hosted {
+            machines.retain(|machine| machine.host.is_some());
+        }
+        let conditions = Conditions { host_policies: if hosted { vec!["thp".into()] } else { Vec::new() }, ..conditions };
+        machines.retain(|machine| plan_machines(std::slice::from_ref(machine), &policies, &conditions).is_ok());
+        let watch = Watch { sample_seconds: samples.then_some(1e-3), contiguity, lines };
+        let stream = || match lines {
+            true => workload::parse_lines(workload).unwrap(),
+            false => stream(workload, sampled),
+        };
+        if !machines.is_empty() {
+            each_is_as_alone(&machines, &policies, &conditions, watch, &stream)?;
+        }
+    }
 
     #[test]
     fn each_row_is_that_of_its_machine_and_policy_alone(
@@ -136,19 +223,6 @@ proptest! {
         let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
         let policies: Vec<String> = policies.into_iter().map(String::from).collect();
         let watch = Watch { sample_seconds: samples.then_some(1e-3), ..Watch::default() };
-        let setups = plan_machines(&machines, &policies, &conditions).unwrap();
-        let together = [1, 2].map(|threads| runs(&setups, stream(workload, sampled).as_mut(), watch, threads));
-        prop_assert_eq!(&together[0], &together[1]);
-        for machine in &machines {
-            for policy in &policies {
-                // Only `base` is always with it, to compare with: under another policy, so with a kernel of its own.
-                let alone = plan_machines(std::slice::from_ref(machine), std::slice::from_ref(policy), &conditions).unwrap();
-                let alone = runs(&alone, stream(workload, sampled).as_mut(), watch, 1);
-                for run in alone {
-                    let of = |other: &&Run| (&other.row.machine, &other.row.policy) == (&run.row.machine, &run.row.policy);
-                    prop_assert_eq!(together[0].iter().find(of), Some(&run));
-                }
-            }
-        }
+        each_is_as_alone(&machines, &policies, &conditions, watch, &|| stream(workload, sampled))?;
     }
 }

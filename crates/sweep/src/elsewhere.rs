@@ -1,8 +1,8 @@
 //! Sweeps whose cells run elsewhere, on workers of a cluster: this side keeps what they return.
 
-use crate::folder::{self, Folder};
-use crate::pass::{Kept as Cells, pass};
-use crate::run::finish;
+use crate::folder::{Cells, Folder};
+use crate::pass::{self, pass};
+use crate::run::{finish, missing};
 use crate::{Done, Plan, Shard, merge};
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -26,7 +26,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Usage`]: there is no such cell, or they are over different streams. [`Error::Output`]: a file cannot be made.
-    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<Cells>, Error> {
+    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<pass::Kept>, Error> {
         let stream = |place: &usize| self.cells.get(*place).map(|cell| self.parts[cell.part].stream);
         let first = places.first().and_then(stream);
         if first.is_none() || places.iter().any(|place| stream(place) != first) {
@@ -42,7 +42,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Output`]: a cell is not there, or cannot be read.
     pub fn merged(&self, path: &Path) -> Result<Vec<Row>, Error> {
-        merge::rows(self, path, processors())
+        merge::rows(self, &Cells::of(path), processors())
     }
 }
 
@@ -59,21 +59,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder, or makes it.
+    /// Opens the folder, or makes it; `None` if `stop` was set while another process kept this one waiting. Damaged cells are removed where
+    /// it is to be repaired: they are missing then.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell that it has is damaged.
-    pub fn open(plan: Arc<Plan>, path: &Path) -> Result<Store, Error> {
-        let folder = Folder::open(path, &plan, Shard::default())?;
-        let there = folder::cells(path);
-        let (there, missing): (Vec<usize>, Vec<usize>) =
-            (0..plan.cells.len()).partition(|place| there.contains(&plan.cells[*place].name));
-        // Where nothing is missing, all rows are next, which reads them.
-        if !missing.is_empty() {
-            merge::check(&plan, path, &there, processors())?;
-        }
+    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use. [`Error::Output`]: cells that it has are damaged.
+    pub fn open(plan: Arc<Plan>, path: &Path, repair: bool, stop: &AtomicBool) -> Result<Option<Store>, Error> {
+        let waits = |note: &str| superpage_output::tell(format_args!("{note}"));
+        let Some(folder) = Folder::open(path, &plan, Shard::default(), stop, &waits)? else { return Ok(None) };
+        let all: Vec<usize> = (0..plan.cells.len()).collect();
+        missing(&plan, folder.cells(), &all, processors(), repair)?;
         let rows = plan.cells.iter().map(|cell| (cell.name.clone(), cell.rows.len())).collect();
-        Ok(Store { plan, folder, rows })
+        Ok(Some(Store { plan, folder, rows }))
     }
 
     /// What its user should know, a sentence without a full stop.
@@ -83,7 +80,7 @@ impl Store {
 
     /// The places of the cells that it does not have.
     pub fn missing(&self) -> Vec<usize> {
-        let there = folder::cells(self.folder.path());
+        let there = self.folder.cells().names();
         (0..self.plan.cells.len()).filter(|place| !there.contains(&self.plan.cells[*place].name)).collect()
     }
 

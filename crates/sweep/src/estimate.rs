@@ -1,7 +1,7 @@
 //! How long a sweep will take: from the cells that are there, or from a short trial of each stream.
 
 use crate::Plan;
-use crate::folder;
+use crate::folder::{self, Cells};
 use crate::pass::SECONDS;
 use crate::run::{Options, PASS, stopped};
 use std::collections::BTreeMap;
@@ -73,14 +73,15 @@ impl Means {
 /// # Errors
 /// A cell cannot be tried.
 pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) -> Result<Estimate, Error> {
-    let there = folder::cells(path);
+    let cells = Cells::of(path);
+    let there = cells.names();
     let own = (0..plan.cells.len()).filter(|place| options.shard.has(*place));
     let (done, missing): (Vec<usize>, Vec<usize>) = own.partition(|place| there.contains(&plan.cells[*place].name));
     let mut means = Means::default();
     let all_there: Vec<_> = plan.cells.iter().filter(|cell| there.contains(&cell.name)).collect();
     // From all over the sweep.
     for cell in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
-        let kept = folder::open_cell(path, &cell.name).and_then(Kept::notes);
+        let kept = cells.open(&cell.name).and_then(Kept::notes);
         let notes = kept.unwrap_or_default();
         let seconds = notes.iter().find(|(key, _)| key == SECONDS).and_then(|(_, value)| value.parse().ok());
         if let Some(seconds) = seconds {
@@ -91,7 +92,7 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     if !missing.is_empty() {
         let runs = try_streams(plan, &missing, &mut means, stop)?;
         tried = means.all.1 - measured;
-        let one = all_there.first().and_then(|cell| folder::read_cell(path, &cell.name).ok());
+        let one = all_there.first().and_then(|cell| cells.read(&cell.name).ok());
         let runs = one.and_then(|file| Kept::read(file).ok()).map_or(runs, |kept| kept.runs);
         beside = beside_simulations(plan, path, &missing, &runs)?;
     }

@@ -59,6 +59,8 @@ struct Datum {
 /// The rows by point, and the bundles.
 struct Data<'a> {
     sweep: &'a Sweep,
+    /// What stands before its numbers.
+    sign: &'static str,
     bundles: Vec<Bundle>,
     data: Vec<Datum>,
     places: HashMap<Vec<usize>, usize>,
@@ -86,7 +88,7 @@ impl<'a> Data<'a> {
                 data.push(Datum { chosen, row });
             }
         }
-        Data { sweep, bundles: sweep.bundles(), data, places }
+        Data { sweep, sign: merged.certainty.sign(), bundles: sweep.bundles(), data, places }
     }
 
     fn place(&self, axis: &str) -> usize {
@@ -199,7 +201,10 @@ impl<'a> Data<'a> {
             title,
             kind: Kind::Bars,
             x: Axis { label: self.bundles[groups].name.clone(), ..Axis::default() },
-            y: Axis { label: measure.unit().replace(", geometric mean", ""), ..Axis::default() },
+            y: Axis {
+                label: format!("{}{}", self.sign, measure.unit().replace(", geometric mean", "")),
+                ..Axis::default()
+            },
             groups: names,
             series: series_list,
             baseline: Some(1.0),
@@ -239,7 +244,7 @@ impl<'a> Data<'a> {
                     title: format!("{} and {}", row.name, column.name),
                     rows: (row.name.clone(), rows_kept.iter().map(|r| row.values[*r].clone()).collect()),
                     columns: (column.name.clone(), columns_kept.iter().map(|c| column.values[*c].clone()).collect()),
-                    unit: measure.unit().into(),
+                    unit: format!("{}{}", self.sign, measure.unit()),
                     values: rows_kept.iter().map(|r| columns_kept.iter().map(|c| values[*r][*c]).collect()).collect(),
                 };
                 shown.push(self.shown(Drawn::Heat(heat), &[*rows, *columns]));
@@ -290,7 +295,10 @@ impl<'a> Data<'a> {
                     bytes: ["memory", "swap"].contains(&axis.as_str()),
                     exact: true,
                 },
-                y: Axis { label: measure.unit().replace(", geometric mean", ""), ..Axis::default() },
+                y: Axis {
+                    label: format!("{}{}", self.sign, measure.unit().replace(", geometric mean", "")),
+                    ..Axis::default()
+                },
                 groups: Vec::new(),
                 series,
                 baseline: Some(1.0),
@@ -328,7 +336,7 @@ impl<'a> Data<'a> {
                     .into(),
             kind: Kind::Scatter,
             x: Axis { label: "resident beyond what was touched, % of that (mean)".into(), ..Axis::default() },
-            y: Axis { label: "speedup over base".into(), ..Axis::default() },
+            y: Axis { label: format!("{}speedup over base", self.sign), ..Axis::default() },
             groups: Vec::new(),
             series,
             baseline: Some(1.0),

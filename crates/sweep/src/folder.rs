@@ -2,21 +2,34 @@
 //!
 //! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made
 //! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
-//! holds one more lock until that is done and `sweep.json` is there.
+//! holds one more lock, `entry`, until that is done and `sweep.json` is there, and writes into it who that is.
+//!
+//! The folder may have been prepared by somebody else: nothing in it that is a link is followed, and locks are files of this user alone.
 
 use crate::plan::{BUILD, VERSION};
+use crate::run::stopped;
 use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use superpage_output::{Output, explain, remove_leftovers};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use superpage_output::{Directory, Output, explain};
 use superpage_sim::Error;
 
 const MANIFEST: &str = "sweep.json";
 const CELLS: &str = "cells";
 const LOCKS: &str = "locks";
+const END: &str = ".parquet";
+
+/// The most bytes of a cell that is read: more than a thousand times what one of the largest sweep here has.
+const MOST: u64 = 64 << 20;
+
+/// How often a lock that another process holds is tried, and how long nothing is said about it.
+const AGAIN: Duration = Duration::from_millis(20);
+const SILENT: Duration = Duration::from_secs(1);
 
 /// What helps where nothing can be written.
 const WAY_OUT: &str = "name a folder with -o where this user may write";
@@ -24,6 +37,7 @@ const WAY_OUT: &str = "name a folder with -o where this user may write";
 /// The folder of a sweep, which this process works on.
 pub(crate) struct Folder {
     path: PathBuf,
+    cells: Cells,
     /// What its user should know, in words.
     note: Option<String>,
     /// Held until the process is done.
@@ -88,24 +102,31 @@ impl Manifest {
 }
 
 impl Folder {
-    /// Makes the folder, or opens one that was made for the same sweep, and locks it.
+    /// Makes the folder, or opens one that was made for the same sweep, and locks it; `None` if `stop` was set while another process
+    /// kept this one waiting, which `note` is told.
     ///
     /// # Errors
     /// [`Error::Usage`]: it cannot be written, is of another sweep or version, or another process works on the same cells.
-    pub(crate) fn open(path: &Path, plan: &Plan, shard: Shard) -> Result<Folder, Error> {
+    pub(crate) fn open(
+        path: &Path,
+        plan: &Plan,
+        shard: Shard,
+        stop: &AtomicBool,
+        note: &dyn Fn(&str),
+    ) -> Result<Option<Folder>, Error> {
         let wrong = |problem: &dyn std::fmt::Display| Error::Usage(format!("cannot use {}: {problem}", path.display()));
-        for folder in [path.to_path_buf(), path.join(CELLS), path.join(LOCKS)] {
-            if folder == path {
-                refuse_others(path).map_err(|error| wrong(&error))?;
-            }
-            std::fs::create_dir_all(&folder).map_err(|error| wrong(&format_args!("{error}; {WAY_OUT}")))?;
-        }
+        let unable = |error: io::Error| wrong(&format_args!("{error}; {WAY_OUT}"));
+        let directory = Directory::make(path).map_err(unable)?;
+        refuse_others(&directory).map_err(|error| wrong(&error))?;
+        let cells = Cells { path: path.join(CELLS), directory: Some(directory.sub(CELLS, true).map_err(unable)?) };
+        let locks = directory.sub(LOCKS, true).map_err(unable)?;
         // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
-        let entry = enter(&path.join(LOCKS)).map_err(|problem| wrong(&problem))?;
-        let locks = lock(&path.join(LOCKS), shard).map_err(|problem| wrong(&problem))?;
+        let waits = |by: &str| note(&format!("{} waits for {by}, which holds {LOCKS}/{ENTRY}", path.display()));
+        let Some(entry) = enter(&locks, stop, &waits).map_err(|problem| wrong(&problem))? else { return Ok(None) };
+        let locks = lock(&locks, shard).map_err(|problem| wrong(&problem))?;
         let now = Manifest::of(plan);
         let mut note = None;
-        match manifest(path).map_err(|error| wrong(&error))? {
+        match manifest(&directory).map_err(|error| wrong(&error))? {
             Some(then) => {
                 if let Some(difference) = then.differs(&now) {
                     let way_out = "give a new folder with -o, or remove this one; rows of both are not mixed";
@@ -124,17 +145,18 @@ impl Folder {
                 write(&path.join(MANIFEST), text.as_bytes()).map_err(|error| wrong(&error))?;
             }
         }
-        drop(entry);
+        // A file that says who holds the lock says so no longer.
+        entry.set_len(0).and(Ok(drop(entry))).map_err(|error| wrong(&error))?;
         // What runs without shards has the folder to itself.
         let alone = shard.of == 1;
-        remove_leftovers(path, alone);
-        remove_leftovers(&path.join(CELLS), alone);
-        Ok(Folder { path: path.into(), note, _locks: locks })
+        directory.remove_leftovers(alone);
+        cells.directory.iter().for_each(|cells| cells.remove_leftovers(alone));
+        Ok(Some(Folder { path: path.into(), cells, note, _locks: locks }))
     }
 
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Its cells.
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.cells
     }
 
     /// What its user should know before cells run, in words.
@@ -156,43 +178,74 @@ impl Folder {
 
     /// Writes a cell.
     pub(crate) fn write_cell(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        self.write(&format!("{CELLS}/{name}.parquet"), bytes)
+        if bytes.len() as u64 > MOST {
+            let problem = format!("it has {} bytes, and at most {MOST} are read again: divide the sweep", bytes.len());
+            return Err(Error::Output { what: format!("cell {name}"), problem });
+        }
+        self.write(&format!("{CELLS}/{name}{END}"), bytes)
     }
 }
 
-/// The names of the cells that a folder has; none if there is no such folder.
-pub(crate) fn cells(folder: &Path) -> BTreeSet<String> {
-    let files = std::fs::read_dir(folder.join(CELLS)).into_iter().flatten().flatten();
-    files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".parquet")?.to_string())).collect()
+/// The files of a folder's cells.
+pub(crate) struct Cells {
+    path: PathBuf,
+    /// None if there is no such folder.
+    directory: Option<Directory>,
 }
 
-/// The file of a cell.
-pub(crate) fn cell(folder: &Path, name: &str) -> PathBuf {
-    folder.join(CELLS).join(format!("{name}.parquet"))
-}
+impl Cells {
+    /// Those of the folder `path`, to read them.
+    pub(crate) fn of(path: &Path) -> Cells {
+        let directory = Directory::open(path).and_then(|folder| folder.sub(CELLS, false));
+        Cells { path: path.join(CELLS), directory: directory.ok() }
+    }
 
-/// Opens the file of a cell, a regular one: whatever else lies there under its name is not waited for.
-pub(crate) fn open_cell(folder: &Path, name: &str) -> Result<File, String> {
-    superpage_output::open_regular(&cell(folder, name)).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidInput => "it is not a regular file".into(),
-        _ => error.to_string(),
-    })
-}
+    /// Their names.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let names = self.directory.iter().flat_map(Directory::names);
+        names.filter_map(|name| Some(name.to_str()?.strip_suffix(END)?.to_string())).collect()
+    }
 
-/// Its contents.
-pub(crate) fn read_cell(folder: &Path, name: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    open_cell(folder, name)?.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
+    /// The path of the file of a cell, for a message.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}{END}"))
+    }
+
+    /// Opens the file of a cell: a regular one, and no link.
+    pub(crate) fn open(&self, name: &str) -> Result<File, String> {
+        let directory = self.directory.as_ref().ok_or("there are no cells")?;
+        let open = || {
+            let file = directory.open_regular(&format!("{name}{END}"))?;
+            Ok((file.metadata()?.len(), file))
+        };
+        match open().map_err(|error: io::Error| error.to_string())? {
+            (bytes, _) if bytes > MOST => Err(format!("it has {bytes} bytes, and no cell has more than {MOST}")),
+            (_, file) => Ok(file),
+        }
+    }
+
+    /// Its contents.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        self.open(name)?.take(MOST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
+    }
+
+    /// Removes the file of a cell, or a link in its place.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
+        let directory = self.directory.as_ref().ok_or("there are no cells")?;
+        directory.remove(&format!("{name}{END}")).map_err(|error| error.to_string())
+    }
 }
 
 /// Whether a folder was made for another sweep, in words; a folder that is not there yet is for any.
 pub(crate) fn differs(folder: &Path, plan: &Plan) -> Option<String> {
-    manifest(folder).ok().flatten().and_then(|then| then.differs(&Manifest::of(plan)))
+    let then = manifest(&Directory::open(folder).ok()?).ok().flatten();
+    then.and_then(|then| then.differs(&Manifest::of(plan)))
 }
 
-fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
-    match superpage_output::read_text(&folder.join(MANIFEST)) {
+fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
+    match folder.read_text(MANIFEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{MANIFEST}: {error}")),
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
@@ -202,14 +255,12 @@ fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
 }
 
 /// A folder with files of somebody else's is none for a sweep.
-fn refuse_others(path: &Path) -> Result<(), String> {
-    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+fn refuse_others(directory: &Directory) -> Result<(), String> {
+    let text = |name: std::ffi::OsString| name.to_string_lossy().into_owned();
+    let names: Vec<String> = directory.names().into_iter().map(text).collect();
     // Results come after the manifest, which another process may have written since: so this is asked after the names.
-    let ours: &[&str] = match path.join(MANIFEST).exists() {
-        true => &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"],
-        false => &[CELLS, LOCKS],
-    };
+    let made = directory.open_regular(MANIFEST).is_ok();
+    let ours: &[&str] = if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"] } else { &[CELLS, LOCKS] };
     match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
         Some(name) => Err(format!("it has {name}, which is no sweep's; give a new folder with -o")),
         None => Ok(()),
@@ -225,21 +276,41 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The file of a lock, made if it is not there.
-fn lock_file(folder: &Path, name: &str) -> Result<File, String> {
-    let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
-    open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
+fn lock_file(folder: &Directory, name: &str) -> Result<File, String> {
+    folder.open_lock(name).map_err(|error| format!("{LOCKS}/{name}: {error}; give a new folder with -o"))
 }
 
-/// Waits for the lock that each process holds while it looks around: a moment.
-fn enter(folder: &Path) -> Result<File, String> {
-    let file = lock_file(folder, "entry")?;
+/// The lock that each process holds while it looks around: a moment.
+const ENTRY: &str = "entry";
+
+/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. Where another process has it for longer, `waits` is told
+/// which, as far as the file says.
+fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, String> {
+    let (mut file, began, mut told) = (lock_file(folder, ENTRY)?, Instant::now(), false);
     loop {
-        match file.lock() {
-            Ok(()) => return Ok(file),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(no_locks(&error)),
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(no_locks(&error)),
         }
+        if stopped(stop) {
+            return Ok(None);
+        }
+        if !told && began.elapsed() >= SILENT {
+            let mut holder = String::new();
+            let _ = (&file).take(100).read_to_string(&mut holder);
+            waits(if holder.is_empty() { "another process" } else { &holder });
+            told = true;
+        }
+        std::thread::sleep(AGAIN);
     }
+    let computer = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let computer = if computer.is_empty() { "this computer" } else { computer.trim() };
+    let written = file.set_len(0).and_then(|()| file.rewind());
+    let written = written.and_then(|()| write!(file, "process {} on {computer}", std::process::id()));
+    written.map_err(|error| format!("{LOCKS}/{ENTRY}: {error}; {WAY_OUT}"))?;
+    Ok(Some(file))
 }
 
 fn no_locks(error: &io::Error) -> String {
@@ -247,7 +318,7 @@ fn no_locks(error: &io::Error) -> String {
 }
 
 /// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for a moment would otherwise refuse others.
-fn lock(folder: &Path, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
+fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
     let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
         Ok(()) => Ok(file),
@@ -268,8 +339,8 @@ fn lock(folder: &Path, Shard { index, of }: Shard) -> Result<Vec<File>, String> 
     let kind = open(&same)?;
     let locked = kind.try_lock_shared();
     let kind = held(kind, locked, "shards of another number run in it")?;
-    for other in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = other.file_name().to_string_lossy().into_owned();
+    for name in folder.names() {
+        let name = name.to_string_lossy();
         if name.starts_with("of-") && name != same {
             let other = open(&name)?;
             let locked = other.try_lock();

@@ -3,17 +3,16 @@
 
 use crate::Plan;
 use crate::axis::Point;
-use crate::folder::{self, Folder};
+use crate::folder::{Cells, Folder};
 use crate::pass::CELL;
 use crate::plan::Part;
 use crate::run::stopped;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use superpage_output::{Output, explain};
 use superpage_sim::columns::Kinds;
-use superpage_sim::{Error, Kept, Row, RowFile, Run, compare};
+use superpage_sim::{Certainty, Error, Kept, Row, RowFile, Run, compare};
 
 /// The file of all rows.
 pub(crate) const ROWS: &str = "rows.parquet";
@@ -26,7 +25,7 @@ const READ: usize = 64;
 pub(crate) struct Brief {
     /// Whether others are compared with it.
     pub(crate) base: bool,
-    /// Whether it ran to its end.
+    /// Whether it ran to its end, and the stream says what its kernel did.
     pub(crate) whole: bool,
     pub(crate) speedup: Option<f64>,
     /// The modelled time.
@@ -38,7 +37,9 @@ impl Brief {
     fn of(row: &Row) -> Brief {
         Brief {
             base: row.is_base(),
-            whole: row.error.is_none() && row.complete,
+            whole: row.error.is_none()
+                && row.complete
+                && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
             speedup: row.speedup,
             seconds: row.seconds,
             bloat_percent: row.bloat_percent,
@@ -52,6 +53,7 @@ pub(crate) struct Merged {
     pub(crate) rows: Vec<Brief>,
     /// Which rows have an error, in words.
     pub(crate) failed: Vec<String>,
+    pub(crate) certainty: Certainty,
     /// The first row of each part.
     starts: Vec<usize>,
 }
@@ -69,6 +71,7 @@ impl Merged {
             if let Some(error) = &row.error {
                 self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
             }
+            self.certainty.see(row);
             self.rows.push(Brief::of(row));
         }
     }
@@ -89,7 +92,7 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
     };
     let of_cells = cells(plan);
     let first: Vec<Run> = match of_cells.first() {
-        Some(cells) => runs(plan, folder.path(), &plan.parts[0], cells)?,
+        Some(cells) => runs(plan, folder.cells(), &plan.parts[0], cells)?,
         None => Vec::new(),
     };
     let mut kinds = Kinds::of(first.iter().map(|run| &run.row));
@@ -101,7 +104,7 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
             merged.add(&plan.streams[part.stream].name, &rows);
             rows.iter().try_for_each(|row| file.push(row)).map_err(of_file)
         };
-        if !parts(plan, folder.path(), &of_cells, (jobs, stop), each)? {
+        if !parts(plan, folder.cells(), &of_cells, (jobs, stop), each)? {
             return Ok(None);
         }
         let seen = file.finish().map_err(of_file)?;
@@ -117,24 +120,42 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
 ///
 /// # Errors
 /// [`Error::Output`]: a cell cannot be read.
-pub(crate) fn rows(plan: &Plan, path: &Path, jobs: usize) -> Result<Vec<Row>, Error> {
+pub(crate) fn rows(plan: &Plan, kept: &Cells, jobs: usize) -> Result<Vec<Row>, Error> {
     let mut all = Vec::with_capacity(plan.rows());
-    parts(plan, path, &cells(plan), (jobs, &AtomicBool::new(false)), |_, rows| {
+    parts(plan, kept, &cells(plan), (jobs, &AtomicBool::new(false)), |_, rows| {
         all.extend(rows);
         Ok(())
     })?;
     Ok(all)
 }
 
-/// Reads cells that are there, and keeps nothing of them: what is damaged is told before others run.
-///
-/// # Errors
-/// [`Error::Output`]: a cell cannot be read.
-pub(crate) fn check(plan: &Plan, path: &Path, places: &[usize], jobs: usize) -> Result<(), Error> {
-    let one = |place: &usize| kept(plan, path, *place).map(drop);
+/// A cell that cannot be read: its place, and why.
+pub(crate) type Damaged = (usize, String);
+
+/// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order.
+pub(crate) fn damaged(plan: &Plan, kept: &Cells, places: &[usize], jobs: usize) -> Vec<Damaged> {
+    let one = |place: &usize| Some((*place, read(plan, kept, *place).err()?));
     match ThreadPoolBuilder::new().num_threads(jobs).build() {
-        Ok(pool) => pool.install(|| places.par_iter().try_for_each(one)),
-        Err(_) => places.iter().try_for_each(one),
+        Ok(pool) => pool.install(|| places.par_iter().filter_map(one).collect()),
+        Err(_) => places.iter().filter_map(one).collect(),
+    }
+}
+
+/// The error that names damaged cells.
+pub(crate) fn refused(plan: &Plan, kept: &Cells, damaged: &[Damaged]) -> Error {
+    const SHOWN: usize = 10;
+    let one = |(place, problem): &Damaged| format!("{}: {problem}", kept.path(&plan.cells[*place].name).display());
+    let mut all = damaged.iter().take(SHOWN).map(one).collect::<Vec<_>>().join("; ");
+    if damaged.len() > SHOWN {
+        all += &format!("; and {} more", damaged.len() - SHOWN);
+    }
+    let (cells, them) = if damaged.len() == 1 { ("cell", "it") } else { ("cells", "them") };
+    Error::Output {
+        what: "all rows".into(),
+        problem: format!(
+            "{} damaged {cells}: {all}; --repair (in Python, repair=True) removes {them} and computes {them} again",
+            damaged.len()
+        ),
     }
 }
 
@@ -148,14 +169,14 @@ fn cells(plan: &Plan) -> Vec<Vec<usize>> {
 /// Calls `each` with the rows of each part, in their order; returns false if `stop` ended that.
 fn parts(
     plan: &Plan,
-    path: &Path,
+    kept: &Cells,
     cells: &[Vec<usize>],
     (jobs, stop): (usize, &AtomicBool),
     mut each: impl FnMut(&Part, Vec<Row>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let pool = ThreadPoolBuilder::new().num_threads(jobs).build();
-    let read = |place: usize| {
-        let runs = runs(plan, path, &plan.parts[place], &cells[place])?;
+    let rows = |place: usize| {
+        let runs = runs(plan, kept, &plan.parts[place], &cells[place])?;
         Ok(runs.into_iter().map(|run| run.row).collect())
     };
     let mut from = 0;
@@ -171,8 +192,8 @@ fn parts(
         });
         let to = from + some.count();
         let all: Vec<Result<Vec<Row>, Error>> = match &pool {
-            Ok(pool) => pool.install(|| (from..to).into_par_iter().map(read).collect()),
-            Err(_) => (from..to).map(read).collect(),
+            Ok(pool) => pool.install(|| (from..to).into_par_iter().map(rows).collect()),
+            Err(_) => (from..to).map(rows).collect(),
         };
         for (place, rows) in (from..to).zip(all) {
             each(&plan.parts[place], rows?)?;
@@ -182,31 +203,26 @@ fn parts(
     Ok(true)
 }
 
-/// What the file of a cell has.
-fn kept(plan: &Plan, path: &Path, place: usize) -> Result<Kept, Error> {
+/// The contents of a cell, or why it is damaged.
+fn read(plan: &Plan, kept: &Cells, place: usize) -> Result<Kept, String> {
     let cell = &plan.cells[place];
-    let file = folder::cell(path, &cell.name);
-    let wrong = |problem: String| Error::Output {
-        what: "all rows".into(),
-        problem: format!("{}: {problem}; remove that file and give the same command again", file.display()),
-    };
-    let kept = folder::read_cell(path, &cell.name).and_then(Kept::read).map_err(wrong)?;
+    let kept = kept.read(&cell.name).and_then(Kept::read)?;
     let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
     if of != cell.name {
-        return Err(wrong("it is of another cell".into()));
+        return Err("it is of another cell".into());
     }
     if kept.runs.len() != cell.rows.len() {
-        return Err(wrong(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len())));
+        return Err(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len()));
     }
     Ok(kept)
 }
 
 /// The runs of a part, in their order.
-fn runs(plan: &Plan, path: &Path, part: &Part, cells: &[usize]) -> Result<Vec<Run>, Error> {
+fn runs(plan: &Plan, kept: &Cells, part: &Part, cells: &[usize]) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Option<Run>> = vec![None; part.rows];
     for place in cells {
-        let kept = kept(plan, path, *place)?;
-        plan.cells[*place].rows.iter().zip(kept.runs).for_each(|(row, run)| runs[*row] = Some(run));
+        let cell = read(plan, kept, *place).map_err(|problem| refused(plan, kept, &[(*place, problem)]))?;
+        plan.cells[*place].rows.iter().zip(cell.runs).for_each(|(row, run)| runs[*row] = Some(run));
     }
     let mut runs: Vec<Run> = runs.into_iter().flatten().collect();
     compare(&mut runs);

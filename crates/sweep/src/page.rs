@@ -7,17 +7,19 @@ use crate::merge::Merged;
 use crate::plan::VERSION;
 use std::fmt::Write;
 use superpage_output::quoted;
-use superpage_report::{escape, page};
+use superpage_report::{escape, page, prose};
 
 /// The page. `command` made the rows.
 pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
     let sweep = &plan.sweep;
     let (rows, failed) = (merged.rows.len(), merged.failed.len());
     let mut lead = format!(
-        "<p class=\"lead\">Times are modelled from exact counts: a speedup is the time of <code>base</code> over that of the row, \
+        "<p class=\"lead\">{} {} A speedup is the time of <code>base</code> over that of the row, \
          on the same machine, in the same memory. All rows are in <code>rows.parquet</code> beside this page.</p>\n\
          <ul class=\"counts\"><li><b>{rows}</b> rows</li><li><b>{}</b> simulations</li><li><b>{failed}</b> rows ended early</li>\
          <li>superpage <b>{VERSION}</b></li></ul>\n<dl>",
+        prose(&merged.certainty.sentence()),
+        prose(&merged.certainty.bound()),
         plan.cells.len()
     );
     for bundle in sweep.bundles() {

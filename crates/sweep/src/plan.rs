@@ -10,9 +10,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_mmu::Machine;
-use superpage_sim::{
-    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_on_host, plan_policies,
-};
+use superpage_sim::{Conditions, Error, Limit, Setup, Watch, check_memory, groups, plan_on_host, plan_policies};
 use superpage_trace::file::Reader;
 use superpage_trace::{Source, workload};
 use superpage_vm::Policy;
@@ -61,7 +59,6 @@ pub(crate) struct Stream {
     /// As the file of the sweep names it, traces after [`TRACE`].
     pub(crate) name: String,
     digest: String,
-    extent: Extent,
 }
 
 /// All rows over one stream under one set of conditions, with the `base` rows that they are compared with.
@@ -172,7 +169,7 @@ impl Plan {
             for group in all {
                 for rows in group.chunks(MACHINES) {
                     let members: Vec<Setup> = rows.iter().filter_map(|row| setups[*row].take()).collect();
-                    check_memory(&members, &watch, self.streams[part.stream].extent, limits)?;
+                    check_memory(&members, &watch, limits)?;
                     let machines = rows.iter().map(|row| machines[*row]);
                     let name = self.name(part, members.iter().zip(machines), texts);
                     self.cells.push(Cell { name, part: place, rows: rows.to_vec() });
@@ -357,12 +354,10 @@ impl Stream {
     fn open(name: &str, lines: bool) -> Result<Stream, Error> {
         let Some(path) = name.strip_prefix(TRACE) else {
             parse(name, lines)?;
-            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()), extent: Extent::default() });
+            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()) });
         };
-        let reader = Reader::open(Path::new(path))?;
-        let extent = Extent::of(&reader);
-        let digest = contents(Path::new(path))?;
-        Ok(Stream { name: name.into(), digest, extent })
+        Reader::open(Path::new(path))?;
+        Ok(Stream { name: name.into(), digest: contents(Path::new(path))? })
     }
 
     /// The stream from its beginning.
@@ -371,11 +366,6 @@ impl Stream {
             Some(path) => Ok(Box::new(Reader::open(Path::new(path))?)),
             None => parse(&self.name, lines),
         }
-    }
-
-    /// What a simulation of it needs.
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
     }
 }
 

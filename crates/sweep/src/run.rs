@@ -1,6 +1,6 @@
 //! Running the cells that are not there yet, several at a time.
 
-use crate::folder::{self, Folder};
+use crate::folder::{Cells, Folder};
 use crate::pass::{Running, pass};
 use crate::{Plan, merge, page};
 use rayon::{ThreadBuilder, ThreadPoolBuilder};
@@ -51,6 +51,8 @@ pub struct Options {
     pub jobs: usize,
     /// The cells that are run.
     pub shard: Shard,
+    /// Whether damaged cells are removed and run again.
+    pub repair: bool,
     /// What is left of memory, for all cells at a time.
     pub limits: Vec<Limit>,
     /// The command that runs the whole sweep, for the page.
@@ -114,18 +116,13 @@ struct Work<'a> {
 /// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell that is
 /// there is damaged, or one cannot be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
-    let folder = Folder::open(path, plan, options.shard)?;
+    let Some(folder) = Folder::open(path, plan, options.shard, stop, &|note| watch.note(note))? else {
+        return Ok(Done { there: there(plan, &Cells::of(path)), ..Done::default() });
+    };
     folder.note().into_iter().for_each(|note| watch.note(note));
-    let there = folder::cells(path);
-    let (there, waiting): (Vec<usize>, Vec<usize>) = (0..plan.cells.len())
-        .filter(|place| options.shard.has(*place))
-        .partition(|place| there.contains(&plan.cells[*place].name));
-    let waiting = VecDeque::from(waiting);
-    watch.begins(waiting.len(), there.len());
-    // Where nothing waits, all rows are next, which reads them.
-    if !waiting.is_empty() {
-        merge::check(plan, path, &there, options.jobs)?;
-    }
+    let own: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
+    let waiting = VecDeque::from(missing(plan, folder.cells(), &own, options.jobs, options.repair)?);
+    watch.begins(waiting.len(), own.len() - waiting.len());
     let jobs = options.jobs.clamp(1, waiting.len().max(1));
     let queue = Mutex::new(Queue { waiting, running: Vec::new(), failed: None, ran: 0 });
     let work = Work { plan, folder: &folder, options, stop, watch, queue, ended: Condvar::new() };
@@ -143,6 +140,44 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     finish(plan, &folder, ran, &options.command, (options.jobs, stop))
 }
 
+/// How many cells a folder has.
+fn there(plan: &Plan, cells: &Cells) -> usize {
+    let there = cells.names();
+    plan.cells.iter().filter(|cell| there.contains(&cell.name)).count()
+}
+
+/// Those of these cells that a folder does not have, and what is damaged if it is to be repaired: that is removed.
+///
+/// # Errors
+/// [`Error::Output`] names all damaged cells, or one that cannot be removed.
+pub(crate) fn missing(
+    plan: &Plan,
+    cells: &Cells,
+    places: &[usize],
+    jobs: usize,
+    repair: bool,
+) -> Result<Vec<usize>, Error> {
+    let names = cells.names();
+    let (there, mut missing): (Vec<usize>, Vec<usize>) =
+        places.iter().partition(|place| names.contains(&plan.cells[**place].name));
+    // Where nothing is missing, all rows are next, which reads the cells.
+    if missing.is_empty() && !repair {
+        return Ok(missing);
+    }
+    let damaged = merge::damaged(plan, cells, &there, jobs);
+    if !damaged.is_empty() && !repair {
+        return Err(merge::refused(plan, cells, &damaged));
+    }
+    for (place, _) in damaged {
+        let name = &plan.cells[place].name;
+        let failed = |problem| Error::Output { what: cells.path(name).display().to_string(), problem };
+        cells.remove(name).map_err(failed)?;
+        missing.push(place);
+    }
+    missing.sort_unstable();
+    Ok(missing)
+}
+
 /// What is in the folder after so many cells ran; when it has all, writes what is made of them.
 pub(crate) fn finish(
     plan: &Plan,
@@ -151,12 +186,19 @@ pub(crate) fn finish(
     command: &str,
     (jobs, stop): (usize, &AtomicBool),
 ) -> Result<Done, Error> {
-    let there = folder::cells(folder.path());
-    let there = plan.cells.iter().filter(|cell| there.contains(&cell.name)).count();
+    let there = there(plan, folder.cells());
     let mut done = Done { ran, there, ..Done::default() };
-    if there == plan.cells.len()
-        && let Some(merged) = merge::write(plan, folder, jobs, stop)?
-    {
+    if there < plan.cells.len() {
+        return Ok(done);
+    }
+    let merged = merge::write(plan, folder, jobs, stop).map_err(|error| {
+        let all: Vec<usize> = (0..plan.cells.len()).collect();
+        match merge::damaged(plan, folder.cells(), &all, jobs) {
+            damaged if damaged.is_empty() => error,
+            damaged => merge::refused(plan, folder.cells(), &damaged),
+        }
+    })?;
+    if let Some(merged) = merged {
         folder.write("index.html", page::html(plan, &merged, command).as_bytes())?;
         (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
     }
@@ -239,13 +281,20 @@ impl Work<'_> {
     /// Whether these cells fit into memory beside those that run.
     fn fits(&self, running: &[Running], cells: &[Running]) -> bool {
         let all: Vec<Setup> = running.iter().chain(cells).flat_map(|(_, setups)| setups).cloned().collect();
-        let extent = self.plan.stream(&self.plan.cells[cells[0].0]).extent();
-        check_memory(&all, &self.plan.watch(), extent, &self.options.limits).is_ok()
+        check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()
     }
 
-    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end.
+    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end. Where memory runs short, half of them
+    /// at a time.
     fn keep(&self, cells: &[Running]) -> Result<bool, Error> {
-        let Some(kept) = pass(self.plan, cells, self.stop)? else { return Ok(false) };
+        let kept = match pass(self.plan, cells, self.stop) {
+            Err(Error::Memory(_)) if cells.len() > 1 => {
+                let (first, second) = cells.split_at(cells.len() / 2);
+                return Ok(self.keep(first)? && self.keep(second)?);
+            }
+            kept => kept?,
+        };
+        let Some(kept) = kept else { return Ok(false) };
         kept.iter().try_for_each(|(name, bytes)| self.folder.write_cell(name, bytes))?;
         Ok(true)
     }

@@ -379,8 +379,8 @@ impl Phase {
 }
 
 impl Sampling {
-    /// A window begins with at most so many pages, those used last in the gap before it.
-    pub const RECENT: usize = crate::schedule::RECENT;
+    /// Where windows are short ([`Info::short_windows`]), each begins with at most so many pages, those used last in the gap before it.
+    pub const SHORT: usize = 8192;
 
     /// Sampling with window positions drawn now, from the system's random numbers.
     pub fn drawn(on: u64, period: u64) -> Sampling {
@@ -423,8 +423,10 @@ pub struct Info {
     /// files of versions 1 and 2. Such a stream is exact on machines whose loads and stores use the same TLBs.
     pub loads_in_writes: bool,
     /// Whether the windows of a sampled stream begin with whatever TLBs held before, as in files older than version 4.
-    /// Otherwise each begins with an access to each of the pages that were used last in the gap before it.
+    /// Otherwise each begins with an access to each of the pages that were used in the gap before it, the most recent last.
     pub cold_windows: bool,
+    /// Whether those are at most [`Sampling::SHORT`] pages, as in files older than version 8.
+    pub short_windows: bool,
     /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
 }

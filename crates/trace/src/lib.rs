@@ -14,6 +14,7 @@ mod run_builder;
 mod sample;
 #[path = "../plugin/schedule.rs"]
 mod schedule;
+mod threads;
 pub mod workload;
 
 pub use check::{Counts, check_stream};
@@ -26,3 +27,4 @@ pub use file::{Summary, info};
 pub use run_builder::RunBuilder;
 pub use sample::Sample;
 pub use schedule::Phase;
+pub use threads::Threads;

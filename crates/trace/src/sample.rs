@@ -1,7 +1,7 @@
 //! Samples a whole stream as the recorder samples a program.
 
 use crate::event::{Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source};
-use crate::schedule::{RECENT, Schedule};
+use crate::schedule::Schedule;
 use crate::{Error, Phase};
 use hashbrown::HashMap;
 use superpage_pages::{Access, Protection};
@@ -90,8 +90,14 @@ impl Sample {
     /// Samples `inner`, a whole stream, as `sampling` says. A sampling that leaves nothing out changes nothing.
     pub fn new(inner: Box<dyn Source>, sampling: Sampling) -> Sample {
         // Ends of runs are found by page, and windows cannot warm caches.
-        let info =
-            Info { sampling: Some(sampling), cold_windows: false, lines: false, runs: None, ..inner.info().clone() };
+        let info = Info {
+            sampling: Some(sampling),
+            cold_windows: false,
+            short_windows: false,
+            lines: false,
+            runs: None,
+            ..inner.info().clone()
+        };
         Sample {
             inner,
             info,
@@ -217,7 +223,7 @@ impl Sample {
     }
 
     /// Begins the next phase or, if a run was longer than that, the one after it. A window begins with the pages used
-    /// last in the gap before it, each replacing one access that was left out.
+    /// in the gap before it, each replacing one access that was left out.
     fn turn(&mut self, state: &mut Thread, batch: &mut Batch) {
         let (gap, mut period, mut recent) = (state.phase == Phase::Gap, None, Vec::new());
         while state.left <= 0 {
@@ -248,7 +254,7 @@ impl Sample {
         }
     }
 
-    /// An access each to the pages that were used last in the gap, the most recent last; no more than were skipped.
+    /// An access each to the pages that were used in the gap, the most recent last; no more than were skipped.
     fn recent(&mut self, skipped: &mut [u64; 2]) -> Vec<Run> {
         let mut found = Vec::new();
         for (number, page) in self.touched.entry(self.process).or_default() {
@@ -257,7 +263,6 @@ impl Sample {
             }
         }
         found.sort_unstable_by_key(|(stamp, ..)| std::cmp::Reverse(*stamp));
-        found.truncate(RECENT);
         found.retain(|(_, _, stream)| {
             let some = skipped[*stream] > 0;
             skipped[*stream] -= u64::from(some);

@@ -453,11 +453,10 @@ fn a_trace_of_version_1_is_read() {
     assert_eq!(reader.version(), 1);
     assert!(reader.info().loads_in_writes);
     assert_eq!(read_all(&mut reader).unwrap().runs, written.runs);
-    // The newer ones are for lines and for system calls alone.
-    for (lines, calls, version) in [(false, false, 5), (true, false, 6), (false, true, 7), (true, true, VERSION)] {
+    for (lines, calls) in [(false, false), (true, false), (false, true), (true, true)] {
         let info = Info { sampling: None, lines, calls, ..example_info() };
         let reader = Reader::from_bytes(encode(&info, &[]), "a trace", false).unwrap();
-        assert_eq!((reader.info().lines, reader.info().calls, reader.version()), (lines, calls, version));
+        assert_eq!((reader.info().lines, reader.info().calls, reader.version()), (lines, calls, VERSION));
     }
 }
 
@@ -490,13 +489,37 @@ fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
 
 #[test]
 fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
-    let info = Info { cold_windows: true, calls: false, ..example_info() };
+    let info = Info { cold_windows: true, short_windows: true, calls: false, ..example_info() };
     let old = encode(&info, &[]);
     assert_eq!(old[8..12], 3u32.to_le_bytes());
     let reader = Reader::from_bytes(old, "a trace", false).unwrap();
     assert_eq!(*reader.info(), Info { runs: reader.info().runs, ..info });
     assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 3);
     assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().cold_windows);
+}
+
+#[test]
+fn a_sample_of_version_7_has_short_windows_and_a_copy_too() {
+    let info = Info { short_windows: true, ..example_info() };
+    let old = encode(&info, &[]);
+    assert_eq!(old[8..12], 7u32.to_le_bytes());
+    let reader = Reader::from_bytes(old, "a trace", false).unwrap();
+    assert_eq!(*reader.info(), Info { runs: reader.info().runs, ..info });
+    assert_eq!(reader.totals().unwrap().threads, None, "its footer does not say how many");
+    assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 7);
+    assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().short_windows);
+}
+
+#[test]
+fn a_footer_says_how_many_threads_a_program_had() {
+    let mut batch = Batch::default();
+    for thread in [0, 1, 0, 2] {
+        batch.event(Event::Switch { process: ProcessId(0), thread });
+        batch.run(Run::new(1, Access::Read, 3, 0));
+    }
+    let info = Info { sampling: None, ..example_info() };
+    let reader = Reader::from_bytes(encode(&info, &[batch]), "a trace", false).unwrap();
+    assert_eq!(reader.totals().unwrap().threads, Some(3));
 }
 
 /// What reading a trace of these events, and a run after them, says.

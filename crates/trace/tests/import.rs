@@ -78,6 +78,23 @@ fn lackey_text_becomes_runs() {
 }
 
 #[test]
+fn lackey_is_read_plain_and_compressed() {
+    let plain = b"I  00400000,3\n L 1ffefff8,8\n".repeat(100);
+    let runs = imported("lackey", &plain).unwrap().runs;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(&plain).unwrap();
+    let gzip = gzip.finish().unwrap();
+    assert_eq!(imported("lackey", &gzip).unwrap().runs, runs);
+    assert_eq!(imported("lackey", &zstd::encode_all(&plain[..], 3).unwrap()).unwrap().runs, runs);
+    let error = said("lackey", &gzip[..gzip.len() / 2]);
+    assert!(error.contains("cannot be decompressed") && error.is_ascii(), "{error}");
+    assert!(
+        said("lackey", &[4, 0x22, 0x4d, 0x18, 0x64])
+            .contains("compressed with lz4, which is not read: unpack it first")
+    );
+}
+
+#[test]
 fn lackey_errors_name_the_line() {
     let text = LACKEY.replace(" M 1fff001010,4", "total 24");
     let said_of_output = said("lackey", text.as_bytes());

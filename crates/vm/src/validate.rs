@@ -172,6 +172,10 @@ impl Vm {
                 check(!unswappable || !place && self.is_dirty(pmap, object.page(index), frame), || {
                     format!("page {index:#x} of {object:?} is marked unswappable but clean, or has a place to go")
                 })?;
+                let unmapped = || self.mappings(pmap, object.page(index), frame).is_empty();
+                check(pages.list(frame) != Some(List::Cache) || unmapped(), || {
+                    format!("page {index:#x} of {object:?} is a cache page and mapped")
+                })?;
                 check(frames.page_of(frame) == Some(object.page(index)), || {
                     format!(
                         "page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}",

@@ -150,10 +150,11 @@ impl Vm {
     /// # Errors
     /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
     pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.none_busy(space, 0, PAGES_LIMIT)?;
+        self.none_busy(space, 0..PAGES_LIMIT, None)?;
         pmap.flush(space);
         self.tell_gone(space);
-        self.unmap_all(pmap, space)
+        self.remove(pmap, space, 0..PAGES_LIMIT);
+        Ok(())
     }
 
     /// Ends a process: its mappings are removed, and its number may be reused. O(pages mapped).
@@ -161,9 +162,9 @@ impl Vm {
     /// # Errors
     /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
     pub fn exit(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.none_busy(space, 0, PAGES_LIMIT)?;
+        self.none_busy(space, 0..PAGES_LIMIT, None)?;
         pmap.flush(space);
-        self.unmap_all(pmap, space)?;
+        self.remove(pmap, space, 0..PAGES_LIMIT);
         pmap.destroy(space);
         self.take_tables(pmap);
         self.tell_gone(space);

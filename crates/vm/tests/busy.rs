@@ -93,6 +93,39 @@ fn nothing_takes_a_busy_page_away() {
     machine.end();
 }
 
+/// A move onto other pages, to a shorter length, unmaps two parts, each of which leaves the other. Together they are the last
+/// mappings of an object of which a child reads a page. The move is refused before the first of them is unmapped.
+#[test]
+fn a_move_that_is_refused_has_unmapped_nothing() {
+    let mut machine = Machine::with_swap(ALPHA, 256, "reservation", 4096);
+    let parent = machine.space;
+    machine.anonymous(0, 8, Growth::Fixed);
+    machine.anonymous(64, 24, Growth::Fixed);
+    (0..8).chain(64..88).for_each(|page| machine.put(page, 10 + page));
+    machine.vm.remap(&mut machine.pmap, parent, Vpn(0).pages(8), Vpn(56).pages(8)).unwrap();
+    let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
+    // Page 84 is the child's alone from now on, but still in the object that the parent maps from 64 up to 80.
+    machine.unmap(80, 8);
+    machine.squeeze();
+    machine.disk.slow = true;
+    machine.space = child;
+    let frame = busy(&mut machine, 84, Access::Write);
+    machine.space = parent;
+    let before = (machine.vm.stats(), machine.vm.metadata_bytes(), machine.pmap.mappings());
+    let remap =
+        |machine: &mut Machine| machine.vm.remap(&mut machine.pmap, parent, Vpn(56).pages(16), Vpn(72).pages(8));
+    assert_eq!(remap(&mut machine), Err(Error::Busy(frame)));
+    assert_eq!((machine.vm.stats(), machine.vm.metadata_bytes(), machine.pmap.mappings()), before);
+    machine.read_done(frame, Ok(()));
+    machine.disk.slow = false;
+    (56..64).for_each(|page| assert_eq!(machine.get(page), 10 + page - 56));
+    (64..80).for_each(|page| assert_eq!(machine.get(page), 10 + page));
+    remap(&mut machine).unwrap();
+    (72..80).for_each(|page| assert_eq!(machine.get(page), 10 + page - 72));
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    machine.end();
+}
+
 #[test]
 fn what_is_stored_of_a_page_is_read_by_one_at_a_time() {
     let mut machine = Machine::with_swap(ALPHA, 256, "reservation", 4096);

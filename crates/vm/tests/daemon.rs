@@ -1,11 +1,13 @@
 //! The page daemon (Navarro et al., section 5.1): which pages go when memory is short, and what becomes of their frames.
 
 use crate::machine::{ALPHA, Machine};
-use superpage_pages::Level;
-use superpage_vm::{FaultKind, Growth};
+use superpage_pages::{Level, Protection};
+use superpage_vm::{FaultKind, Growth, SpaceId};
 
 /// Where the file is mapped.
 const FILE: u64 = 512;
+/// What only one process may read.
+const SECRET: u64 = u64::MAX / 3;
 
 fn value(page: u64) -> u64 {
     3 * page + 1
@@ -180,6 +182,69 @@ fn an_eviction_demotes_step_by_step_around_the_victim() {
         assert_eq!(machine.vm.stats().demotions[..4], demotions);
         assert_eq!((machine.level(39), machine.level(64)), (Some(Level(0)), Some(Level(beside))));
         assert_eq!(machine.level(40), Some(Level(u8::from(beside > 0))));
+        machine.end();
+    }
+}
+
+/// The policies that map an extent of a file in memory at once, and keep evicted pages in their frames until others need them.
+const EXTENTS_AND_CACHE: [&str; 2] = ["freebsd:cache=held", "reservation:cache=held,resident=extent"];
+
+/// Another process writes its secret to so many pages, more than there are free frames, so that cache pages lose theirs.
+/// Returns that process.
+fn another_writes(machine: &mut Machine, pages: u64) -> SpaceId {
+    let space = std::mem::replace(&mut machine.space, machine.vm.create_space());
+    machine.anonymous(0, pages, Growth::Fixed);
+    (0..pages).for_each(|page| machine.put(page, SECRET));
+    std::mem::replace(&mut machine.space, space)
+}
+
+/// A cache page may lose its frame at any time and without its mappings being looked for. So no superpage is mapped over one:
+/// through it a process would read what another has written to that frame since.
+#[test]
+fn no_superpage_is_mapped_over_cache_pages_whose_frames_others_get() {
+    for policy in EXTENTS_AND_CACHE {
+        let mut machine = thirteen_evicted(policy);
+        // Another process reads a page that is in memory. Of the eight pages around it five are in the cache only.
+        let first = std::mem::replace(&mut machine.space, machine.vm.create_space());
+        machine.file(FILE, 200, true, 0);
+        assert_eq!(machine.get(FILE + 13), value(13));
+        let writer = another_writes(&mut machine, 12);
+        let held: Vec<u64> = (8..13).map(|page| machine.get(FILE + page)).collect();
+        assert!(!held.contains(&SECRET), "{policy}: {held:?} were read");
+        machine.vm.validate(&machine.pmap).unwrap();
+        machine.vm.exit(&mut machine.pmap, writer).unwrap();
+        machine.vm.exit(&mut machine.pmap, first).unwrap();
+        machine.end();
+    }
+}
+
+/// The same where the process that lost the pages touches one again, all of whose neighbours are cache pages, and the
+/// superpage is demoted once their frames belong to others: no base page of it may stay.
+#[test]
+fn no_base_pages_are_left_where_cache_pages_lost_their_frames() {
+    for policy in EXTENTS_AND_CACHE {
+        let mut machine = thirteen_evicted(policy);
+        assert_eq!(machine.get(FILE + 3), value(3));
+        let writer = another_writes(&mut machine, 15);
+        machine.protect(FILE + 3, 1, Protection::READ);
+        machine.vm.validate(&machine.pmap).unwrap();
+        assert_eq!(machine.mapped(FILE..FILE + 13), [FILE + 3], "{policy}");
+        machine.vm.exit(&mut machine.pmap, writer).unwrap();
+        machine.end();
+    }
+}
+
+/// Once all of its pages are in use again, they are a superpage again.
+#[test]
+fn cache_pages_that_are_all_used_again_become_a_superpage() {
+    for policy in EXTENTS_AND_CACHE {
+        let mut machine = thirteen_evicted(policy);
+        for page in 0..8 {
+            assert_eq!(machine.get(FILE + page), value(page));
+            let level = if page < 7 { 0 } else { 1 };
+            assert_eq!(machine.level(FILE + page), Some(Level(level)), "{policy}: page {page}");
+            machine.vm.validate(&machine.pmap).unwrap();
+        }
         machine.end();
     }
 }

@@ -7,8 +7,28 @@ use superpage_vm::{FaultKind, Growth, Pmap, Policy, SoftPmap, Stats};
 const ARM: &str = "4K 64K 2M";
 
 #[test]
-fn freebsd_reserves_the_largest_size_or_nothing() {
-    let mut machine = Machine::new(ARM, 4096, "freebsd");
+fn freebsd_reserves_what_its_page_tables_map_whatever_else_a_machine_has() {
+    // Not the gigabyte of x86-64, which no real program fills; there is no 64 KB there.
+    let mut machine = Machine::new("4K 2M 1G", 4096, "freebsd");
+    machine.anonymous(0, 1024, Growth::Fixed);
+    assert_eq!(machine.write(0).allocated, Some(Level(1)));
+    machine.write_all(1..512);
+    assert_eq!(machine.level(0), Some(Level(1)));
+    machine.end();
+    let mut machine = Machine::new("4K 64K 2M 32M", 16 * 1024, "freebsd");
+    machine.anonymous(0, 8192, Growth::Fixed);
+    assert_eq!(machine.write(0).allocated, Some(Level(2)));
+    machine.end();
+    // Where there are no 2 MB, what is largest.
+    let mut machine = Machine::new(ALPHA, 4096, "freebsd");
+    machine.anonymous(0, 512, Growth::Fixed);
+    assert_eq!(machine.write(0).allocated, Some(machine.vm.ladder().largest()));
+    machine.end();
+}
+
+#[test]
+fn freebsd_with_the_largest_size_alone_reserves_that_or_nothing() {
+    let mut machine = Machine::new(ARM, 4096, "freebsd:reserve=largest");
     machine.anonymous(512, 512, Growth::Fixed);
     assert_eq!(machine.write(512).allocated, Some(Level(2)));
     machine.write_all(513..528);
@@ -23,8 +43,12 @@ fn freebsd_reserves_the_largest_size_or_nothing() {
 }
 
 #[test]
-fn freebsd_takes_base_pages_where_the_largest_size_is_not_free() {
+fn freebsd_takes_64_kb_where_2_mb_are_not_free_and_base_pages_if_it_may_not() {
     let mut machine = Machine::new(ARM, 511, "freebsd");
+    machine.anonymous(512, 512, Growth::Fixed);
+    assert_eq!(machine.write(512).allocated, Some(Level(1)));
+    machine.end();
+    let mut machine = Machine::new(ARM, 511, "freebsd:reserve=largest");
     machine.anonymous(512, 512, Growth::Fixed);
     assert_eq!(machine.write(512).allocated, Some(Level::BASE), "64 KB are free, but never reserved alone");
     assert_eq!(machine.write(528).allocated, Some(Level::BASE));
@@ -34,7 +58,7 @@ fn freebsd_takes_base_pages_where_the_largest_size_is_not_free() {
 
 #[test]
 fn freebsd_reserves_past_the_end_of_anonymous_objects_only() {
-    for (policy, anonymous) in [("freebsd", 2), ("reservation", 1)] {
+    for (policy, anonymous) in [("freebsd:reserve=largest", 2), ("reservation", 1)] {
         let mut machine = Machine::new(ARM, 4096, policy);
         machine.anonymous(1024, 20, Growth::Fixed);
         assert_eq!(machine.write(1024).allocated, Some(Level(anonymous)), "{policy}");
@@ -98,7 +122,7 @@ fn freebsd_demotes_to_base_pages_and_keeps_no_cache_pages() {
     assert_eq!(
         answers("freebsd"),
         answers(
-            "reservation:growing-limit=off,past-end=anonymous,reserve=largest,preempt=off,pieces=free,lists=one,\
+            "reservation:growing-limit=off,past-end=anonymous,reserve=tables,preempt=off,pieces=free,lists=one,\
         stepwise=off,demote-on-unmap=off,speculate=0/4,cache=free,wake=memory,close=keep,resident=extent"
         )
     );

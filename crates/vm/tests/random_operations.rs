@@ -1,9 +1,13 @@
 //! Random sequences of all operations, over several processes, ladders and policies, with little memory: the state is
 //! valid and every page holds what was written to it after each of them.
 
-use crate::common::{Op, World, plain};
+use crate::common::{Op, Setting, World, plain, setting};
 use proptest::prelude::*;
 use proptest::{collection, option};
+
+fn settings() -> impl Strategy<Value = Setting> {
+    any::<(u8, u128, u16)>().prop_map(|(ladder, answers, frames)| setting(ladder, answers, frames))
+}
 
 /// Plain operations, those of scenarios among them; where a test fails, each of them may turn out to be needless.
 fn operations() -> impl Strategy<Value = Vec<Op>> {
@@ -12,25 +16,25 @@ fn operations() -> impl Strategy<Value = Vec<Op>> {
     each.prop_map(|ops| ops.into_iter().flatten().collect())
 }
 
+/// Does these operations in this world; the state is valid after each, and every page holds what was written to it.
+fn run(mut world: World, ops: impl IntoIterator<Item = Op>) {
+    ops.into_iter().for_each(|op| world.step(op));
+    world.end();
+}
+
 proptest! {
     #[test]
-    fn every_state_is_valid(ladder: u8, answers: u128, frames: u16, ops in operations()) {
-        let mut world = World::new(ladder, answers, frames);
-        for op in ops {
-            world.step(op);
-        }
-        world.end();
+    fn every_state_is_valid(setting in settings(), ops in operations()) {
+        run(World::of(setting), ops);
     }
 
     #[test]
-    fn every_state_is_valid_where_reads_take_their_time(ladder: u8, answers: u128, frames: u16, ops in operations()) {
-        let mut world = World::slow(ladder, answers, frames);
-        for op in ops {
-            world.step(op);
-        }
-        world.end();
+    fn every_state_is_valid_where_reads_take_their_time(setting in settings(), ops in operations()) {
+        run(World::of(setting).slow(), ops);
     }
 }
+
+// Cases to keep: what proptest prints, as it is.
 
 /// A write to a page of a privately mapped file begins to read it, and the process does not wait; the file is then
 /// written, and the process writes after all: its copy is of the file as it was.
@@ -40,7 +44,49 @@ fn a_private_copy_is_of_the_time_when_its_read_began() {
     let write = [33, 26, 48, 7, 0, 192];
     let open_and_write_file = [[17, 245, 75, 7, 0, 193], [20, 245, 75, 7, 0, 193]];
     let write_again = [92, 7, 42, 23, 198, 190];
-    let mut world = World::slow(0, 44_143_946_114_221_333_958_431_289_579_724_592_678, 1826);
-    [map, write].into_iter().chain(open_and_write_file).chain([write_again]).for_each(|op| world.step(op));
-    world.end();
+    let setting = Setting {
+        ladder: "4K",
+        lacks: "",
+        policy: "base:place=extent,demote-on-write=on,hash=read,hints=opt-out".into(),
+        frames: 164,
+        swap_pages: 0,
+        daemon_comes: true,
+        ends: false,
+    };
+    run(World::of(setting).slow(), [map, write].into_iter().chain(open_and_write_file).chain([write_again]));
+}
+
+/// 512 pages are written under page colours, and promoted in place.
+#[test]
+fn a_region_that_was_written_under_page_colours_is_promoted_in_place() {
+    let setting = Setting {
+        ladder: "4K 8K 16K 64K 256K 1M 4M 16M 64M 256M",
+        lacks: "",
+        policy: "reservation:demote-on-write=off,hash=late,colours=1024".into(),
+        frames: 1071,
+        swap_pages: 4000,
+        daemon_comes: true,
+        ends: true,
+    };
+    run(World::of(setting), [[0, 40, 254, 7, 0, 192], [33, 40, 254, 7, 0, 192], [29, 40, 254, 7, 0, 195]]);
+}
+
+/// A file is mapped and read twice while memory is short, and memory is short once more: some of its extents are mapped at once
+/// while pages of them are cache pages. `daemon.rs` has the same in words.
+#[test]
+fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
+    let setting = Setting {
+        ladder: "4K 8K 32K 128K",
+        lacks: "",
+        policy: "freebsd:dirty=all,pieces=keep,hash=read,cache=held,close=inactive,around=128".into(),
+        frames: 516,
+        swap_pages: 4000,
+        daemon_comes: true,
+        ends: true,
+    };
+    let press = [[28, 241, 173, 5, 42, 28], [28, 208, 76, 24, 192, 38]];
+    let map = [0, 155, 244, 9, 24, 202];
+    let read_twice = [[32, 155, 244, 9, 0, 192]; 2];
+    let press_again = [28, 74, 105, 8, 65, 172];
+    run(World::of(setting), press.into_iter().chain([map]).chain(read_twice).chain([press_again]));
 }

@@ -1,6 +1,5 @@
 //! `superpage compare`.
 
-use crate::print::print;
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, export as files, progress};
 use clap::{Args, ValueEnum};
@@ -9,6 +8,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 use superpage_linux::Policy;
 use superpage_live::compare::{
     Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
@@ -122,19 +123,23 @@ impl Compare {
         // A signal does not end this process at once: the command is ended first, and settings are put back.
         let stop = Stop::of(&ENDING, Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
-        if !comparison.stopped {
-            let exports = exports.into_iter().map(|(file, write)| (file, write(&comparison)));
-            files::write_and_print(exports, self.findings(&comparison))?;
-            return Ok(ExitCode::SUCCESS);
+        // Without a complete round there is nothing to write, and what was there is left.
+        let wanted = exports.len();
+        let exports = exports.into_iter().filter(|_| comparison.rounds > 0);
+        let exports: Vec<_> = exports.map(|(file, write)| (file, write(&comparison))).collect();
+        if comparison.ended_early() {
+            let written = match (wanted, exports.len()) {
+                (0, _) => "",
+                (_, 0) => "; no file was written, and what was there is as it was",
+                _ => "; files have these too, marked as ended early",
+            };
+            let Comparison { rounds, of, .. } = comparison;
+            eprintln!(
+                "superpage: interrupted; what is shown are the {rounds} of {of} rounds that were complete{written}"
+            );
         }
-        let kept = if exports.is_empty() { "" } else { "; no file was written, and what was there is as it was" };
-        let rounds = comparison.rounds;
-        eprintln!(
-            "superpage: interrupted; what is shown are the {rounds} of {} rounds that were complete{kept}",
-            self.runs
-        );
-        print(self.findings(&comparison))?;
-        Ok(stop.status())
+        files::write_and_print(exports, self.findings(&comparison))?;
+        Ok(if comparison.ended_early() { stop.status() } else { ExitCode::SUCCESS })
     }
 
     fn options(&self) -> Options {
@@ -186,8 +191,9 @@ impl Compare {
 
 /// The comparison for people: the answer first, then the evidence.
 fn shown(comparison: &Comparison, screen: Screen) -> String {
-    let Comparison { command, rounds, seed, .. } = comparison;
-    let mut text = screen.paragraph(&format!("{command}: {rounds} rounds, order from seed {seed}"));
+    let Comparison { command, seed, .. } = comparison;
+    let rounds = comparison.rounds_in_words();
+    let mut text = screen.paragraph(&format!("{command}: {rounds}, order from seed {seed}"));
     if !comparison.rows.is_empty() {
         text += &screen.table(&table(comparison));
     }
@@ -207,29 +213,69 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
 /// Produces the text of a file.
 type Text = fn(&Comparison) -> String;
 
-/// Progress on standard error, on a terminal. Nothing is drawn during a run.
-struct Bar(ProgressBar);
+/// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line a minute.
+struct Bar {
+    bar: ProgressBar,
+    lines: Option<Lines>,
+}
 
 impl Bar {
     fn new() -> Bar {
-        let target =
-            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(progress::style("{msg} {wide_bar} {pos} of {len} runs {left}"));
-        Bar(bar)
+        Bar { bar, lines: if terminal { None } else { Lines::start() } }
     }
 }
 
 impl Watch for Bar {
     fn run(&mut self, policy: &str, index: usize, of: usize) {
-        self.0.set_length(of as u64);
-        self.0.set_message(policy.to_string());
-        self.0.set_position(index as u64 - 1);
+        self.bar.set_length(of as u64);
+        self.bar.set_message(policy.to_string());
+        self.bar.set_position(index as u64 - 1);
+        self.lines.iter().for_each(|lines| lines.at(format!("run {index} of {of}, under {policy}")));
+    }
+
+    fn say(&mut self, sentence: &str) {
+        self.bar.suspend(|| eprintln!("superpage: {sentence}"));
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A thread that prints now and then, on standard error, which run is at work. It ends when this is dropped.
+struct Lines(Sender<String>);
+
+impl Lines {
+    /// The time from one line to the next: a log shows that work goes on, and is not filled by it.
+    const EVERY: Duration = Duration::from_secs(60);
+
+    /// Where no thread can be had there are no lines.
+    fn start() -> Option<Lines> {
+        let (lines, told) = channel::<String>();
+        let print = move || {
+            let (begun, mut at, mut next) = (Instant::now(), String::new(), Lines::EVERY);
+            loop {
+                match told.recv_timeout(next.saturating_sub(begun.elapsed())) {
+                    Ok(now) => at = now,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        let minutes = begun.elapsed().as_secs() / 60;
+                        eprintln!("superpage: {at}, {} min so far", minutes);
+                        next += Lines::EVERY;
+                    }
+                }
+            }
+        };
+        std::thread::Builder::new().name("progress".into()).spawn(print).ok().map(|_| Lines(lines))
+    }
+
+    fn at(&self, run: String) {
+        let _ = self.0.send(run);
     }
 }

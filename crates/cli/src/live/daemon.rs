@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
 use superpage_linux::promote::{Finding, Options, Promoter};
+use superpage_linux::why::{SHARED_WAY_OUT, Why};
 use superpage_live::daemon::{Config, Daemon as Running};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -92,7 +93,7 @@ impl Daemon {
         self.log();
         let config = self.configuration()?;
         if self.dry_run {
-            return self.survey(&config, &Stop::catch());
+            return self.survey(config, &Stop::catch());
         }
         // SIGHUP is for its configuration.
         let ending: Vec<i32> = ENDING.into_iter().filter(|signal| *signal != SIGHUP).collect();
@@ -150,8 +151,8 @@ impl Daemon {
         let _ = if to_person { registry.with(logs).try_init() } else { registry.with(logs.without_time()).try_init() };
     }
 
-    fn survey(&self, config: &Config, stop: &Stop) -> Result<ExitCode, Failure> {
-        config.processes.exist()?;
+    fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
+        config.processes.leave_out_gone()?;
         let mut promoter = Promoter::observer(config.promote.clone(), config.target()?)?;
         if std::io::stderr().is_terminal() {
             eprintln!("superpage: looking, for the age of {}", config.promote.age);
@@ -210,5 +211,7 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
     };
     let rest = format!("{rest}\"too sparse\" is below share {share}");
     let more = if screen.is_wide() { "" } else { "; --wide shows what is too young and what is excluded, too" };
-    format!("{}\n{}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
+    let misplaced = findings.iter().flat_map(|finding| &finding.reasons).any(|reason| reason.why == Why::Misaligned);
+    let note = if misplaced { screen.note(SHARED_WAY_OUT) } else { String::new() };
+    format!("{}\n{}{note}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
 }

@@ -8,6 +8,7 @@ use superpage_linux::promote::Counters;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
+use superpage_live::inspect::part;
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
 use superpage_report::{bytes, count, foreign, time};
@@ -121,6 +122,12 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         for (reason, regions) in &promoted.refused {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }
+        if 10 * outcome.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
+            let sparse = bytes(outcome.sparse);
+            eprintln!(
+                "superpage: up to {sparse} were in regions that were not populated to the share (promote:share=SHARE)"
+            );
+        }
         if let Some(why) = too_short(policy, promoted, outcome.candidates) {
             eprintln!("superpage: {why}");
         }
@@ -153,7 +160,7 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     let Some(reach) = &outcome.reach else { return Vec::new() };
     match (policy, reach.why_nothing(policy)) {
         (Policy::Base | Policy::Text { .. }, _) => Vec::new(),
-        (Policy::Thp { malloc: true } | Policy::Hugetlb { .. }, why) => {
+        (Policy::Thp { malloc: true, .. } | Policy::Hugetlb { .. }, why) => {
             why.map(|why| format!("{policy} came to nothing: {why}")).into_iter().collect()
         }
         _ => reach.reasons().into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect(),
@@ -179,9 +186,11 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
 /// The sampled memory of the command and its descendants.
 fn memory(memory: &Memory) -> String {
     let mut text = format!("at most {} resident", bytes(memory.peak));
-    if let (Some(huge), Some(coverage)) = (memory.huge, memory.coverage) {
-        text +=
-            &format!(", {} of it ({:.1} %) in huge pages at the last look near that", bytes(huge), coverage * 100.0);
+    if let (Some(huge), Some(looked), Some(coverage)) = (memory.huge, memory.looked, memory.coverage) {
+        let part = part(huge, looked);
+        text += &format!("; {part} ({:.1} %) in huge pages at the last look near that", coverage * 100.0);
+    } else {
+        text += "; how much of it was huge was not seen, as no look came near that";
     }
     if let Some(folios) = memory.folios {
         text += &format!("; {} in folios of the policy's size", bytes(folios));

@@ -10,7 +10,7 @@ pub use promoting::{Promoting, Work};
 
 use crate::proc::bytes_of;
 use crate::promote::{Promoter, Target};
-use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
+use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
 use crate::text::{self, Way};
 use crate::{Error, Policy};
 use std::ffi::{OsStr, OsString};
@@ -43,6 +43,8 @@ struct Wanted {
     exactly: bool,
     /// Whether the command benefits from the policy even without the right to change it.
     optional: bool,
+    /// Whether it matters only while the command maps its memory.
+    brief: bool,
 }
 
 /// What a policy needs on a system.
@@ -69,14 +71,14 @@ impl Plan {
         match policy {
             Policy::Now => {}
             Policy::Base => plan.base(thp),
-            Policy::Thp { malloc: true } => {
+            Policy::Thp { malloc: true, .. } => {
                 plan.disable = thp_disabled().map(|_| Disable::No);
                 plan.malloc = Some(1);
                 if system.get(THP_ENABLED)? == "never" {
                     plan.want(THP_ENABLED, "madvise");
                 }
             }
-            Policy::Thp { malloc: false } => {
+            Policy::Thp { malloc: false, .. } => {
                 plan.disable = thp_disabled().map(|_| Disable::No);
                 system.get(THP_ENABLED)?;
                 plan.want(THP_ENABLED, "always");
@@ -92,6 +94,7 @@ impl Plan {
             Policy::Promote(options) => {
                 Promoter::new(options.clone(), Target::default())?;
                 plan.only_asked(system)?;
+                plan.aligned(options.shared, system);
             }
             Policy::Background(policy) => {
                 Promoter::of(policy, Target::default())?;
@@ -101,6 +104,10 @@ impl Plan {
                 text::check()?;
                 plan.only_asked(system)?;
             }
+        }
+        if let Policy::Thp { shared: true, .. } = policy {
+            system.get(SHMEM_ENABLED)?;
+            plan.want(SHMEM_ENABLED, "within_size");
         }
         Ok(plan)
     }
@@ -181,7 +188,8 @@ impl Plan {
                 let limit = count(HUGETLB_OVERCOMMIT)?;
                 if wanted > limit {
                     let (setting, value) = (HUGETLB_OVERCOMMIT.to_string(), wanted.to_string());
-                    self.settings.push(Wanted { setting, value, exactly: false, optional: now + limit > 0 });
+                    let optional = now + limit > 0;
+                    self.settings.push(Wanted { setting, value, exactly: false, optional, brief: false });
                 }
             }
         }
@@ -201,14 +209,29 @@ impl Plan {
         Ok(())
     }
 
+    /// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one
+    /// that makes nothing huge by itself, and only `never` gives way to it.
+    fn aligned(&mut self, shared: bool, system: &System) {
+        if shared && system.get(SHMEM_ENABLED).is_ok_and(|word| word == "never") {
+            let (setting, value) = (SHMEM_ENABLED.to_string(), "advise".to_string());
+            self.settings.push(Wanted { setting, value, exactly: true, optional: true, brief: true });
+        }
+    }
+
     fn want(&mut self, setting: &str, value: &str) {
         let (setting, value) = (setting.to_string(), value.to_string());
-        self.settings.push(Wanted { setting, value, exactly: true, optional: false });
+        self.settings.push(Wanted { setting, value, exactly: true, optional: false, brief: false });
     }
 
     /// Whether system-wide settings must have certain values while the command runs: then the lock is taken.
     pub fn is_global(&self) -> bool {
-        !self.settings.is_empty()
+        self.settings.iter().any(|wanted| !wanted.brief)
+    }
+
+    /// Whether system-wide settings should have certain values while the command maps its memory, if nobody else has
+    /// the lock.
+    pub fn is_briefly_global(&self) -> bool {
+        self.settings.iter().any(|wanted| wanted.brief)
     }
 
     /// Applies what concerns the whole system. Other changes in `settings` stay as they are.
@@ -217,7 +240,8 @@ impl Plan {
     /// [`Error::Unable`] if a setting cannot be applied; then everything that this call had set is restored.
     pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
         let mark = settings.mark();
-        let mut arrangement = Arrangement { plan: self, settings, mark };
+        let brief = !self.is_global();
+        let mut arrangement = Arrangement { plan: self, settings, mark, brief };
         for wanted in std::mem::take(&mut arrangement.plan.settings) {
             arrangement.set(&wanted)?;
         }
@@ -232,13 +256,19 @@ pub struct Arrangement<'s> {
     plan: Plan,
     settings: &'s mut Settings,
     mark: usize,
+    /// Whether nothing is set but what matters while the command maps its memory.
+    brief: bool,
 }
 
 impl Arrangement<'_> {
     fn set(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let (before, now) = match self.settings.ask(&wanted.setting, &wanted.value) {
             Err(error) if wanted.optional => {
-                self.plan.notes.push(format!("only what is there already can be used: {error}"));
+                let what = match wanted.brief {
+                    true => "shared memory may lie where no huge page fits",
+                    false => "only what is there already can be used",
+                };
+                self.plan.notes.push(format!("{what}: {error}"));
                 return Ok(());
             }
             asked => asked?,
@@ -256,8 +286,9 @@ impl Arrangement<'_> {
             }));
         }
         if now != before {
+            let (does, then) = if wanted.brief { ("maps its memory", "then") } else { ("runs", "afterwards") };
             let note =
-                format!("{path} is {now} for the whole system while the command runs, and {before} again afterwards");
+                format!("{path} is {now} for the whole system while the command {does}, and {before} again {then}");
             self.plan.notes.push(note);
         }
         Ok(())
@@ -320,6 +351,19 @@ impl Arrangement<'_> {
             _ => return Ok(None),
         };
         Promoting::start(promoter).map(Some)
+    }
+
+    /// Restores what matters only while the command maps its memory, and gives up the lock: the command has done that by
+    /// now.
+    ///
+    /// # Errors
+    /// Those of [`Settings::restore_to`].
+    pub fn end_brief(&mut self) -> Result<(), Error> {
+        if self.brief {
+            self.settings.restore_to(self.mark)?;
+            self.settings.release();
+        }
+        Ok(())
     }
 
     /// Restores system-wide settings, and returns an error if that fails; dropping does the same with a line on

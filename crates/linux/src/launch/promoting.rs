@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::promote::{Counters, Promoter};
+use crate::why::Why;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,8 @@ pub struct Work {
     pub counters: Counters,
     /// The most regions at once that it had made huge, or that were candidates.
     pub candidates: u64,
+    /// The most bytes at once that were resident in regions populated below the share.
+    pub sparse: u64,
     /// All reasons for which processes were left alone at some time.
     pub excluded: BTreeSet<&'static str>,
 }
@@ -42,6 +45,7 @@ impl Promoting {
                 let rest = promoter.step();
                 let now = promoter.counters();
                 work.candidates = work.candidates.max(now.candidate_regions + now.promoted_regions);
+                work.sparse = work.sparse.max(now.left.get(Why::NotPopulated.name()).copied().unwrap_or(0));
                 work.excluded.extend(now.excluded.keys());
                 // Woken at the end; a wake-up that precedes the sleep ends it at once.
                 thread::park_timeout(rest);

@@ -1,5 +1,6 @@
 //! The counters of a promoter.
 
+use super::NAP;
 use crate::collapse::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,8 +29,10 @@ pub struct Counters {
     pub quiet_scans: u64,
     /// Scans of a process.
     pub scans: u64,
-    /// Batches after which the process was left alone for a while because the batch had slowed it.
+    /// Batches after which the process was left alone for 0.1 s or more because the batch had slowed it.
     pub backoffs: u64,
+    /// The pauses after batches that slowed a process, shorter ones too.
+    pub paused: Duration,
     /// Times that no free huge page was available.
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.
@@ -68,7 +71,25 @@ impl Counters {
         if elapsed > 0.0 { self.cpu.as_secs_f64() / elapsed } else { 0.0 }
     }
 
+    /// Counts the pause of a process after a batch.
+    pub(super) fn back_off(&mut self, pause: Duration) {
+        self.backoffs += u64::from(pause >= NAP);
+        self.paused += pause;
+    }
+
     pub(super) fn refuse(&mut self, refusal: Refusal) {
         *self.refused.entry(refusal.name()).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_microseconds_is_no_decision() {
+        let mut counters = Counters::default();
+        [3, 99_999, 100_000].map(Duration::from_micros).into_iter().for_each(|pause| counters.back_off(pause));
+        assert_eq!((counters.backoffs, counters.paused), (1, Duration::from_micros(200_002)));
     }
 }

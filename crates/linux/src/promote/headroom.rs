@@ -8,7 +8,10 @@
 //! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
 //!
 //! If tasks have waited for memory in more than [`PRESSED`] percent of the last ten seconds, according to the kernel's
-//! pressure stall information, nothing is promoted until that is over.
+//! pressure stall information, nothing is promoted until that is over. What counts is the pressure of the process's own control
+//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its own limit raises the
+//! pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows the system's pressure
+//! only, not whose it is: there it counts if the system, or a group of the process, has no room for more pages either.
 //!
 //! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes` and
 //! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A limit
@@ -106,13 +109,20 @@ impl Headroom {
         all.map(|(bytes, place)| (bytes, place.to_string())).collect()
     }
 
-    /// Where tasks wait for memory, if they do: in the system, or in a control group of the process.
+    /// Where tasks wait for memory, if they do and that concerns the process: in a control group of its own, or in the system.
     pub(super) fn pressed(&self, pid: i32) -> Option<Place> {
-        if pressed(&self.read("proc/pressure/memory")) {
-            return Some(Place::System);
+        let groups = self.groups(pid);
+        // Its own comes first. The root shows the system's; it has no limit and no type, nor files for them.
+        let below_root = |folder: &PathBuf| ["memory.max", "cgroup.type"].iter().any(|name| folder.join(name).exists());
+        let own = groups.iter().find(|folder| folder.join("memory.pressure").exists() && below_root(folder));
+        if let Some(own) = own {
+            let counts = |folder: &&PathBuf| *folder == own || group_free(folder).is_some();
+            let mut pressed = groups.iter().filter(counts).filter(|folder| pressed(&file(folder, "memory.pressure")));
+            return pressed.next().cloned().map(Place::Group);
         }
-        let mut groups = self.groups(pid).into_iter();
-        groups.find(|folder| pressed(&file(folder, "memory.pressure"))).map(Place::Group)
+        let tightest = || self.rooms(pid).into_iter().find(|room| room.pages == 0);
+        let pressed = pressed(&self.read("proc/pressure/memory"));
+        pressed.then(tightest).flatten().map(|room| room.place)
     }
 
     fn read(&self, path: &str) -> String {
@@ -360,9 +370,49 @@ mod tests {
         let (folder, headroom) = system(&files);
         assert_eq!(headroom.pressed(7), None);
         fs::write(folder.path().join("sys/fs/cgroup/a/memory.pressure"), text("7.0")).unwrap();
+        assert_eq!(headroom.pressed(7), None, "the root of all groups has no limit");
+        fs::write(folder.path().join("sys/fs/cgroup/a/memory.max"), "max\n").unwrap();
         assert_eq!(headroom.pressed(7), Some(Place::Group(folder.path().join("sys/fs/cgroup/a"))));
         fs::create_dir_all(folder.path().join("proc/pressure")).unwrap();
         fs::write(folder.path().join("proc/pressure/memory"), text("7.0")).unwrap();
-        assert_eq!(headroom.pressed(8), Some(Place::System));
+        // In a group that does not wait, whatever the system and the groups above say, unless these have a limit.
+        for (path, content) in [
+            ("proc/9/cgroup", "0::/top/calm\n".to_string()),
+            ("sys/fs/cgroup/top/memory.max", "max\n".into()),
+            ("sys/fs/cgroup/top/memory.current", "104857600\n".into()),
+            ("sys/fs/cgroup/top/memory.pressure", text("63.0")),
+            ("sys/fs/cgroup/top/calm/memory.max", "max\n".into()),
+            ("sys/fs/cgroup/top/calm/memory.pressure", text("0.0")),
+        ] {
+            fs::create_dir_all(folder.path().join(path).parent().unwrap()).unwrap();
+            fs::write(folder.path().join(path), content).unwrap();
+        }
+        assert_eq!(headroom.pressed(9), None);
+        fs::write(folder.path().join("sys/fs/cgroup/top/memory.max"), "209715200\n").unwrap();
+        assert_eq!(headroom.pressed(9), Some(Place::Group(folder.path().join("sys/fs/cgroup/top"))));
+    }
+
+    #[test]
+    fn a_container_that_thrashes_elsewhere_stops_nobody() {
+        let text = "some avg10=63.00 avg60=0.00 avg300=0.00 total=1\n";
+        let limited = |limit: &'static str| {
+            [
+                V1,
+                ("proc/pressure/memory", text),
+                ("proc/7/cgroup", "4:memory:/a\n"),
+                ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", limit),
+                ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "104857600\n"),
+            ]
+        };
+        const PLENTY: (&str, &str) = ("proc/meminfo", "MemTotal:  4194304 kB\nMemAvailable:  3145728 kB\n");
+        const LITTLE: (&str, &str) = ("proc/meminfo", "MemTotal:  4194304 kB\nMemAvailable:  131072 kB\n");
+        let pressed = |meminfo, limit| {
+            let (_folder, headroom) = system(&[&limited(limit)[..], &[meminfo]].concat());
+            headroom.pressed(7).map(|place| place == Place::System)
+        };
+        const NONE: &str = "9223372036854771712\n";
+        assert_eq!(pressed(PLENTY, NONE), None);
+        assert_eq!(pressed(LITTLE, NONE), Some(true));
+        assert_eq!(pressed(PLENTY, "115343360\n"), Some(false), "at its own limit");
     }
 }

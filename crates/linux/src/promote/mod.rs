@@ -40,7 +40,8 @@ use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Background, Candidate, Check, Hold, How, Outcome, Sample, Scanned, Scanner, SpaceId, System, Time};
 
-/// The longest that [`Promoter::run`] sleeps before it checks whether to stop.
+/// The longest that [`Promoter::run`] sleeps before it checks whether to stop. A pause that is shorter is none that anybody decided on: it
+/// passes while the promoter sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
 /// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
@@ -505,9 +506,8 @@ impl System for Live {
         let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
         let to = (self.began.elapsed(), cpu(from.1));
         self.counters.calls += 1;
-        if process.pace.batch(from, to, self.options.slowdown) {
-            self.counters.backoffs += 1;
-        }
+        let pause = process.pace.batch(from, to, self.options.slowdown);
+        self.counters.back_off(pause);
         let (pid, name) = (process.pid, process.name.as_str());
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         let took = (to.0 - from.0).as_micros() as u64;

@@ -46,8 +46,8 @@ impl Pace {
     }
 
     /// A batch went on between two times, at which the process had used so much; it may slow the process by the share
-    /// `slowdown`. Says whether there is a pause.
-    pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> bool {
+    /// `slowdown`. Returns the pause, which may be none.
+    pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> Duration {
         let took = to.0.saturating_sub(from.0).as_secs_f64();
         let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();
         self.lost = self.lost / 2.0 + lost;
@@ -57,7 +57,7 @@ impl Pace {
         let pause = self.lost.max(0.0) / slowdown * f64::from(1_u32 << self.doublings.saturating_sub(1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST.as_secs_f64()));
         self.until = to.0 + pause;
-        !pause.is_zero()
+        pause
     }
 
     /// Leaves the process alone for a while, whatever it did.
@@ -84,12 +84,12 @@ mod tests {
         let mut pace = Pace::default();
         pace.measure(ms(0), ms(0));
         pace.measure(ms(100), ms(100));
-        assert!(!pace.batch((ms(100), ms(100)), (ms(110), ms(110)), 0.02));
+        assert_eq!(pace.batch((ms(100), ms(100)), (ms(110), ms(110)), 0.02), ms(0));
         assert_eq!(pace.until(), ms(110));
         let mut idle = Pace::default();
         idle.measure(ms(0), ms(5));
         idle.measure(ms(100), ms(5));
-        assert!(!idle.batch((ms(100), ms(5)), (ms(110), ms(5)), 0.02));
+        assert_eq!(idle.batch((ms(100), ms(5)), (ms(110), ms(5)), 0.02), ms(0));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..4 {
             let after = now + ms(10);
-            assert!(pace.batch((now, ms(1000)), (after, ms(1000)), 0.1));
+            assert!(pace.batch((now, ms(1000)), (after, ms(1000)), 0.1) > ms(0));
             pauses.push((pace.until() - after).as_millis());
             now = pace.until();
         }

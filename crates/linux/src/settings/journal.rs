@@ -109,6 +109,11 @@ impl Journal {
         self.changes.iter().map(|change| change.path.as_path()).find(|path| !setting(path))
     }
 
+    /// The process that wrote it.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub(super) fn owner(&self, root: &Path) -> Owner {
         if self.boot != boot(root) {
             Owner::EarlierBoot

@@ -3,8 +3,9 @@
 //! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes its old value into a journal that is on disk
 //! before the change, so that the value can be restored whatever ends the process: by [`Settings::restore`] or when the
 //! [`Settings`] are dropped (also by a panic), otherwise by the next call of [`recover`]. A lock file lets only one
-//! process at a time change settings; the kernel releases it when its holder dies. Lock and journal are in
-//! `/run/superpage`, or in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
+//! process at a time change settings, and none while others measure under them ([`Settings::share`]); the kernel
+//! releases it when its holder dies. Lock and journal are in `/run/superpage`, or in the directory that the environment
+//! variable `SUPERPAGE_RUN_DIR` names.
 //!
 //! The lock does not protect against others who write the same files without it. A setting whose value differs from the
 //! one set here is theirs: it is left alone, and that is reported. While a number is being written the kernel may have
@@ -17,6 +18,7 @@ use crate::Error;
 use crate::lock::{Lock, Tried, make_folder, system_folder};
 use crate::tree::is_ancestor;
 use journal::{Change, Journal, Owner};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -24,6 +26,9 @@ use std::path::{Path, PathBuf};
 
 /// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// The setting of huge pages for shared memory that no mounted file system rules: `never`, `advise`, `within_size`, ...
+/// It also decides where such memory is mapped: with `never`, at addresses where no huge page fits.
+pub const SHMEM_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// The number of huge pages of the default size in the static pool.
 pub const HUGETLB_POOL: &str = "proc/sys/vm/nr_hugepages";
 /// The number of huge pages of the default size that may be allocated beyond the pool.
@@ -76,6 +81,28 @@ impl System {
         }
     }
 
+    /// The settings that decide where this system has huge pages, with their values; those that it has.
+    pub fn huge_page_settings(&self) -> BTreeMap<String, String> {
+        const THP: &str = "sys/kernel/mm/transparent_hugepage";
+        let sizes = crate::rules::sizes(&self.path(THP)).into_keys();
+        let of_sizes = sizes.flat_map(|size| {
+            ["enabled", "shmem_enabled"].map(|name| format!("{THP}/hugepages-{}kB/{name}", size.bytes() / 1024))
+        });
+        let own =
+            ["enabled", "shmem_enabled", "defrag", "khugepaged/max_ptes_none"].map(|name| format!("{THP}/{name}"));
+        let pool = [HUGETLB_POOL, HUGETLB_OVERCOMMIT].map(String::from);
+        let all = own.into_iter().chain(of_sizes).chain(pool);
+        all.filter_map(|setting| Some((setting.clone(), self.get(&setting).ok()?))).collect()
+    }
+
+    /// The process that has changed settings of this system and not yet put them back, if it lives and is not this one.
+    /// Anybody may ask.
+    pub fn changed_by(&self) -> Option<u32> {
+        let journal = Journal::load(&self.journal_file(), &self.root).ok()??;
+        let pid = journal.pid();
+        (pid != std::process::id() && journal.owner(&self.root) == Owner::Alive).then_some(pid)
+    }
+
     /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
     /// are written to the kernel's files.
     ///
@@ -126,7 +153,9 @@ pub struct Settings {
     system: System,
     wait: bool,
     lock: Option<Lock>,
-    /// The changes, oldest first; empty if there is no lock.
+    /// The lock shared with others who change nothing, while it is not held alone.
+    shared: Option<Lock>,
+    /// The changes, oldest first; empty if the lock is not held alone.
     changes: Vec<Change>,
 }
 
@@ -134,7 +163,7 @@ impl Settings {
     /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
     /// process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
-        Settings { system, wait, lock: None, changes: Vec::new() }
+        Settings { system, wait, lock: None, shared: None, changes: Vec::new() }
     }
 
     /// The settings of this system, locked.
@@ -163,35 +192,96 @@ impl Settings {
             return Ok(());
         }
         let mut told = false;
+        // A lock that is shared is given up first: two who share it would wait for each other.
+        self.shared = None;
         let mut lock = self.system.open_lock()?;
         loop {
-            let pid = match if told { lock.wait()? } else { lock.try_lock()? } {
+            match if told { lock.wait()? } else { lock.try_lock()? } {
                 Tried::Held => break,
-                Tried::Replaced => {
-                    lock = self.system.open_lock()?;
-                    continue;
+                Tried::Replaced => lock = self.system.open_lock()?,
+                held => {
+                    self.wait_for(held)?;
+                    told = true;
                 }
-                Tried::HeldBy(pid) => pid,
-            };
-            let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
-            if pid.is_some_and(is_ancestor) {
-                return Err(Error::Unable(format!(
-                    "{holder}, which has started this one, has the settings of this kernel until it ends"
-                )));
             }
-            if !self.wait {
-                return Err(Error::Unable(format!(
-                    "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
-                )));
-            }
-            eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
-            told = true;
         }
         superpage_output::remove_leftovers(&self.system.run, false);
+        self.undo_left()?;
+        self.lock = Some(lock);
+        Ok(())
+    }
+
+    /// Shares the lock with others who measure under the settings as they are: nobody who takes it changes them
+    /// meanwhile. Waits while another process holds it, and restores what a killed holder had changed. Nothing is done
+    /// if the lock is held already. The first change takes the lock alone.
+    ///
+    /// # Errors
+    /// As for [`lock`](Settings::lock).
+    pub fn share(&mut self) -> Result<(), Error> {
+        if self.lock.is_some() || self.shared.is_some() {
+            return Ok(());
+        }
+        loop {
+            let lock = self.system.open_lock()?;
+            match lock.try_lock()? {
+                Tried::Held => self.undo_left()?,
+                Tried::SharedBy(_) => {}
+                Tried::Replaced => continue,
+                held => self.wait_for(held)?,
+            }
+            if lock.share()? == Tried::Replaced {
+                continue;
+            }
+            // Whoever held it meanwhile may have been killed: then the lock is needed alone once more.
+            if !self.system.journal_file().exists() {
+                self.shared = Some(lock);
+                return Ok(());
+            }
+            drop(lock);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// Whether this process holds the lock, alone or shared.
+    pub fn is_locked(&self) -> bool {
+        self.lock.is_some() || self.shared.is_some()
+    }
+
+    /// Says that this process is about to wait for the lock, which others hold.
+    fn wait_for(&self, held: Tried) -> Result<(), Error> {
+        let (Tried::HeldBy(pid) | Tried::SharedBy(pid)) = held else { return Ok(()) };
+        let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
+        if pid.is_some_and(is_ancestor) {
+            return Err(Error::Unable(format!(
+                "{holder}, which has started this one, has the settings of this kernel until it ends"
+            )));
+        }
+        let measures = matches!(held, Tried::SharedBy(_));
+        if !self.wait {
+            return Err(Error::Unable(match measures {
+                true => format!("{holder} measures under the settings of this kernel as they are; wait until it ends"),
+                false => {
+                    format!(
+                        "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
+                    )
+                }
+            }));
+        }
+        eprintln!(
+            "superpage: waiting until {holder} {}",
+            match measures {
+                true => "has ended, which measures under the settings of this kernel as they are",
+                false => "has put back the settings of this kernel",
+            }
+        );
+        Ok(())
+    }
+
+    /// With the lock held: restores what a killed holder had changed.
+    fn undo_left(&self) -> Result<(), Error> {
         if let Some(recovered) = undo_journal(&self.system)? {
             eprintln!("superpage: {recovered}");
         }
-        self.lock = Some(lock);
         Ok(())
     }
 
@@ -281,6 +371,13 @@ impl Settings {
         self.changes.extend(undone.kept);
         let journal = self.journal();
         undone.failed.map_or(journal, Err)
+    }
+
+    /// Gives up the lock, if no change is left to restore.
+    pub fn release(&mut self) {
+        if self.changes.is_empty() {
+            (self.lock, self.shared) = (None, None);
+        }
     }
 
     /// Checks that changes are under the lock, and that the journal on disk matches them. Reads one file.
@@ -442,7 +539,7 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     match lock.try_lock()? {
         Tried::Held => undo_journal(system),
         // Another process holds it, or has just recreated it.
-        Tried::HeldBy(_) | Tried::Replaced => Ok(None),
+        Tried::HeldBy(_) | Tried::SharedBy(_) | Tried::Replaced => Ok(None),
     }
 }
 

@@ -4,9 +4,10 @@
 //! lowest estimate is the best. Another that is also significantly faster, and whose estimate lies within the interval
 //! of the best, cannot be told from the best: the one of them that needs the least memory is recommended. Less memory
 //! means at least 1 % less at the median peak. If no policy is significantly faster, the reference is recommended. A
-//! policy that affected none of the program's memory is never recommended, and its time is not mentioned.
+//! policy that affected none of the program's memory is never recommended, and its time is not mentioned; nor is one
+//! that was measured while settings of the system differed.
 
-use super::row::Row;
+use super::row::{Row, Verdict};
 use super::statistics::{LEVEL, rounds_needed};
 use serde::Serialize;
 
@@ -30,9 +31,17 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
         let sentence = format!("only {} was run: there is nothing to compare", reference.policy);
         return Advice { policy: None, sentence };
     };
-    let reached: Vec<&Row> = others.iter().filter(|row| row.reached != Some(false)).collect();
+    let name = &reference.policy;
+    let comparable: Vec<&Row> = others.iter().filter(|row| row.verdict != Some(Verdict::SettingsDiffered)).collect();
+    if comparable.is_empty() {
+        let whose = if reference.settings_differed > 0 { name } else { "every other policy" };
+        let sentence = format!(
+            "settings of this system differed while {whose} was measured: no advice; compare once nobody changes them"
+        );
+        return Advice { policy: None, sentence };
+    }
+    let reached: Vec<&Row> = comparable.into_iter().filter(|row| row.reached != Some(false)).collect();
     if reached.is_empty() {
-        let name = &reference.policy;
         let sentence = format!("stay with {name}: no policy reached anything of this program's memory");
         return Advice { policy: Some(name.clone()), sentence };
     }
@@ -124,7 +133,7 @@ fn digits(share: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::compare::row::{Run, Verdict};
+    use crate::compare::row::Run;
     use crate::sample::Memory;
 
     /// A row whose time in round r is `times[r]`.
@@ -139,6 +148,7 @@ pub(super) mod tests {
             counts: Vec::new(),
             code: 0,
             warmed: 0,
+            differed: None,
         };
         let runs: Vec<Run> = times.iter().map(run).collect();
         Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), &[], base)
@@ -201,21 +211,43 @@ pub(super) mod tests {
             row("promote", &less, 620 << 20, Some((&base, 2))),
             row("thp", &more, 620 << 20, Some((&base, 2))),
         ];
-        rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false));
-        rows[2].tell("nothing".into(), Some(false));
+        rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false), true);
+        rows[2].tell("nothing".into(), Some(false), true);
         assert_eq!(rows[1].verdict, Some(Verdict::NothingReached));
         let advice = advise(&rows);
         assert_eq!(advice.policy.as_deref(), Some("now"));
         assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");
         // Where it is not known whether it reached anything, the time counts; and the others are not forgotten.
-        rows[1].tell(String::new(), None);
+        rows[1].tell(String::new(), None, true);
         assert_eq!(rows[1].verdict, Some(Verdict::Faster));
         assert_eq!(advise(&rows).policy.as_deref(), Some("promote"));
-        rows[1].tell(String::new(), Some(false));
-        rows[2].tell(String::new(), Some(true));
+        rows[1].tell(String::new(), Some(false), true);
+        rows[2].tell(String::new(), Some(true), true);
         let advice = advise(&rows);
         assert_eq!((advice.policy.as_deref(), rows[2].verdict), (Some("now"), Some(Verdict::Slower)));
         assert!(advice.sentence.contains("thp takes 20 % more time") && !advice.sentence.contains("promote"));
+    }
+
+    #[test]
+    fn what_was_measured_under_other_settings_has_no_verdict() {
+        let base: Vec<f64> = (0..10).map(|round| 1.0 + 0.01 * round as f64).collect();
+        let less: Vec<f64> = base.iter().map(|time| 0.79 * time).collect();
+        let mut rows = vec![
+            row("now", &base, 620 << 20, None),
+            row("promote", &less, 620 << 20, Some((&base, 2))),
+            row("base", &less, 620 << 20, Some((&base, 2))),
+        ];
+        rows[1].settings_differed = 1;
+        rows[1].tell(String::new(), Some(true), true);
+        rows[2].tell(String::new(), Some(true), true);
+        assert_eq!((rows[1].verdict, rows[2].verdict), (Some(Verdict::SettingsDiffered), Some(Verdict::Faster)));
+        assert_eq!(advise(&rows).policy.as_deref(), Some("base"));
+        // Without a reference nothing can be compared.
+        rows[0].settings_differed = 1;
+        rows[2].tell(String::new(), Some(true), false);
+        let advice = advise(&rows);
+        assert_eq!((advice.policy.as_deref(), rows[2].verdict), (None, Some(Verdict::SettingsDiffered)));
+        assert!(advice.sentence.starts_with("settings of this system differed while now was measured"), "{advice:?}");
     }
 
     #[test]

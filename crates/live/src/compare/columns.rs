@@ -81,9 +81,13 @@ fn ratio(row: &Row) -> String {
         Some(Verdict::Faster) => " faster",
         Some(Verdict::Slower) => " slower",
         Some(Verdict::NothingReached) => return format!("{:.3}, did nothing", ratio.estimate),
+        Some(Verdict::SettingsDiffered) => return "settings differed".into(),
         _ => "",
     };
-    format!("{:.3} ({:.3} to {:.3}){verdict}", ratio.estimate, ratio.low, ratio.high)
+    match ratio.interval() {
+        Some((low, high)) => format!("{:.3} ({low:.3} to {high:.3}){verdict}", ratio.estimate),
+        None => format!("{:.3}, no interval", ratio.estimate),
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +109,7 @@ mod tests {
             row.folio_coverage_percent = name.starts_with("mthp").then_some(93.5);
             row.dtlb_loads = Some(1 << 40);
             let did = "promoted 0 of 12 candidate regions, and a reason that is as long as they come here, or longer";
-            row.tell(did.into(), Some(!name.starts_with("promote")));
+            row.tell(did.into(), Some(!name.starts_with("promote")), true);
             row
         };
         let rows = vec![
@@ -113,15 +117,8 @@ mod tests {
             wide("mthp:size=64K", Some((&times, 5))),
             wide("promote:age=1s", Some((&times, 5))),
         ];
-        let comparison = Comparison {
-            command: "x".into(),
-            seed: 1,
-            rounds: 10,
-            stopped: false,
-            rows,
-            advice: None,
-            notes: Vec::new(),
-        };
+        let comparison =
+            Comparison { command: "x".into(), seed: 1, rounds: 10, of: 10, rows, advice: None, notes: Vec::new() };
         let widest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
         let text = Screen::of(100).table(&table(&comparison));
         assert!(text.lines().count() <= 6 && widest(text.clone()) <= 100, "{text}");

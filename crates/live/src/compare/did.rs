@@ -14,6 +14,8 @@ use superpage_pages::PageSize;
 use superpage_report::{bytes, count};
 use superpage_vm::Sizes;
 
+const THP: Policy = Policy::Thp { malloc: false, shared: false };
+
 /// What was seen of a policy at work, in all of its runs.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Seen {
@@ -67,7 +69,7 @@ pub(super) struct Did {
 /// What the reference is like. `rules` are the settings of the system.
 pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
     let Some(huge) = arm.row.huge_bytes else { return "what is huge could not be seen".into() };
-    let part = part(huge, arm.row.peak_rss_bytes);
+    let part = arm.row.part(huge);
     let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
     let word = rules.enabled.as_deref().unwrap_or("absent");
     match () {
@@ -75,7 +77,7 @@ pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
         () if huge > 0 && 2 * reach.advised > huge => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
-        () => match arm.why(&Policy::Thp { malloc: false }) {
+        () => match arm.why(&THP) {
             Some(why) => format!("nothing huge: {why}"),
             None if reach.advised > 0 => "nothing huge, though the program asks for it".into(),
             None if word == "madvise" => "nothing huge: the program does not ask for it (enabled=madvise)".into(),
@@ -90,7 +92,7 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
     let did = |words: String, reached: bool| Did { words, reached: Some(reached) };
     let (most, before) = (arm.row.most_huge_bytes, reference.row.most_huge_bytes);
     let more = most.zip(before).map(|(most, before)| most >= before + huge);
-    let all = |bytes: u64| part(bytes, arm.row.peak_rss_bytes);
+    let all = |bytes: u64| arm.row.part(bytes);
     let name = &reference.row.policy;
     match arm.policy {
         policy if policy == reference.policy => did(format!("the same as {name}"), true),
@@ -132,14 +134,14 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
 
 /// Of a policy that makes more memory huge.
 fn more_huge(arm: Arm, reference: Arm, more: Option<bool>) -> Did {
-    let malloc = *arm.policy == (Policy::Thp { malloc: true });
+    let malloc = matches!(arm.policy, Policy::Thp { malloc: true, .. });
     let asks = malloc || matches!(arm.policy, Policy::Hugetlb { .. });
     let words = match (more, arm.why(arm.policy)) {
         (None, _) => "what is huge could not be seen".into(),
         (Some(true), Some(why)) if asks => format!("little: {why}"),
         (Some(true), why) => {
             let huge = arm.row.huge_bytes.or(arm.row.most_huge_bytes).unwrap_or(0);
-            let huge = part(huge, arm.row.peak_rss_bytes);
+            let huge = arm.row.part(huge);
             if let Some(why) = why {
                 return Did { words: format!("little, {huge} huge: {why}"), reached: more };
             }
@@ -176,7 +178,7 @@ fn folios(arm: Arm, sizes: Sizes, huge: u64, already: bool) -> Did {
     let words = match (found, already) {
         (_, true) => format!("nothing: this system has folios of {sizes} everywhere as it is"),
         (0, false) => {
-            let why = arm.why(&Policy::Thp { malloc: false });
+            let why = arm.why(&THP);
             format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {sizes} came to be")))
         }
         (found, false) => format!("{} in folios of {sizes}", part(found, arm.row.peak_rss_bytes)),
@@ -192,7 +194,11 @@ fn promoted(arm: Arm, interval: &str, huge: u64) -> Did {
     let words = if work.candidates > 0 {
         // Of the run in which it was most.
         let most = if regions > 0 { "up to " } else { "" };
-        format!("promoted {most}{} of {} candidate regions{size}", count(regions), count(work.candidates))
+        let sparse = match work.sparse > work.candidates * huge {
+            true => format!("; {} in others, not populated", bytes(work.sparse)),
+            false => String::new(),
+        };
+        format!("promoted {most}{} of {} candidate regions{size}{sparse}", count(regions), count(work.candidates))
     } else if work.counters.scans == 0 && work.excluded.is_empty() {
         format!("nothing: it ended before the promoter looked for the first time, after {interval}")
     } else {
@@ -265,6 +271,17 @@ mod tests {
         assert_eq!((both.words.as_str(), both.reached), ("581 of 620 MB in folios of 64K+2M", Some(true)));
         let small = told("mthp:size=64K", Some(581 * MB), &none, Some(0));
         assert!(small.words.contains("was not seen") && small.reached.is_none(), "{small:?}");
+    }
+
+    #[test]
+    fn what_a_promoter_left_as_not_populated_is_said() {
+        let seen = |sparse| {
+            let counters = Counters { promoted_regions: 8, scans: 9, ..Counters::default() };
+            Seen { work: Some(Work { counters, candidates: 8, sparse, ..Work::default() }), ..Seen::default() }
+        };
+        let words = |sparse| told("promote", Some(16 * MB), &seen(sparse), Some(0)).words;
+        assert_eq!(words(MB), "promoted up to 8 of 8 candidate regions of 2M");
+        assert_eq!(words(200 * MB), "promoted up to 8 of 8 candidate regions of 2M; 200 MB in others, not populated");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use superpage_report::{Column, Table, foreign};
 
 /// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as means, the policy as
-/// a parameter. `memory_usage_byte` are the peaks of the whole tree.
+/// a parameter. `memory_usage_byte` are the peaks of the whole tree. `ended_early` says that a signal left rounds out.
 pub fn json(comparison: &Comparison) -> String {
     let result = |row: &Row| {
         let Spread { median, mean, stddev, min, max } = row.wall_seconds;
@@ -27,7 +27,7 @@ pub fn json(comparison: &Comparison) -> String {
         })
     };
     let results: Vec<Value> = comparison.rows.iter().map(result).collect();
-    format!("{:#}\n", json!({ "results": results }))
+    format!("{:#}\n", json!({ "results": results, "ended_early": comparison.ended_early() }))
 }
 
 /// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. Values that were not
@@ -46,8 +46,8 @@ pub fn csv(comparison: &Comparison) -> String {
 }
 
 fn fields(row: &Row) -> Vec<(&'static str, String)> {
-    let ratio = |value: fn(&super::statistics::Ratio) -> f64| {
-        row.time_ratio.as_ref().map(|ratio| value(ratio).to_string()).unwrap_or_default()
+    let ratio = |value: fn(&super::statistics::Ratio) -> Option<f64>| {
+        row.time_ratio.as_ref().and_then(value).map(|value| value.to_string()).unwrap_or_default()
     };
     let some = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
@@ -78,21 +78,25 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("itlb_misses", some(row.itlb_misses)),
         ("walk_cycles", some(row.walk_cycles)),
         ("speedup", row.speedup.to_string()),
-        ("ratio", ratio(|ratio| ratio.estimate)),
-        ("ratio_low", ratio(|ratio| ratio.low)),
-        ("ratio_high", ratio(|ratio| ratio.high)),
-        ("ratio_level", ratio(|ratio| ratio.level)),
+        ("ratio", ratio(|ratio| Some(ratio.estimate))),
+        ("ratio_low", ratio(|ratio| Some(ratio.interval()?.0))),
+        ("ratio_high", ratio(|ratio| Some(ratio.interval()?.1))),
+        ("ratio_level", ratio(|ratio| Some(ratio.level))),
         ("memory_before", row.memory_before.to_string()),
         ("most_huge_bytes", some(row.most_huge_bytes)),
         ("reached", row.reached.map(|reached| reached.to_string()).unwrap_or_default()),
         ("verdict", row.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default()),
         ("did", row.did.clone()),
+        ("settings_differed", row.settings_differed.to_string()),
+        ("ended_early", row.ended_early.to_string()),
+        ("looked_bytes", some(row.looked_bytes)),
     ]
 }
 
 /// The table with all columns in Markdown, with the advice, what each policy did, and the notes below.
 pub fn markdown(comparison: &Comparison) -> String {
-    let mut out = format!("`{}`\n\n{}", comparison.command.replace('`', "'"), rows_of(&table(comparison)));
+    let command = comparison.command.replace('`', "'");
+    let mut out = format!("`{command}`: {}\n\n{}", comparison.rounds_in_words(), rows_of(&table(comparison)));
     if let Some(advice) = &comparison.advice {
         out += &format!("\n{}\n", advice.sentence);
     }

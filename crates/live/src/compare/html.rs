@@ -16,8 +16,9 @@ pub fn html(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         lead,
-        "<p>{} rounds; in each, every policy ran once, in an order drawn from the seed {}.</p>",
-        comparison.rounds, comparison.seed
+        "<p>{}; in each, every policy ran once, in an order drawn from the seed {}.</p>",
+        comparison.rounds_in_words(),
+        comparison.seed
     );
     let all = table(comparison);
     let mut main =

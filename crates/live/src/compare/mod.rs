@@ -3,10 +3,12 @@
 //!
 //! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] evaluates the rounds.
 //! The whole process tree is measured. System-wide changes of a policy are made under one lock that is held
-//! for the whole comparison, and are restored after every run.
+//! for the whole comparison, and are restored after every run; where no policy makes any the lock is shared with other
+//! comparisons, so that nobody else makes some. A row that was measured while settings differed gets no verdict.
 
 mod advice;
 mod columns;
+mod constant;
 pub mod counters;
 mod did;
 pub mod export;
@@ -21,8 +23,10 @@ pub use columns::{did_table, table};
 pub use html::html;
 pub use row::{Row, Run, Verdict};
 
+use crate::inspect::Reach;
 use crate::sample::{self, Budget};
 use crate::session;
+use constant::Constant;
 use counters::{Available, Event};
 use did::{Arm, Seen};
 use procfs::{Current, LoadAverage};
@@ -37,6 +41,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
+use superpage_linux::why::SHARED_WAY_OUT;
 use superpage_linux::{Error, Policy};
 use superpage_output::quoted;
 use superpage_vm::Sizes;
@@ -140,11 +145,15 @@ impl Options {
 pub trait Watch {
     /// A run under `policy` begins, the `index`-th of `of` (from 1), those that do not count among them.
     fn run(&mut self, policy: &str, index: usize, of: usize);
+
+    /// Something that the user should know before time is spent: a sentence without a full stop.
+    fn say(&mut self, sentence: &str);
 }
 
 /// Nobody looks.
 impl Watch for () {
     fn run(&mut self, _: &str, _: usize, _: usize) {}
+    fn say(&mut self, _: &str) {}
 }
 
 /// The results.
@@ -156,14 +165,29 @@ pub struct Comparison {
     pub seed: u64,
     /// The number of complete rounds.
     pub rounds: usize,
-    /// Whether it was stopped before the last round.
-    pub stopped: bool,
+    /// The number of rounds that were asked for.
+    pub of: usize,
     /// A row for each policy, the reference first; none if no round is complete.
     pub rows: Vec<Row>,
     /// Which policy to use; none if no round is complete.
     pub advice: Option<Advice>,
     /// What a reader of the rows must know: one sentence each, without a full stop.
     pub notes: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether it was stopped before the last round.
+    pub fn ended_early(&self) -> bool {
+        self.rounds < self.of
+    }
+
+    /// How many rounds there are: `1 round`, `3 of 6 rounds, ended early`.
+    pub fn rounds_in_words(&self) -> String {
+        match self.ended_early() {
+            false => counted(self.rounds, "round"),
+            true => format!("{} of {}, ended early", self.rounds, counted(self.of, "round")),
+        }
+    }
 }
 
 /// A policy and how it is told apart from others of its name.
@@ -180,12 +204,21 @@ struct Entry {
     /// What was seen of memory in runs that do not count.
     warmups: Vec<sample::Memory>,
     runs: Vec<Run>,
+    /// How settings of the system differed in runs that do not count, for each in which they did.
+    differed: Vec<String>,
 }
 
-/// The settings of this system, locked if the policies or the reference change any. While another process holds the lock this waits, and
-/// a signal should interrupt the wait: so install handlers that only set a flag after this.
+impl Entry {
+    /// How settings of the system differed in runs of the first `rounds` rounds and those that do not count.
+    fn differed(&self, rounds: usize) -> impl Iterator<Item = &String> {
+        self.differed.iter().chain(self.runs[..rounds].iter().filter_map(|run| run.differed.as_ref()))
+    }
+}
+
+/// The settings of this system, locked if the policies or the reference change any, else locked together with others that measure. While
+/// another process holds the lock this waits, and a signal should interrupt the wait: so install handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
-    session::settings(options.policies.iter().chain([&options.reference]))
+    session::settings(options.policies.iter().chain([&options.reference]), true)
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
@@ -216,20 +249,38 @@ pub fn compare_with(
     }
     let mut notes = Vec::new();
     let mut entries = entries(options, &mut settings, &mut notes)?;
+    let (others, rounds) = (entries.len() - 1, counted(options.runs, "round"));
+    let needed = statistics::rounds_needed(others);
+    if others > 0 && options.runs < needed {
+        let policies = if others == 1 { "1 policy".to_string() } else { format!("{others} policies") };
+        watch.say(&format!(
+            "{rounds} will not be enough to advise: with {policies} beside {}, {needed} are the least (-r {needed})",
+            options.reference
+        ));
+    }
     notes.extend(busy());
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
+    let (constant, rules) = (Constant::begin(&settings), Rules::read());
     let memory_before = look_under(options, entries.len() > 1, &mut notes)?;
     let traces = exits::check().map_err(|error| error.to_string());
-    let mut comparing =
-        Comparing { options, settings, available, warms: memory_before == WARMED, traces, left: 0, notes: Vec::new() };
+    let mut comparing = Comparing {
+        options,
+        settings,
+        constant,
+        available,
+        warms: memory_before == WARMED,
+        traces,
+        left: 0,
+        notes: Vec::new(),
+    };
 
     let total = entries.len() * (options.warmup + options.runs);
     let mut index = 0;
-    let (mut rounds, mut stopped) = (0, false);
+    let mut rounds = 0;
     'rounds: for round in 0..options.warmup + options.runs {
-        let counted = round.checked_sub(options.warmup);
-        let order = match counted {
+        let measured = round.checked_sub(options.warmup);
+        let order = match measured {
             Some(round) => statistics::order(options.seed, round as u64, entries.len()),
             None => (0..entries.len()).collect(),
         };
@@ -242,18 +293,20 @@ pub fn compare_with(
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
             index += 1;
             watch.run(&entry.name, index, total);
-            let turn = Turn { round: counted, expected, warm };
+            let turn = Turn { round: measured, expected, warm };
             let Some(run) = comparing.run(entry, turn, stop)? else {
-                stopped = true;
                 break 'rounds;
             };
             entry.peak = entry.peak.max(run.memory.peak);
-            match counted {
+            match measured {
                 Some(_) => entry.runs.push(run),
-                None => entry.warmups.push(run.memory),
+                None => {
+                    entry.warmups.push(run.memory);
+                    entry.differed.extend(run.differed);
+                }
             }
         }
-        rounds += usize::from(counted.is_some());
+        rounds += usize::from(measured.is_some());
     }
     notes.append(&mut comparing.notes);
     if comparing.left > 0 {
@@ -263,14 +316,20 @@ pub fn compare_with(
         ));
     }
     comparing.settings.restore()?;
-    let rows = rows(options, &entries, rounds, memory_before);
+    notes.extend(entries.iter().filter_map(|entry| {
+        let (name, runs, how) = (&entry.name, entry.differed(rounds).count(), entry.differed(rounds).next()?);
+        Some(format!("settings differed in {} of {name}, so it gets no verdict: {how}", counted(runs, "run")))
+    }));
+    let rows = rows(options, &entries, rounds, (memory_before, &rules));
     notes.extend(unseen(options, &rows, comparing.traces.err()));
+    let misplaced = |entry: &Entry| entry.seen.reach.as_ref().is_some_and(Reach::is_misplaced);
+    notes.extend(entries.iter().any(misplaced).then(|| SHARED_WAY_OUT.to_string()));
     if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }
     let advice = (!rows.is_empty()).then(|| advice::advise(&rows));
     let command = options.command_line();
-    Ok(Comparison { command, seed: options.seed, rounds, stopped, rows, advice, notes })
+    Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, rows, advice, notes })
 }
 
 /// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of the others.
@@ -308,6 +367,7 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
                     peak: 0,
                     warmups: Vec::new(),
                     runs: Vec::new(),
+                    differed: Vec::new(),
                 });
             }
             Err(error) if index == 0 => return Err(error),
@@ -323,6 +383,11 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
     }
     notes.extend(left_out);
     Ok(entries)
+}
+
+/// So many of something: `1 run`, `2 runs`.
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A sentence if other programs leave this machine no rest, by the load average of the last minute.
@@ -390,6 +455,7 @@ struct Turn {
 struct Comparing<'a> {
     options: &'a Options,
     settings: Settings,
+    constant: Constant,
     available: Available,
     warms: bool,
     /// Whether processes can be looked at when they end; else why not.
@@ -418,7 +484,7 @@ impl Comparing<'_> {
         // What places code traces the command itself, at its start.
         let places = matches!(entry.policy, Policy::Text { .. });
         let traced = round.is_none() && self.traces.is_ok() && !places;
-        let task = run::Task { command: options.start()?, plan, looks, traced, stop };
+        let task = run::Task { command: options.start()?, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available)?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
         let Done { run, left, code, code_bytes, reach, work } = *done;
@@ -466,8 +532,13 @@ fn aside(flag: &str, script: &str, output: Output) -> Result<(), Error> {
     }
 }
 
-/// A row for each policy, of the first `rounds` rounds.
-fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'static str) -> Vec<Row> {
+/// A row for each policy, of the first `rounds` rounds. `rules` are the settings of the system when they began.
+fn rows(
+    options: &Options,
+    entries: &[Entry],
+    rounds: usize,
+    (memory_before, rules): (&'static str, &Rules),
+) -> Vec<Row> {
     if rounds == 0 {
         return Vec::new();
     }
@@ -476,7 +547,8 @@ fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'st
     let rows = entries.iter().enumerate().map(|(index, entry)| {
         let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
         let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
-        Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside)
+        let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
+        Row { settings_differed: entry.differed(rounds).count(), ended_early: rounds < options.runs, ..row }
     });
     let mut rows: Vec<Row> = rows.collect();
     let told: Vec<(String, Option<bool>)> = {
@@ -484,15 +556,17 @@ fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'st
             let entry: &Entry = &entries[index];
             Arm { policy: &entry.policy, row: &rows[index], seen: &entry.seen }
         };
-        let (huge, rules) = (huge_page_bytes(), Rules::read());
+        let huge = huge_page_bytes();
         let others = (1..entries.len()).map(|index| {
-            let did = did::beside(arm(index), arm(0), huge, &rules);
+            let did = did::beside(arm(index), arm(0), huge, rules);
             (did.words, did.reached)
         });
-        std::iter::once((did::as_it_is(arm(0), &rules), None)).chain(others).collect()
+        std::iter::once((did::as_it_is(arm(0), rules), None)).chain(others).collect()
     };
+    let comparable = entries[0].differed(rounds).next().is_none();
     for (row, (did, reached)) in rows.iter_mut().zip(told) {
-        row.tell(did, reached);
+        let did = if row.settings_differed > 0 { format!("under other settings: {did}") } else { did };
+        row.tell(did, reached, comparable);
     }
     rows
 }

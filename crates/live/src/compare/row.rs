@@ -2,6 +2,7 @@
 
 use super::counters::{Count, Event};
 use super::statistics::{LEVEL, Ratio, Spread};
+use crate::inspect::part;
 use crate::sample::Memory;
 use serde::Serialize;
 
@@ -27,6 +28,8 @@ pub struct Run {
     pub code: u8,
     /// How many bytes were touched and freed right before the run.
     pub warmed: u64,
+    /// The first setting of the system that was not as when the comparison began, or changed during the run, in words.
+    pub differed: Option<String>,
 }
 
 /// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are medians.
@@ -38,6 +41,8 @@ pub struct Row {
     pub policy: String,
     /// The number of runs.
     pub runs: usize,
+    /// Whether a signal ended the comparison before there were as many as were asked for.
+    pub ended_early: bool,
     /// Wall-clock time.
     pub wall_seconds: Spread,
     /// Processor time in user mode.
@@ -53,7 +58,9 @@ pub struct Row {
     pub peak_rss_bytes: u64,
     /// How much of it was mapped by huge pages near the peak.
     pub huge_bytes: Option<u64>,
-    /// The share of what was resident near the peak that was mapped by huge pages.
+    /// How much was resident then.
+    pub looked_bytes: Option<u64>,
+    /// The share of it that was mapped by huge pages.
     pub huge_coverage_percent: Option<f64>,
     /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or not.
     pub most_huge_bytes: Option<u64>,
@@ -87,6 +94,8 @@ pub struct Row {
     pub reached: Option<bool>,
     /// The verdict on the time. Null for the reference.
     pub verdict: Option<Verdict>,
+    /// How many runs, warm-up runs too, were measured while settings of the system differed from those at the beginning.
+    pub settings_differed: usize,
     /// The state of free memory before each run: `warmed`, `cold host`, or `metal` where it makes no difference.
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
@@ -117,6 +126,8 @@ pub enum Verdict {
     NothingReached,
     /// There were not enough runs.
     TooFewRuns,
+    /// Settings of the system differed in a run of this policy or of the reference.
+    SettingsDiffered,
 }
 
 impl Verdict {
@@ -128,6 +139,7 @@ impl Verdict {
             Verdict::Same => "same",
             Verdict::NothingReached => "nothing-reached",
             Verdict::TooFewRuns => "too-few-runs",
+            Verdict::SettingsDiffered => "settings-differed",
         }
     }
 }
@@ -172,6 +184,7 @@ impl Row {
             command: names.0.to_string(),
             policy: names.1.to_string(),
             runs: runs.len(),
+            ended_early: false,
             wall_seconds: spread(|run| run.wall),
             user_seconds: spread(|run| run.user),
             system_seconds: spread(|run| run.system),
@@ -179,6 +192,7 @@ impl Row {
             major_faults: whole(&|run| Some(run.major_faults)).expect("there are runs"),
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
             huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
+            looked_bytes: huge(&|memory| memory.looked.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             huge_coverage_percent: huge(&|memory| memory.coverage.map(|share| 100.0 * share)),
             most_huge_bytes: memories().filter_map(|memory| memory.most_huge).max(),
             folio_bytes: huge(&|memory| memory.folios.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
@@ -196,6 +210,7 @@ impl Row {
             did: String::new(),
             reached: None,
             verdict: None,
+            settings_differed: 0,
             memory_before,
             warmed_bytes: whole(&|run| Some(run.warmed)).expect("there are runs"),
             times,
@@ -206,16 +221,24 @@ impl Row {
         }
     }
 
-    /// Says what the policy did, and with it what is to be said of its time.
-    pub(super) fn tell(&mut self, did: String, reached: Option<bool>) {
+    /// Says what the policy did, and with it what is to be said of its time. Call it when `settings_differed` is set;
+    /// `comparable` says whether it is 0 of the reference.
+    pub(super) fn tell(&mut self, did: String, reached: Option<bool>, comparable: bool) {
         (self.did, self.reached) = (did, reached);
+        let comparable = comparable && self.settings_differed == 0;
         self.verdict = self.time_ratio.map(|ratio| match ratio {
+            _ if !comparable => Verdict::SettingsDiffered,
             _ if reached == Some(false) => Verdict::NothingReached,
             ratio if ratio.level < LEVEL => Verdict::TooFewRuns,
             ratio if !ratio.differs() => Verdict::Same,
             ratio if ratio.high < 1.0 => Verdict::Faster,
             _ => Verdict::Slower,
         });
+    }
+
+    /// So many bytes of what was resident when huge pages were looked at, in words; of the peak where that was not seen.
+    pub(super) fn part(&self, huge: u64) -> String {
+        part(huge, self.looked_bytes.filter(|looked| *looked >= huge).unwrap_or(self.peak_rss_bytes))
     }
 
     /// Whether the policy is the reference.

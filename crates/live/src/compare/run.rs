@@ -1,5 +1,6 @@
 //! One run of the command under a policy.
 
+use super::constant::Constant;
 use super::counters::Available;
 use super::row::Run;
 use crate::inspect::Reach;
@@ -7,13 +8,15 @@ use crate::sample;
 use crate::session::{self, Seen, Session};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::launch::{Plan, Work};
 use superpage_linux::settings::Settings;
 
 /// How often the flag to stop is looked at while the command runs.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often the settings of the system are looked at meanwhile, besides at its start and end.
+const SETTINGS: Duration = Duration::from_secs(1);
 /// What is left behind by the command may go on for this long at least, or else as long as the command took.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,20 +50,28 @@ pub(super) struct Task<'a> {
     pub(super) looks: sample::Plan,
     /// Each of its processes is looked at when it ends, which takes time.
     pub(super) traced: bool,
+    pub(super) constant: &'a Constant,
     pub(super) stop: &'a AtomicBool,
 }
 
 /// Runs a command under a policy, and waits for all that it starts.
 pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) -> Result<Outcome, Error> {
-    let Task { command, plan, looks, traced, stop } = task;
+    let Task { command, plan, looks, traced, constant, stop } = task;
+    let mut differed = constant.differs();
     let task = session::Task { command, way: None, looks: Some(looks), at_ends: traced, reach: false };
     let session = Session::apply(plan, settings, None, task)?;
+    let mut in_force = constant.in_force();
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let mut running = session.start()?;
     let (tree, started) = (&mut running.tree, running.started);
     let mut ended = None;
     let mut left = 0;
+    let mut looked = started;
     let wall = loop {
+        if looked.elapsed() >= SETTINGS {
+            in_force.look();
+            looked = Instant::now();
+        }
         if stop.load(Ordering::Relaxed) {
             tree.end(Duration::from_secs(2))?;
             return Ok(Outcome::Stopped);
@@ -83,10 +94,12 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         }
     };
     let usage = tree.usage();
+    in_force.look();
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
     let Seen { memory, reach, work } = running.seen(usage.peak_process_bytes);
     let counts = counters.read().map_err(Error::system("read hardware counters"))?;
     let (_, placed) = running.put_back(false)?;
+    differed = differed.or(in_force.differed);
     let run = Run {
         wall: wall.as_secs_f64(),
         user: usage.user.as_secs_f64(),
@@ -97,6 +110,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         counts,
         code: ended.map_or(1, |ended| ended.code()),
         warmed: 0,
+        differed,
     };
     let code_bytes = placed.code.iter().map(|placement| placement.huge_bytes).sum();
     let code = placed.code.iter().map(ToString::to_string).chain(placed.notes).collect();

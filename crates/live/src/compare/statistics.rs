@@ -6,7 +6,7 @@
 //! ratio is estimated by the median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from
 //! the exact distribution of that statistic, so it is valid for any noise, even with heavy tails.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use superpage_pages::Random;
 
 /// The joint confidence level of the intervals of all policies that are compared.
@@ -21,7 +21,7 @@ pub fn order(seed: u64, round: u64, of: usize) -> Vec<usize> {
 }
 
 /// The median, mean, standard deviation and range of some values.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
@@ -82,8 +82,8 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     (cut > 0).then(|| (sorted[cut - 1], sorted[count - cut]))
 }
 
-/// A ratio of times, and an interval for the true one.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+/// A ratio of times, and an interval for the true one. JSON has null for the ends of an interval that is none.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
     /// The estimate: below 1, the policy is faster than the reference.
     pub estimate: f64,
@@ -122,6 +122,11 @@ impl Ratio {
         })
     }
 
+    /// The interval; `None` if it holds the true ratio with no probability that is known, as after one round.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        (self.level > 0.0).then_some((self.low, self.high))
+    }
+
     /// Whether the policy differs from the reference: the interval has the required level, and excludes 1.
     pub fn differs(&self) -> bool {
         self.level >= LEVEL && (self.high < 1.0 || self.low > 1.0)
@@ -131,6 +136,18 @@ impl Ratio {
     /// been seen.
     pub fn resolution(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
+    }
+}
+
+impl Serialize for Ratio {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (low, high) = self.interval().unzip();
+        let mut ratio = serializer.serialize_struct("Ratio", 4)?;
+        ratio.serialize_field("estimate", &self.estimate)?;
+        ratio.serialize_field("low", &low)?;
+        ratio.serialize_field("high", &high)?;
+        ratio.serialize_field("level", &self.level)?;
+        ratio.end()
     }
 }
 
@@ -260,7 +277,8 @@ mod tests {
     #[test]
     fn few_rounds_say_how_sure_they_are() {
         let one = Ratio::of(&[1.0], &[2.0], 1).unwrap();
-        assert_eq!((one.estimate, one.low, one.high, one.level), (0.5, 0.5, 0.5, 0.0));
+        assert_eq!((one.estimate, one.level, one.interval()), (0.5, 0.0, None));
+        assert_eq!(serde_json::to_string(&one).unwrap(), r#"{"estimate":0.5,"low":null,"high":null,"level":0.0}"#);
         let five = Ratio::of(&[1.0; 5], &[2.0; 5], 1).unwrap();
         assert!((five.level - 0.9375).abs() < 1e-12 && !five.differs());
         let six = Ratio::of(&[1.0; 6], &[2.0; 6], 1).unwrap();

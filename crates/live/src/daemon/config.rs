@@ -42,18 +42,25 @@ pub struct MetricsConfig {
 }
 
 impl Processes {
-    /// Checks that the processes named by number exist.
+    /// Leaves out the processes named by number that do not exist: their numbers may be given to others. Logs each, if others are left.
     ///
     /// # Errors
-    /// [`Error::Usage`] names one that does not.
-    pub fn exist(&self) -> Result<(), Error> {
+    /// [`Error::Usage`]: none is left; one is a thread of the kernel.
+    pub fn leave_out_gone(&mut self) -> Result<(), Error> {
+        let (gone, there): (Vec<i32>, Vec<i32>) =
+            self.pids.iter().partition(|pid| matches!(State::of(**pid), State::Gone | State::Zombie));
+        let none = !self.all && self.cgroups.is_empty() && there.is_empty();
+        for pid in gone {
+            if none {
+                let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
+                return Err(Error::Usage(sentence));
+            }
+            tracing::warn!("there is no process {pid}: it is left out");
+        }
+        self.pids = there;
         for pid in &self.pids {
             match State::of(*pid) {
-                State::Runs | State::Headless(_) => {}
-                State::Gone | State::Zombie => {
-                    let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
-                    return Err(Error::Usage(sentence));
-                }
+                State::Gone | State::Zombie | State::Runs | State::Headless(_) => {}
                 State::Kernel => {
                     let sentence = format!("process {pid} is a thread of the kernel: it has no memory to promote");
                     return Err(Error::Usage(sentence));

@@ -200,9 +200,9 @@ fn respond(request: &[u8], content: &str, text: impl Fn() -> String) -> Option<V
     }
     let line = request.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let version = words.next().unwrap_or_default();
-    let known = path.split(|byte| *byte == b'?').next() == Some(b"/metrics");
+    let known = path(target).split(|byte| *byte == b'?').next() == Some(b"/metrics");
     let answer = match method {
         _ if !version.starts_with(b"HTTP/1.") => ("400 Bad Request", TEXT, "not HTTP/1\n".to_string()),
         b"GET" | b"HEAD" if known => ("200 OK", content, text()),
@@ -210,6 +210,14 @@ fn respond(request: &[u8], content: &str, text: impl Fn() -> String) -> Option<V
         _ => ("405 Method Not Allowed", TEXT, "only GET\n".to_string()),
     };
     Some(message(answer, method != b"HEAD"))
+}
+
+/// The path of a request's target, which a proxy gives with scheme and host: `http://host/metrics` (RFC 9112, section 3.2.2).
+fn path(target: &[u8]) -> &[u8] {
+    let absolute = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
+        target.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &target[scheme.len()..])
+    });
+    absolute.map_or(target, |rest| &rest[rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())..])
 }
 
 fn message((status, content, body): (&str, &str, String), with_body: bool) -> Vec<u8> {
@@ -250,13 +258,17 @@ mod tests {
             ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200"),
             ("GET /metrics?x=1 HTTP/1.0\n\n", "200"),
             ("HEAD /metrics HTTP/1.1\r\n\r\n", "200"),
+            ("GET http://host:9415/metrics HTTP/1.1\r\n\r\n", "200"),
+            ("GET HTTP://host/metrics?x=1 HTTP/1.1\r\n\r\n", "200"),
+            ("GET http://host HTTP/1.1\r\n\r\n", "404"),
+            ("GET http://host/metrics/x HTTP/1.1\r\n\r\n", "404"),
             ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\n\r\nbody", "405"),
             ("\u{16}\u{3}\u{1} nonsense\r\n\r\n", "400"),
         ] {
             let answer = ask(endpoint.address(), request.as_bytes());
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
-            let told = request.starts_with("GET /metrics");
+            let told = status == "200" && request.starts_with("GET");
             assert_eq!(answer.ends_with("\r\n\r\nnumbers\n"), told, "{request}: {answer}");
         }
     }

@@ -106,7 +106,12 @@ impl Collector for Shared {
         sum("calls", "Calls that promote", counters.calls as f64)?;
         sum("scans", "Scans of a process", counters.scans as f64)?;
         sum("quiet_scans", "Scans that found a process unchanged", counters.quiet_scans as f64)?;
-        sum("backoffs", "Pauses of a process that promotion had slowed", counters.backoffs as f64)?;
+        sum("backoffs", "Pauses of 0.1 s or more of a process that promotion had slowed", counters.backoffs as f64)?;
+        sum(
+            "backoff_seconds",
+            "Pauses of processes that promotion had slowed, all together",
+            counters.paused.as_secs_f64(),
+        )?;
         sum("memory_backoffs", "Pauses because no free huge page could be had", counters.memory_backoffs as f64)?;
         sum("pressure_backoffs", "Pauses because tasks waited for memory", counters.pressure_backoffs as f64)?;
         sum("cpu_seconds", "CPU time used", counters.cpu.as_secs_f64())?;

@@ -40,9 +40,9 @@ impl Daemon {
     ///
     /// # Errors
     /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
-    pub fn start(config: Config) -> Result<Daemon, Error> {
+    pub fn start(mut config: Config) -> Result<Daemon, Error> {
         config.validate()?;
-        config.processes.exist()?;
+        config.processes.leave_out_gone()?;
         let lock = lock()?;
         raise_files();
         let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
@@ -109,8 +109,9 @@ impl Daemon {
     }
 
     fn reload(&mut self, read: impl Fn() -> Result<Config, Error>) {
-        let new = read().and_then(|config| {
+        let new = read().and_then(|mut config| {
             config.validate()?;
+            config.processes.leave_out_gone()?;
             self.promoter.reconfigure(config.promote.clone(), config.target()?)?;
             Ok(config)
         });
@@ -167,7 +168,9 @@ fn lock() -> Result<Lock, Error> {
         let holder = match lock.try_lock()? {
             Tried::Held => return Ok(lock),
             Tried::Replaced => continue,
-            Tried::HeldBy(pid) => pid.map_or("another process".to_string(), |pid| format!("process {pid}")),
+            Tried::HeldBy(pid) | Tried::SharedBy(pid) => {
+                pid.map_or("another process".to_string(), |pid| format!("process {pid}"))
+            }
         };
         return Err(Error::Unable(format!(
             "a daemon runs already ({holder}, by {}): end it first, or add to its configuration",

@@ -271,6 +271,7 @@ pub(super) fn circumstances<'a>(
         disabled,
         advised,
         eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
+        mounted: mount_rule.is_some(),
         word: mount_rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
     }
 }

@@ -12,6 +12,5 @@ mod system;
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;
-pub(crate) use reach::part;
-pub use reach::{Library, Reach};
+pub use reach::{Library, Reach, part};
 pub use system::{Pool, System, Zone};

@@ -1,7 +1,7 @@
 //! A whole process.
 
 use super::folios::Folios;
-use super::mapping::{Mapping, Surroundings};
+use super::mapping::{Kind, Mapping, Surroundings};
 use procfs::FromBufRead;
 use procfs::process::MountInfos;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use superpage_linux::pagemap::{Frames, Pagemap, open};
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{self, disabled, ended, refused};
 use superpage_linux::rules::Rules;
+use superpage_linux::why::{SHARED_WAY_OUT, Why};
 
 /// A process and all its mappings.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,7 +72,8 @@ impl Process {
         let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
-        let mappings = known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
+        let mappings: Vec<Mapping> =
+            known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
         if !pagemap.alive() {
             return Err(ended(pid));
         }
@@ -84,6 +86,12 @@ impl Process {
         }
         if disabled {
             notes.push("the process disabled transparent huge pages for itself (PR_SET_THP_DISABLE)".into());
+        }
+        let misplaced = |mapping: &Mapping| {
+            mapping.kind == Kind::SharedMemory && mapping.reasons.iter().any(|reason| reason.why == Why::Misaligned)
+        };
+        if mappings.iter().any(misplaced) {
+            notes.push(SHARED_WAY_OUT.into());
         }
         Ok(Process { pid, command: status.name, mappings, notes })
     }

@@ -10,7 +10,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;
-use superpage_linux::why::Why;
+use superpage_linux::why::{Why, misaligned_shared};
 use superpage_pages::PageSize;
 use superpage_report::bytes;
 
@@ -108,7 +108,7 @@ impl Reach {
     /// cannot be seen: for policies of base pages, of smaller folios, of code.
     pub fn reached(&self, policy: &Policy) -> Option<u64> {
         match policy {
-            Policy::Thp { malloc: true } => Some(self.advised),
+            Policy::Thp { malloc: true, .. } => Some(self.advised),
             Policy::Hugetlb { .. } => Some(self.hugetlb),
             Policy::Thp { .. } | Policy::Promote(_) | Policy::Background(_) => Some(self.huge),
             Policy::Now | Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
@@ -119,7 +119,7 @@ impl Reach {
     /// cannot be seen.
     pub fn why_nothing(&self, policy: &Policy) -> Option<String> {
         let reached = self.reached(policy)?;
-        let asks = matches!(policy, Policy::Thp { malloc: true } | Policy::Hugetlb { .. });
+        let asks = matches!(policy, Policy::Thp { malloc: true, .. } | Policy::Hugetlb { .. });
         // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And what
         // Redis has before it disables huge pages may be huge.
         if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
@@ -127,8 +127,11 @@ impl Reach {
         }
         // What most of the memory is left alone for, if that is most of it.
         let most = self.left.iter().max_by_key(|(_, bytes)| **bytes);
-        if let Some((why, _)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
-            return Some(why.words(huge_size()));
+        if let Some((why, bytes)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
+            let share = *bytes as f64 / self.resident as f64;
+            // The rest may become huge: what is said of all must not be of a part.
+            let of = if share < 0.95 { format!("{:.0} % of it: ", 100.0 * share) } else { String::new() };
+            return Some(of + &words(*why));
         }
         match reached {
             _ if !asks => None,
@@ -146,21 +149,35 @@ impl Reach {
         }
     }
 
+    /// Whether a tenth of the memory or more is shared and lies where no huge page fits.
+    pub(crate) fn is_misplaced(&self) -> bool {
+        let misplaced = self.left.get(&Why::Misaligned).copied().unwrap_or(0);
+        misplaced > 0 && misplaced as f64 >= LITTLE * self.resident as f64
+    }
+
     /// What is not huge and why, the largest first: reasons that apply to at least a hundredth of the memory.
     pub fn reasons(&self) -> Vec<(u64, String)> {
         let mut reasons: Vec<(Why, u64)> = self.left.iter().map(|(why, bytes)| (*why, *bytes)).collect();
         reasons.retain(|(_, bytes)| *bytes * 100 >= self.resident);
         reasons.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        reasons.into_iter().map(|(why, bytes)| (bytes, why.words(huge_size()))).collect()
+        reasons.into_iter().map(|(why, bytes)| (bytes, words(why))).collect()
     }
 }
 
-/// "581 of 620 MB".
-pub(crate) fn part(some: u64, all: u64) -> String {
+/// Bytes of others in words: "581 of 620 MB".
+pub fn part(some: u64, all: u64) -> String {
     let (some, all) = (bytes(some), bytes(all));
     match (some.split_once(' '), all.split_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
         _ => format!("{some} of {all}"),
+    }
+}
+
+/// A reason in words. All this memory is anonymous or shared, and only shared memory has offsets.
+fn words(why: Why) -> String {
+    match why {
+        Why::Misaligned => misaligned_shared(huge_size(), "shmem_enabled", Rules::read().shared(huge_size())),
+        why => why.words(huge_size()),
     }
 }
 
@@ -214,6 +231,8 @@ mod tests {
         let redis = Reach { left, library: Some(Library::Gnu), ..reach };
         let begun = Reach { huge: 5 << 20, ..redis.clone() };
         assert_eq!(begun.why_nothing(&policy("thp")).unwrap(), "the process disabled huge pages by prctl");
+        let node = Reach { left: [(Why::TooSmall, 80 << 20)].into(), ..redis.clone() };
+        assert_eq!(node.why_nothing(&policy("promote")).unwrap(), "80 % of it: no aligned 2M in the mapping");
         for text in ["thp", "thp:malloc=on", "promote", "hugetlb"] {
             assert_eq!(redis.why_nothing(&policy(text)).unwrap(), "the process disabled huge pages by prctl");
         }

@@ -2,7 +2,7 @@
 
 use super::mapping::Kind;
 use superpage_linux::rules::Rules;
-use superpage_linux::why::Why;
+use superpage_linux::why::{Why, misaligned_shared};
 use superpage_pages::PageSize;
 
 /// What a block's pages are like; all numbers are of base pages.
@@ -42,6 +42,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) eligible: Option<bool>,
     /// The word of the settings for such memory.
     pub(super) word: Option<&'a str>,
+    /// Whether it is the option `huge=` of a mount.
+    pub(super) mounted: bool,
 }
 
 impl<'a> Circumstances<'a> {
@@ -100,8 +102,13 @@ impl<'a> Circumstances<'a> {
     pub(super) fn text(&self, why: Why, part: Part, block: u64, base: u64) -> String {
         let size = PageSize::from_bytes(block).expect("a power of two");
         let word = self.word.unwrap_or("absent");
-        let setting = if self.kind == Kind::SharedMemory { "shmem_enabled" } else { "enabled" };
+        let setting = match self.kind {
+            Kind::SharedMemory if self.mounted => "the mount's huge",
+            Kind::SharedMemory => "shmem_enabled",
+            _ => "enabled",
+        };
         match why {
+            Why::Misaligned if self.kind == Kind::SharedMemory => misaligned_shared(size, setting, self.word),
             Why::Never => format!("{setting}={word}"),
             Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {

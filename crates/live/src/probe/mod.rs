@@ -12,6 +12,7 @@ mod curve;
 mod fault;
 mod finding;
 mod fracture;
+mod kept;
 mod machine;
 mod memory;
 mod page;

@@ -504,6 +504,21 @@ impl Machine {
         Ok((machine, file.to_string()))
     }
 
+    /// Checks that the machine of a name has this key, so that its name can set a value of it ([`Machine::named`]).
+    ///
+    /// # Errors
+    /// The machine has no such key (the message lists those that it has), or it is not a valid machine.
+    pub fn check_key(
+        name: &str,
+        key: &str,
+        read: impl Fn(&str) -> Result<String, MachineError>,
+    ) -> Result<(), MachineError> {
+        let (machine, text) = Machine::with_text(name, read)?;
+        let mut file = check::table(&text, &machine.name)?;
+        let problem = |problem: String| MachineError::of(&machine.name, "set", &format!("{key}: {problem}"));
+        set::one(&mut file, key, toml::Value::Integer(0)).map_err(problem)
+    }
+
     /// Parses a machine file; `origin` names it in errors.
     ///
     /// # Errors

@@ -41,7 +41,8 @@ fn parse(text: &str) -> Value {
     }
 }
 
-fn one(file: &mut Table, key: &str, value: Value) -> Result<(), String> {
+/// Sets one value; the error says why the machine has no such key.
+pub(super) fn one(file: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let (table, rest) = key.split_once('.').ok_or("expected TABLE.KEY, as in costs.fault")?;
     let tables = || -> String {
         let of = |(name, value): (&String, &Value)| match value {

@@ -4,6 +4,11 @@
 //!
 //! The operating system's part is the rule here: a region is perforated as long as its holes are not too many. It follows from
 //! what is mapped, so nobody has to ask for it.
+//!
+//! A page that becomes a hole is a shootdown, since TLBs would still translate it; so is a region that ends, or whose extent becomes
+//! another. A hole that is filled is none: no TLB holds an absent entry. A fragment of the bitmap that a TLB holds may still call the page a
+//! hole, and then its walk ends at its own entry in the table of the lowest level, where it is mapped: longer, but not wrong. The core that
+//! faulted drops that fragment, as an x86 processor drops all that it holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
 use super::{Mappings, Watch};
 use crate::mappings::Work;
@@ -128,7 +133,7 @@ impl Mappings {
     }
 
     /// Brings the regions that these pages are in up to date after a change. Returns what that costs, and
-    /// whether TLBs had to forget something.
+    /// whether a region is shot down: it is none any more, or of another extent.
     pub(crate) fn perforate(
         &mut self,
         space: u32,
@@ -139,8 +144,8 @@ impl Mappings {
         for first in (pages.start / span * span..pages.end).step_by(span as usize) {
             if let Some(found) = self.find(space, Vpn(first), 1).filter(|found| found.level == 1) {
                 let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
-                let (more, forgotten) = self.update(found.id, Vpn(first), &changed, watch);
-                shot |= forgotten;
+                let (more, ends) = self.update(found.id, Vpn(first), &changed, watch);
+                shot |= ends;
                 work = Work { writes: work.writes + more.writes, traversals: work.traversals + more.traversals };
             }
         }
@@ -171,7 +176,7 @@ impl Mappings {
                 (Some(ALL), Work { writes: 2 + bitmap, traversals: 1 << self.bits[0] })
             }
             (Some(a), Some(b)) if a != b => {
-                // A page that became a hole has been dropped, with all that was known of it.
+                // A page that became a hole has been shot down, with all that was known of it.
                 let filled = Forgotten { whole: false, fragments: a.differing(b) };
                 (Some(filled), Work { writes: 1, traversals: 0 })
             }
@@ -181,7 +186,7 @@ impl Mappings {
         if let Some(forgotten) = forgotten {
             watch.region(first_id, first, forgotten);
         }
-        (work, forgotten.is_some_and(|forgotten| forgotten.whole || forgotten.fragments != 0))
+        (work, forgotten.is_some_and(|forgotten| forgotten.whole))
     }
 
     /// A node of the lowest level is no more.

@@ -319,10 +319,11 @@ impl Naive {
                             _ => false,
                         }
                 };
-                self.counts.shootdown_entries += cache.drop(gone);
+                let dropped = cache.drop(gone);
+                self.counts.shootdown_entries += if whole { dropped } else { 0 };
             }
-            // Where the table is gone, nothing more is announced.
-            if (whole || !fragments.is_empty()) && self.nodes.contains_key(&self.node(space, first, 1)) {
+            // A hole that is filled is announced to nobody; where the table is gone, nothing more is.
+            if whole && self.nodes.contains_key(&self.node(space, first, 1)) {
                 self.announce(space, at, pages);
             }
         }

@@ -99,6 +99,11 @@ impl Sweep {
         !itself && self.show.iter().any(|shown| shown == key || named(shown))
     }
 
+    /// The names of the machines of its layouts.
+    pub(crate) fn machines(&mut self) -> impl Iterator<Item = &mut String> {
+        self.layouts.iter_mut().map(|laid| &mut laid.machine)
+    }
+
     fn reference(&self) -> &Laid {
         self.layouts.iter().find(|laid| laid.key == self.reference).expect("checked")
     }
@@ -121,6 +126,9 @@ impl Sweep {
     }
 }
 
+/// Of what a mean over all items is: the layout, the key and the point.
+type Mean = (String, &'static str, (u32, u32));
+
 /// A value by its key, and what rows call it.
 type Key = (&'static str, &'static str, fn(&Counted) -> f64);
 
@@ -141,7 +149,7 @@ const KEYS: [Key; 12] = [
 ];
 
 /// Values `ITEM:LAYOUT.KEY@xSHAREhHOLES` and curves `ITEM:LAYOUT.KEY` over the axis that has several points; `mean` in place of an item is the geometric mean of all, of
-/// `performance`. `LAYOUT.walk.filtered`, `.page`, `.hole` and `LAYOUT.covered` are those of one region with the last share of holes, and `bitmap.percent` is
+/// `performance` and of `performance-uncached`. `LAYOUT.walk.filtered`, `.page`, `.hole` and `LAYOUT.covered` are those of one region with the last share of holes, and `bitmap.percent` is
 /// what bitmaps take of memory.
 pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
     let mut found = Computed::default();
@@ -151,7 +159,7 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
         return found;
     }
     let mut results = run(experiment, sweep, options, stop, watch);
-    let mut means: BTreeMap<(String, (u32, u32)), (f64, u32)> = BTreeMap::new();
+    let mut means: BTreeMap<Mean, (f64, u32)> = BTreeMap::new();
     for (index, item) in experiment.items.iter().enumerate().filter(|(_, item)| item.runs()) {
         if let Some(problem) =
             results.iter().find_map(|(job, result)| result.as_ref().err().filter(|_| job.item == index))
@@ -177,14 +185,16 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
                     if sweep.shows(laid, key, point) {
                         found.shown.push(row(sweep, &item.name, format!("{}: {quantity}", laid.name), point, value));
                     }
+                    if relative {
+                        let mean = means.entry((laid.key.clone(), key, point)).or_default();
+                        *mean = (mean.0 + value.ln(), mean.1 + 1);
+                    }
                 }
-                let mean = means.entry((laid.key.clone(), point)).or_default();
-                *mean = (mean.0 + (reference.cycles / here.cycles).ln(), mean.1 + 1);
             }
         }
     }
-    for ((name, point), (sum, count)) in means {
-        note(&mut found, sweep, ("mean", &name, "performance"), point, (sum / f64::from(count)).exp());
+    for ((name, key, point), (sum, count)) in means {
+        note(&mut found, sweep, ("mean", &name, key), point, (sum / f64::from(count)).exp());
     }
     found
 }

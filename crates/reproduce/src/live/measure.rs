@@ -51,7 +51,7 @@ pub(super) fn measure(
     let script = ["sh", "-c", "cd \"$0\" && eval \"$1\"", &path.to_string_lossy(), &command];
     let options = Options { reference: Policy::Base, policies: known, runs: RUNS, ..Options::new(script) };
     let found = compare(&options, stop, &mut ()).map_err(|error| Outcome::Failed(error.to_string()))?;
-    if found.stopped {
+    if found.ended_early() {
         return Err(Outcome::Interrupted);
     }
     for row in &found.rows {

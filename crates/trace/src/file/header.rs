@@ -7,11 +7,17 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The newest version that this crate reads, and that it writes of a stream with system calls; without, it writes 6 of one with
-/// lines, and else 5. Version 1 had fewer kinds of events. In 1 and 2, reads after a write of the same page counted in its run,
-/// and samples did not mark their windows. In 3, all periods of a sample had the same length, and windows did not begin with the
-/// pages used last. 4 had no hints, 5 no lines, 6 no system calls.
-pub const VERSION: u32 = 7;
+/// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of events. In 1 and 2, reads after a
+/// write of the same page counted in its run, and samples did not mark their windows. In 3, all periods of a sample had the same
+/// length, and windows did not begin with the pages used last. 4 had no hints, 5 no lines, 6 no system calls. In 7, windows began with
+/// 8192 pages at most, and footers did not say how many threads there were.
+pub const VERSION: u32 = 8;
+
+/// The first version whose footer has the number of threads.
+pub(crate) const THREADED: u32 = 8;
+
+/// The first version in which a window begins with all pages used in the gap before it.
+const WHOLE: u32 = 8;
 
 /// The first version that may have system calls.
 const CALLED: u32 = 7;
@@ -33,9 +39,8 @@ pub(crate) fn version(info: &Info) -> u32 {
     match info {
         Info { loads_in_writes: true, .. } => KINDS_APART - 1,
         Info { cold_windows: true, .. } => WARM - 1,
-        Info { calls: true, .. } => CALLED,
-        Info { lines: true, .. } => LINED,
-        _ => LINED - 1,
+        Info { short_windows: true, .. } => WHOLE - 1,
+        _ => VERSION,
     }
 }
 
@@ -57,7 +62,7 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     let fetches = if info.fetches { FETCHES } else { 0 };
     let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
     let lines = if info.lines { LINES } else { 0 };
-    let calls = if version(info) >= CALLED { CALLS } else { 0 };
+    let calls = if info.calls && version(info) >= CALLED { CALLS } else { 0 };
     description.push(fetches | sampled | lines | calls);
     if let Some(Sampling { on, period, seed }) = info.sampling {
         put_number(&mut description, on);
@@ -102,6 +107,8 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let (fetches, loads_in_writes) = (flags & FETCHES != 0, version < KINDS_APART);
     let lines = version >= LINED && flags & LINES != 0;
     let calls = version >= CALLED && flags & CALLS != 0;
-    let cold_windows = sampling.is_some() && version < WARM;
-    Ok((Info { workload, sampling, fetches, lines, calls, loads_in_writes, cold_windows, runs: None }, notes))
+    let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
+    let info =
+        Info { workload, sampling, fetches, lines, calls, loads_in_writes, cold_windows, short_windows, runs: None };
+    Ok((info, notes))
 }

@@ -2,7 +2,9 @@
 
 use super::bytes::{Bytes, Damage, put_number};
 use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, KINDS_4, KINDS_6, kind};
+use super::header::THREADED;
 use crate::event::{Batch, Event, ProcessId, Run};
+use crate::threads::Threads;
 use hashbrown::HashSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,6 +35,8 @@ pub struct Totals {
     pub pages: u64,
     /// Processes.
     pub processes: u64,
+    /// The most threads that one program has had ([`Threads`]); `None` where the file is older than version 8 and was not read whole.
+    pub threads: Option<u64>,
     /// Events of each kind, by name; kinds that do not occur are left out.
     pub events: BTreeMap<&'static str, u64>,
 }
@@ -65,6 +69,9 @@ impl Totals {
     /// Adds the totals: the numbers in the order of their declaration, then a count for each kind of event of that version.
     pub(crate) fn put(&self, out: &mut Vec<u8>, version: u32) {
         self.clone().numbers().into_iter().for_each(|number| put_number(out, *number));
+        if version >= THREADED {
+            put_number(out, self.threads.unwrap_or(0));
+        }
         KIND_NAMES[..kinds(version)]
             .iter()
             .for_each(|name| put_number(out, self.events.get(name).copied().unwrap_or(0)));
@@ -76,6 +83,7 @@ impl Totals {
         for number in totals.numbers() {
             *number = bytes.number()?;
         }
+        totals.threads = if version >= THREADED { Some(bytes.number()?) } else { None };
         for name in &KIND_NAMES[..kinds(version)] {
             match bytes.number()? {
                 0 => {}
@@ -99,9 +107,13 @@ fn kinds(version: u32) -> usize {
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Totals { references, fetches, instructions, runs, pages, processes, .. } = self;
+        let Totals { references, fetches, instructions, runs, pages, processes, threads, .. } = self;
         write!(f, "{references} references and {fetches} fetches in {runs} runs, {instructions} instructions, ")?;
-        write!(f, "{pages} pages touched, {processes} {}", if *processes == 1 { "process" } else { "processes" })
+        write!(f, "{pages} pages touched, {processes} {}", if *processes == 1 { "process" } else { "processes" })?;
+        match threads {
+            Some(threads) if *threads > 1 => write!(f, ", up to {threads} threads in one"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -113,12 +125,16 @@ pub(crate) struct Counter {
     pages: HashSet<(u32, u64)>,
     processes: HashSet<u32>,
     process: u32,
+    threads: Threads,
 }
 
 impl Counter {
     /// Counts runs, but not their pages: of each kind how many, with how many references, and the instructions of all.
     pub(crate) fn runs(&mut self, reads: (u64, u64), writes: (u64, u64), executes: (u64, u64), instructions: u64) {
         let totals = &mut self.totals;
+        if reads.0 + writes.0 + executes.0 > 0 {
+            self.threads.access();
+        }
         totals.runs += reads.0 + writes.0 + executes.0;
         totals.read_runs += reads.0;
         totals.write_runs += writes.0;
@@ -136,6 +152,7 @@ impl Counter {
     /// Counts an event; returns `true` if the current process changes.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
         self.events[kind(event)] += 1;
+        self.threads.event(event);
         match *event {
             Event::Switch { process: ProcessId(process), .. } => {
                 self.processes.insert(process);
@@ -186,7 +203,7 @@ impl Counter {
     pub(crate) fn totals(&self) -> Totals {
         let events = KIND_NAMES.into_iter().zip(self.events).filter(|&(_, count)| count > 0).collect();
         let (pages, processes) = (self.pages.len() as u64, self.processes.len() as u64);
-        Totals { pages, processes, events, ..self.totals.clone() }
+        Totals { pages, processes, threads: Some(self.threads.most()), events, ..self.totals.clone() }
     }
 }
 
@@ -201,7 +218,7 @@ mod tests {
         counter.event(&Event::Advise { start: 1, pages: 2, hint: superpage_pages::Hint::Huge });
         counter.event(&Event::Call { path: "null".into(), at: 0, bytes: 0 });
         let totals = counter.totals();
-        let counts = [(1, 12, 1), (2, 23, 1), (3, 24, 1), (4, 24, 1), (5, 25, 2), (6, 25, 2), (7, 26, 3)];
+        let counts = [(1, 12, 1), (2, 23, 1), (3, 24, 1), (4, 24, 1), (5, 25, 2), (6, 25, 2), (7, 26, 3), (8, 27, 3)];
         for (version, kinds, known) in counts {
             let mut out = Vec::new();
             totals.put(&mut out, version);

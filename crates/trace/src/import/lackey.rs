@@ -1,10 +1,9 @@
 //! The output of Valgrind's tool Lackey with `--trace-mem=yes`: one line per access, as `I  04015b70,3` for a fetch and
-//! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store.
+//! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store. Plain or compressed.
 
+use super::packed::Packed;
 use super::{Record, Records};
 use crate::Error;
-use crate::file::open_file;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use superpage_pages::Access;
@@ -20,7 +19,7 @@ const MOST_LINE: u64 = 4 << 20;
 
 struct Lackey {
     path: PathBuf,
-    input: BufReader<File>,
+    input: BufReader<Packed>,
     line: Vec<u8>,
     number: u64,
     command: Option<String>,
@@ -28,7 +27,7 @@ struct Lackey {
 
 /// Opens a Lackey trace. Nothing is read yet.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
-    let input = BufReader::with_capacity(1 << 18, open_file(path)?);
+    let input = BufReader::with_capacity(1 << 18, Packed::open(path)?);
     Ok(Box::new(Lackey { path: path.to_owned(), input, line: Vec::new(), number: 0, command: None }))
 }
 
@@ -37,7 +36,7 @@ impl Records for Lackey {
         for _ in 0..LINES {
             self.line.clear();
             let read = (&mut self.input).take(MOST_LINE).read_until(b'\n', &mut self.line);
-            let read = read.map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            let read = read.map_err(|error| self.input.get_ref().unreadable(0, &error))?;
             if read == 0 {
                 return Ok(false);
             }

@@ -76,7 +76,7 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// - `champsim`, `champsim-cloudsuite`: instructions in records of 64 bytes, or of 96;
 /// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files.
 ///
-/// All but the first are plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines. `page_table` is a
+/// Each is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines. `page_table` is a
 /// `v2p.textproto` of drmemtrace, by default the one that lies with the trace; [`Imported::notes`] tells what is in it. The files
 /// are read twice, the first time here.
 ///

@@ -54,19 +54,30 @@ impl Packed {
                 Ok(0) => break,
                 Ok(read) => length += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let problem = format!("cannot be decompressed: {error}; expected a whole file: fetch it again");
-                    return Err(self.error(self.bytes + length as u64, &problem));
-                }
+                Err(error) => return Err(self.unreadable(length as u64, &error)),
             }
         }
         self.bytes += length as u64;
         Ok(length)
     }
 
+    /// The error of a read so many bytes after those counted.
+    pub(super) fn unreadable(&self, after: u64, error: &io::Error) -> Error {
+        let problem = format!("cannot be decompressed: {error}; expected a whole file: fetch it again");
+        self.error(self.bytes + after, &problem)
+    }
+
     /// An error at a byte of the decompressed contents.
     pub(super) fn error(&self, byte: u64, problem: &str) -> Error {
         Error::input(format!("{}: byte {byte} of its records", self.path.display()), problem)
+    }
+}
+
+impl Read for Packed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
     }
 }
 

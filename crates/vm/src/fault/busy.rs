@@ -6,7 +6,9 @@ use crate::reclaim::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Error, NoContents, PAGES_LIMIT, SpaceId};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -119,23 +121,35 @@ impl Vm {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }
 
-    /// Refuses an operation that may release a page whose read is under way: a page of the range, or, where the last
-    /// mapping of an object goes, any page of that object. The pages of files stay whatever happens to their mappings.
-    /// O(mappings x (mappings + reads under way)).
-    pub(crate) fn none_busy(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
+    /// Refuses an operation that may release a page whose read is under way: a page of the range or of another one that does
+    /// not overlap it, or, where the last mapping of an object goes with them, any page of that object. The pages of files
+    /// stay whatever happens to their mappings. O(mappings x (mappings + reads under way)).
+    pub(crate) fn none_busy(
+        &self,
+        space: SpaceId,
+        range: Range<u64>,
+        another: Option<Range<u64>>,
+    ) -> Result<(), Error> {
         let map = self.space(space)?;
         if self.frames.busy.is_empty() {
             return Ok(());
         }
-        let entries = map.overlapping(low, high);
-        let inside = |entry: &&Entry| entry.start >= low && entry.end <= high;
-        for entry in &entries {
-            let going = entries.iter().filter(inside).filter(|other| other.object == entry.object).count();
-            let part = entry.within(low, high);
-            let pages = match going == self.objects.get(entry.object).entries as usize {
-                true => 0..PAGES_LIMIT,
-                false => part.offset..part.offset_end(),
-            };
+        let parts = core::iter::once(range).chain(another).flat_map(|range| {
+            let entries = map.overlapping(range.start, range.end).into_iter();
+            entries.map(move |entry| (entry, entry.within(range.start, range.end)))
+        });
+        let parts: Vec<(Entry, Entry)> = parts.collect();
+        let length = |part: &Entry| part.end - part.start;
+        // How much of an entry goes, by its start.
+        let mut going: BTreeMap<u64, u64> = BTreeMap::new();
+        parts.iter().for_each(|(entry, part)| *going.entry(entry.start).or_default() += length(part));
+        let last_of = |object: ObjectId| {
+            let whole = |entry: &&Entry| going.get(&entry.start) == Some(&length(entry));
+            map.iter().filter(|entry| entry.object == object).filter(whole).count()
+                == self.objects.get(object).entries as usize
+        };
+        for (entry, part) in &parts {
+            let pages = if last_of(entry.object) { 0..PAGES_LIMIT } else { part.offset..part.offset_end() };
             let mut chain = self.objects.chain(entry.object).filter(|object| self.objects.get(*object).file.is_none());
             if let Some(frame) = chain.find_map(|object| self.frames.busy.of(object, &pages)) {
                 return Err(Error::Busy(Pfn(u64::from(frame))));

@@ -234,8 +234,11 @@ impl Vm {
                     // A private copy may hide a page of the file.
                     let reached = entry.object == object
                         || self.holder(entry.object, page).is_some_and(|holder| holder.page.object == object);
+                    let frame = population.walk(object, page).frame;
                     reached
-                        && !self.frames.busy.contains(population.walk(object, page).frame)
+                        && !self.frames.busy.contains(frame)
+                        // A cache page is freed without a search for its mappings; the page that is touched ceases to be one.
+                        && (page == index || !self.frames.is_held(frame))
                         && pmap.lookup(*space, entry.page(page)).is_none()
                 })
         };

@@ -41,7 +41,8 @@ pub struct Promoted {
     pub zeroed: u64,
 }
 
-/// Why a region was not promoted. The state is as before, except for pages that were populated in place.
+/// Why a region was not promoted. The state is as before, except that page tables may have been given frames for it; and after
+/// [`Refused::Contents`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {

@@ -67,6 +67,9 @@ pub enum Reserve {
     Huge,
     /// Of the smallest superpage size or none at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
+    /// Of 2 MB, else of 64 KB, as far as the machine has them, or none at all (FreeBSD: 2 MB is what a page of its lowest page tables maps, and
+    /// 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB of the largest size.
+    Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
 }
@@ -83,6 +86,10 @@ impl Reserve {
                 size <= PageSize::MB2 && larger.is_none_or(|larger| larger > PageSize::MB2)
             }
             Reserve::Smallest => level == Level(1),
+            Reserve::Tables if ladder.sizes().contains(&PageSize::MB2) => {
+                [PageSize::KB64, PageSize::MB2].contains(&size)
+            }
+            Reserve::Tables => level == ladder.largest(),
             Reserve::Among(sizes) => sizes.contains(size),
         }
     }
@@ -152,7 +159,8 @@ pub enum Resident {
     /// That page.
     Page,
     /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
-    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`.
+    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No other page of
+    /// the extent may be a cache page: its frame counts as available, and others may take it without looking for mappings.
     Extent,
 }
 
@@ -426,10 +434,11 @@ pub(super) static KEYS: [Key; 27] = [
     },
     Key {
         name: "reserve",
-        values: &["preferred", "largest", "smallest", "huge"],
-        help: "size of reservations and extents: the preferred one, or only the largest, the smallest, or the largest up to 2 MB",
+        values: &["preferred", "largest", "smallest", "huge", "tables"],
+        help: "size of reservations and extents: the preferred one, or only the largest, the smallest, the largest up to 2 MB, or 2 MB and 64 KB",
         set: |answers, value| {
-            answers.place.size = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge][value];
+            let all = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge, Reserve::Tables];
+            answers.place.size = all[value];
         },
     },
     Key {

@@ -1,5 +1,5 @@
-//! What the design of Navarro et al. became in production. Only the largest reservations, smaller superpages made
-//! inside them, one queue of partially populated ones; a broken reservation frees all its unused frames at once. Cache
+//! What the design of Navarro et al. became in production. Reservations of 2 MB, on arm64 also of 64 KB (Solomon 2024), smaller
+//! superpages made inside them, one queue of partially populated ones; a broken reservation frees all its unused frames at once. Cache
 //! pages, the contiguity-aware daemon, and speculative and stepwise demotion were dropped.
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
 pub(super) static POLICY: Definition = Definition {
     name: "freebsd",
     paper: "vm_reserv.c of FreeBSD, versions 10 to 14",
-    help: "what that design became in FreeBSD: largest reservations, one queue, no cache pages, a plain daemon",
+    help: "what that design became in FreeBSD: reservations of 2 MB and 64 KB, one queue, no cache pages, a plain daemon",
     parameters: &[],
     needs: &[Need::Faults],
     make: |_| Made::answers(ANSWERS),
@@ -18,7 +18,7 @@ pub(super) static POLICY: Definition = Definition {
 
 const ANSWERS: Answers = Answers {
     place: Placing {
-        size: Reserve::Largest,
+        size: Reserve::Tables,
         growing_limit: false,
         past_end: PastEnd::Anonymous,
         ..reservation::ANSWERS.place

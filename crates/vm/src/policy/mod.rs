@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(
             message("thp:preempt=off"),
             "policy thp: preempt needs control over page faults, which a live Linux does not have; its \
-             parameters there: malloc=on|off"
+             parameters there: malloc=on|off, shared=on|off"
         );
         assert_eq!(message("base:x=1"), "policy base has no parameter `x`; its parameters: none");
         assert_eq!(message("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");

@@ -22,6 +22,13 @@ pub(super) static POLICY: Definition = Definition {
             help: "only where the C library's allocator asks for them, for the command alone",
             needs: &[Need::Settings],
         },
+        Parameter {
+            name: "shared",
+            values: Values::Words(SWITCH),
+            default: "off",
+            help: "shared memory too, all that is mapped at once (shmem_enabled=within_size)",
+            needs: &[Need::Settings],
+        },
     ],
     needs: &[],
     make: |given| Made::answers(answers(given)),

@@ -124,9 +124,15 @@ impl Vm {
     /// The address space does not exist, the range is empty or too long, or a page there is busy ([`Error::Busy`]).
     pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
-        self.none_busy(space, low, high)?;
+        self.none_busy(space, low..high, None)?;
+        self.remove(pmap, space, low..high);
+        Ok(())
+    }
+
+    /// Unmaps the pages of a range, of a space that exists, none of which is busy: see [`Vm::none_busy`].
+    pub(crate) fn remove(&mut self, pmap: &mut impl Pmap, space: SpaceId, Range { start: low, end: high }: Range<u64>) {
         self.frames.stats.note_peak();
-        let entries = self.space(space)?.overlapping(low, high);
+        let entries = self.space_mut(space).overlapping(low, high);
         pmap.gather(space, Vpn(low)..Vpn(high));
         for entry in entries {
             let part = entry.within(low, high);
@@ -138,11 +144,6 @@ impl Vm {
         }
         pmap.flush_gathered(space);
         self.take_tables(pmap);
-        Ok(())
-    }
-
-    pub(crate) fn unmap_all(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.unmap(pmap, space, Vpn(0).pages(PAGES_LIMIT))
     }
 
     /// Changes the rights of a range; holes are no error. Superpages that cross its ends are demoted as far as needed
@@ -237,7 +238,7 @@ impl Vm {
     /// The address space does not exist, the range is empty or too long, or a page there is busy.
     pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
-        self.none_busy(space, low, high)?;
+        self.none_busy(space, low..high, None)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
         pmap.gather(space, range.start..Vpn(high));
@@ -355,17 +356,21 @@ impl Vm {
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
-        self.none_busy(space, low, from_end)?;
-        self.none_busy(space, to_low, to_end)?;
         let moving = from_pages.min(to_pages);
+        // Both parts that go are asked about at once: an object may be mapped in these two alone.
+        let (tail, new) = (low + moving..from_end, if from == to { to_low + moving } else { to_low }..to_end);
+        self.none_busy(space, low..low + moving, None)?;
+        self.none_busy(space, tail.clone(), Some(new.clone()))?;
         if let Some(last) = self.space(space)?.find(low + moving - 1) {
             self.may_extend(&last.within(low, low + moving), to_pages - moving)?;
         }
-        if to_pages < from_pages {
-            self.unmap(pmap, space, (from + to_pages).pages(from_pages - to_pages))?;
+        if !tail.is_empty() {
+            self.remove(pmap, space, tail);
+        }
+        if !new.is_empty() {
+            self.remove(pmap, space, new);
         }
         if from != to {
-            self.unmap(pmap, space, to.pages(to_pages))?;
             let entries = self.space(space)?.overlapping(low, low + moving);
             pmap.gather(space, from..Vpn(low + moving));
             for entry in entries {
@@ -383,8 +388,6 @@ impl Vm {
             }
             pmap.flush_gathered(space);
             self.take_tables(pmap);
-        } else if to_pages > from_pages {
-            self.unmap(pmap, space, (to + moving).pages(to_pages - moving))?;
         }
         if to_pages > from_pages
             && let Some(last) = self.space(space)?.find(to_low + moving - 1)

@@ -27,7 +27,7 @@ impl Contents {
         }
     }
 
-    /// From now on half of the reads are over later.
+    /// From now on half of the reads are over later, and a few frames cannot be filled at the first try.
     pub(crate) fn slow(&mut self) {
         self.choices = Some(0);
     }
@@ -37,6 +37,11 @@ impl Contents {
         let Some(choices) = &mut self.choices else { return 1 };
         *choices += 1;
         (choices.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % of
+    }
+
+    /// Now and then nothing can be had.
+    fn fail(&mut self) -> Result<(), NoContents> {
+        if self.choose(64) == 0 { Err(NoContents) } else { Ok(()) }
     }
 
     fn stored(&self, from: Backed) -> u32 {
@@ -57,6 +62,7 @@ impl Contents {
 
 impl Memory for Contents {
     fn zero(&mut self, first: Pfn, frames: u64, _: Page) -> Result<(), NoContents> {
+        self.fail()?;
         self.memory[first.0 as usize..(first.0 + frames) as usize].fill(0);
         Ok(())
     }
@@ -66,6 +72,7 @@ impl Memory for Contents {
     }
 
     fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
+        self.fail()?;
         let stored = self.stored(from);
         if self.choose(2) == 0 {
             // Anything may be there until it is over.

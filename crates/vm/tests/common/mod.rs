@@ -3,13 +3,16 @@
 //! sequence of bytes is a sequence of operations; the whole state is validated after every one.
 
 mod contents;
+mod refused;
 mod scenario;
 mod setting;
+mod watch;
 
 use contents::Contents;
+use refused::{Before, must_be_refused};
 use scenario::*;
 pub(crate) use scenario::{Op, plain};
-use setting::{Setting, setting};
+pub(crate) use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Hint, Level, PageRange, Pfn, Protection, Vpn};
 use superpage_vm::{
@@ -54,14 +57,6 @@ fn file_number(more: u8) -> u32 {
     bits & 1 | bits >> 1 & 6
 }
 
-/// What must be waited for as an error, and any other end as a value.
-fn busy_or(done: Result<(), Error>) -> Result<Result<(), Error>, Error> {
-    match done {
-        Err(Error::Busy(frame)) => Err(Error::Busy(frame)),
-        done => Ok(done),
-    }
-}
-
 /// See the module.
 pub(crate) struct World {
     /// The memory manager under test.
@@ -95,7 +90,13 @@ pub(crate) struct World {
 impl World {
     /// A world with one process; see `setting` for what it starts from.
     pub(crate) fn new(ladder: u8, answers: u128, frames: u16) -> World {
-        let Setting { config, mapped, daemon_comes, ends } = setting(ladder, answers, frames);
+        World::of(setting(ladder, answers, frames))
+    }
+
+    /// A world that starts from this.
+    pub(crate) fn of(setting: Setting) -> World {
+        let (config, mapped) = (setting.config(), setting.mapped());
+        let Setting { daemon_comes, ends, .. } = setting;
         let frames = config.frames;
         let through = config.policy.answers.reclaim.pages == superpage_vm::Reclaim::Nothing;
         let vm = Vm::new(config).unwrap();
@@ -122,11 +123,11 @@ impl World {
         world
     }
 
-    /// The same with a slow store: half of what is read comes later, when somebody waits for it, or of itself.
-    pub(crate) fn slow(ladder: u8, answers: u128, frames: u16) -> World {
-        let mut world = World::new(ladder, answers, frames);
-        world.contents.slow();
-        world
+    /// The same with a slow store that fails now and then: half of what is read comes later, when somebody waits for it, or of
+    /// itself.
+    pub(crate) fn slow(mut self) -> World {
+        self.contents.slow();
+        self
     }
 
     /// The read into a frame is over; now and then it has failed, and what was read is asked for again.
@@ -136,12 +137,22 @@ impl World {
         self.vm.read_done(frame, read).unwrap();
     }
 
-    /// Does something that must wait for reads that are under way.
-    fn wait<T>(&mut self, what: impl Fn(&mut World) -> Result<T, Error>) -> T {
+    /// Does something that may be refused, and then has changed nothing.
+    fn attempt<T>(&mut self, what: impl FnOnce(&mut World) -> Result<T, Error>) -> Result<T, Error> {
+        let before = Before::of(self);
+        let done = what(self);
+        if let Err(error) = &done {
+            before.unchanged(self, error);
+        }
+        done
+    }
+
+    /// The same, where it must wait for reads that are under way.
+    fn wait<T>(&mut self, what: impl Fn(&mut World) -> Result<T, Error>) -> Result<T, Error> {
         loop {
-            match what(self) {
+            match self.attempt(&what) {
                 Err(Error::Busy(frame)) => self.finish(frame),
-                done => return done.unwrap(),
+                done => return done,
             }
         }
     }
@@ -153,7 +164,7 @@ impl World {
     }
 
     fn exec(&mut self, space: SpaceId) {
-        self.wait(|world| world.vm.exec(&mut world.pmap, space));
+        self.wait(|world| world.vm.exec(&mut world.pmap, space)).unwrap();
         self.slots(space).clear();
     }
 
@@ -208,7 +219,7 @@ impl World {
         match what % KINDS {
             MAP..=3 => self.map(space, Vpn(start).pages(pages), protection, op),
             UNMAP => {
-                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages)));
+                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages))).unwrap();
                 self.forget(space, start, start + pages);
             }
             PROTECT | 6 => {
@@ -237,7 +248,7 @@ impl World {
             }
             CREATE if self.spaces.len() < 5 => self.create(),
             EXIT | 14 if self.spaces.len() > 1 => {
-                self.wait(|world| world.vm.exit(&mut world.pmap, space));
+                self.wait(|world| world.vm.exit(&mut world.pmap, space)).unwrap();
                 self.spaces.retain(|other| *other != space);
                 self.slots.remove(&space);
             }
@@ -245,12 +256,12 @@ impl World {
             WIRE => {
                 let level = Level(length % self.vm.ladder().len() as u8);
                 let extent = Extent { start: Pfn(start).align_down(self.vm.ladder().pages(level)), level };
-                if self.wired.len() < 2 && self.vm.wire(extent).is_ok() {
+                if self.wired.len() < 2 && self.attempt(|world| world.vm.wire(extent)).is_ok() {
                     self.wired.push(extent);
                 }
             }
             OPEN..=REMOVE => self.file(file_number(more), what % KINDS, start % 200, pages),
-            WIRE_PAGE => match self.vm.wire_page() {
+            WIRE_PAGE => match self.attempt(|world| world.vm.wire_page()) {
                 Ok(frame) if self.kernel.len() < 40 => self.kernel.push(frame),
                 Ok(frame) => self.vm.unwire_page(frame).unwrap(),
                 Err(_) => assert_eq!(self.vm.buddy().free_frames(), 0),
@@ -258,7 +269,7 @@ impl World {
             UNWIRE_PAGE if !self.kernel.is_empty() => {
                 let frame = self.kernel.swap_remove(length as usize % self.kernel.len());
                 self.vm.unwire_page(frame).unwrap();
-                assert!(self.vm.unwire_page(frame).is_err());
+                assert!(self.attempt(|world| world.vm.unwire_page(frame)).is_err());
             }
             DAEMON => {
                 self.vm.run_daemon(&mut self.pmap, &mut self.contents);
@@ -279,12 +290,16 @@ impl World {
                 let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap();
                 let start = Vpn(start).align_down(ladder.pages(level));
                 let how = [How::Either, How::Either, How::ByCopying, How::InPlace][more as usize % 4];
-                let _ = self.vm.promote_region(&mut self.pmap, &mut self.contents, Region { space, start, level }, how);
+                let (before, region) = (Before::of(self), Region { space, start, level });
+                if let Err(why) = self.vm.promote_region(&mut self.pmap, &mut self.contents, region, how) {
+                    before.not_promoted(self, why);
+                }
             }
+            REFUSED => must_be_refused(self, space, Vpn(start).pages(pages)),
             PRESS => {
                 self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]);
                 if flags & GONE != 0 {
-                    self.wait(|world| world.vm.remove_file(STREAM));
+                    self.wait(|world| world.vm.remove_file(STREAM)).unwrap();
                 }
             }
             kind => {
@@ -327,15 +342,24 @@ impl World {
     /// Reads or writes a page of a file without a mapping; the daemon makes room if need be. `None` if the file is not
     /// open, or if memory is full.
     fn access_file(&mut self, file: u32, page: u64, writing: bool) -> Option<Fault> {
-        let access = |world: &mut World| match writing {
-            true => world.vm.write(&mut world.contents, file, page),
-            false => world.vm.read(&world.pmap, &mut world.contents, file, page),
+        let access = |world: &mut World| {
+            loop {
+                let before = Before::of(world);
+                let done = match writing {
+                    true => world.vm.write(&mut world.contents, file, page),
+                    false => world.vm.read(&world.pmap, &mut world.contents, file, page),
+                };
+                if let Err(error) = done {
+                    before.unresolved(world, error);
+                }
+                match done {
+                    Err(FaultError::Busy(frame)) => world.finish(frame),
+                    Err(FaultError::Contents(_)) => {}
+                    done => return done,
+                }
+            }
         };
         let mut done = access(self);
-        while let Err(FaultError::Busy(frame)) = done {
-            self.finish(frame);
-            done = access(self);
-        }
         if let Err(FaultError::OutOfMemory(_)) = done {
             assert_eq!(self.vm.buddy().free_frames(), 0);
             let mut made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
@@ -344,12 +368,7 @@ impl World {
                 made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
             }
             done = access(self);
-            let busy = matches!(done, Err(FaultError::Busy(_)));
-            assert!(!made_room || done.is_ok() || busy, "the daemon said that it made room");
-            while let Err(FaultError::Busy(frame)) = done {
-                self.finish(frame);
-                done = access(self);
-            }
+            assert!(!made_room || done.is_ok(), "the daemon said that it made room");
         }
         let fault = done.ok()?;
         Some(fault)
@@ -384,7 +403,7 @@ impl World {
                 self.vm.close(file).unwrap();
                 *open -= 1;
             }
-            CLOSE => assert!(self.vm.close(file).is_err()),
+            CLOSE => assert!(self.attempt(|world| world.vm.close(file)).is_err()),
             READ_FILE | WRITE_FILE => {
                 let open = *open > 0;
                 for page in start..(start + pages).min(200) {
@@ -405,8 +424,9 @@ impl World {
                 }
             }
             SYNC => {
-                let _ = self.vm.sync(&mut self.pmap, &mut self.contents, file);
-                if self.vm.sync(&mut self.pmap, &mut self.contents, file).is_ok() && !self.through {
+                let sync = |world: &mut World| world.vm.sync(&mut world.pmap, &mut world.contents, file);
+                let _ = self.attempt(sync);
+                if self.attempt(sync).is_ok() && !self.through {
                     let mut written = self.files.iter().filter(|((of, _), _)| *of == file);
                     assert!(written.all(|(page, contents)| self.contents.disk.get(page).unwrap_or(&0) == contents));
                 }
@@ -419,7 +439,7 @@ impl World {
                 };
                 // While it is mapped, it goes on living: what it then holds is for those who map it.
                 if !all.any(|slot| of(slot.source) == Some(file)) {
-                    self.wait(|world| world.vm.remove_file(file));
+                    self.wait(|world| world.vm.remove_file(file)).unwrap();
                     self.opens.remove(&file);
                     self.files.retain(|(of, _), _| *of != file);
                     let disk = self.contents.disk.iter().filter(|((of, _), _)| *of == file);
@@ -454,7 +474,7 @@ impl World {
         let hint = [Hint::Huge, Hint::Base][who as usize >> 5 & 1];
         let hint = if who >> 6 == 3 { hint } else { Hint::None };
         let map = map.backing(backing).growth(growth).hint(hint);
-        self.wait(|world| world.vm.map(&mut world.pmap, space, map));
+        self.wait(|world| world.vm.map(&mut world.pmap, space, map)).unwrap();
         for page in start..start + pages {
             let source = match backing {
                 Backing::Anonymous => Source::Cell { cell: self.cell(), shared },
@@ -466,7 +486,7 @@ impl World {
     }
 
     fn discard(&mut self, space: SpaceId, start: u64, pages: u64) {
-        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start).pages(pages)));
+        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start).pages(pages))).unwrap();
         for page in start..start + pages {
             let Some(slot) = self.slots(space).get(&page).copied() else { continue };
             if let Source::Cell { cell, shared: true } = slot.source {
@@ -485,12 +505,13 @@ impl World {
     fn grow(&mut self, space: SpaceId, start: u64, pages: u64) {
         let Some(slot) = self.slots(space).get(&start).filter(|slot| slot.up).copied() else {
             let nothing = !self.slots(space).contains_key(&start);
-            assert!(!nothing || self.vm.grow(&mut self.pmap, space, Vpn(start), pages).is_err());
+            let refused = |world: &mut World| world.vm.grow(&mut world.pmap, space, Vpn(start), pages);
+            assert!(!nothing || self.attempt(refused).is_err());
             return;
         };
         let pages = pages % 200;
         // Only where a mapping starts, which protection may have moved, can it grow from.
-        let grow = |world: &mut World| busy_or(world.vm.grow(&mut world.pmap, space, Vpn(start), pages));
+        let grow = |world: &mut World| world.vm.grow(&mut world.pmap, space, Vpn(start), pages);
         if self.wait(grow).is_err() {
             return;
         }
@@ -523,7 +544,7 @@ impl World {
             _ => u64::from(more) + 1,
         };
         let (from_range, to_range) = (Vpn(from).pages(from_pages), Vpn(to).pages(to_pages));
-        let remap = |world: &mut World| busy_or(world.vm.remap(&mut world.pmap, space, from_range, to_range));
+        let remap = |world: &mut World| world.vm.remap(&mut world.pmap, space, from_range, to_range);
         if self.wait(remap).is_err() {
             return;
         }
@@ -548,6 +569,9 @@ impl World {
         // The daemon may have to make room, once.
         let (mut steps, mut daemon) = (0, false);
         while !self.pmap.access(space, at, access) {
+            if self.vm.wants_misses() {
+                self.vm.missed(&self.pmap, space, at);
+            }
             // Now and then a read is over that nobody waits for.
             if self.contents.choose(4) == 0
                 && let Some((frame, ..)) = self.contents.reading.last().copied()
@@ -556,8 +580,12 @@ impl World {
             }
             steps += 1;
             assert!(steps < 3, "the access faults again and again");
-            let promoted = promotions(&self.vm);
-            match self.vm.fault(&mut self.pmap, &mut self.contents, space.page(at), access) {
+            let (promoted, before) = (promotions(&self.vm), Before::of(self));
+            let done = self.vm.fault(&mut self.pmap, &mut self.contents, space.page(at), access);
+            if let Err(error) = done {
+                before.unresolved(self, error);
+            }
+            match done {
                 Ok(fault) => {
                     let slot = slot.expect("only what is mapped can fault in");
                     if !self.vm.answers().place.hints.allow(slot.hint) {
@@ -617,6 +645,11 @@ impl World {
                         None => {}
                     }
                 }
+                // The store has failed, which it does not do twice.
+                Err(FaultError::Contents(_)) => {
+                    assert!(allowed);
+                    steps = 0;
+                }
                 Err(error) => panic!("{error}"),
             }
         }
@@ -658,10 +691,11 @@ impl World {
     /// Ends all processes: every frame but the wired ones must be free again, and as contiguous as at the start.
     pub(crate) fn end(mut self) {
         for space in std::mem::take(&mut self.spaces) {
-            self.wait(|world| world.vm.exit(&mut world.pmap, space));
+            self.wait(|world| world.vm.exit(&mut world.pmap, space)).unwrap();
+            self.slots.remove(&space);
             self.vm.validate(&self.pmap).unwrap();
         }
-        (0..=STREAM).for_each(|file| self.wait(|world| world.vm.remove_file(file)));
+        (0..=STREAM).for_each(|file| self.wait(|world| world.vm.remove_file(file)).unwrap());
         assert_eq!((self.contents.reading.len(), self.vm.busy_frames().count()), (0, 0));
         self.kernel.iter().for_each(|frame| self.vm.unwire_page(*frame).unwrap());
         self.vm.validate(&self.pmap).unwrap();

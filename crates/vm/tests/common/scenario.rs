@@ -34,6 +34,8 @@ pub(crate) const ADVISE: u8 = 31;
 const READ: u8 = 32;
 const WRITE: u8 = 33;
 const EXECUTE: u8 = 35;
+/// Calls that must be refused.
+pub(crate) const REFUSED: u8 = 53;
 
 /// From this first byte on, an operation stands for a scenario: nearly one in six.
 const SCENARIOS: u8 = 4 * KINDS;

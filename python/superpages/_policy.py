@@ -8,7 +8,7 @@ class Policy:
 
     It runs through the same seam as a policy in Rust, with the same counts. Each simulation works on its own deep copy of the object.
 
-    >>> class Hot(superpage.Policy):
+    >>> class Hot(superpages.Policy):
     ...     '''Regions most of which was accessed since the last scan become superpages.'''
     ...     interval = 1e-3
     ...     def tick(self, now, system):
@@ -17,11 +17,12 @@ class Policy:
     ...             hot = [region for region in system.scan(space, 1) if not region.superpage
     ...                    and (system.accessed(space, 1, region) or 0) >= half]
     ...             system.promote(space, 1, hot)
-    >>> superpage.simulate("zipf", policies=["thp", Hot()])
+    >>> superpages.simulate("zipf", policies=["thp", Hot()])
 
     A class may also have ``faulted(space, page, level)``, called for each fault that was resolved, ``missed(space, page, level)``, for each
     miss in the TLBs (slow: misses are many), and ``gone(space)``, for each address space that ends. Each may return a time in nanoseconds, at
-    which `tick` is then called next. An exception ends the simulation under this policy: its row has the traceback as ``error``, and the
+    which `tick` is then called next. A name that is nearly one of these, such as ``tik``, is refused, and so is a class with methods none of which
+    is called. An exception ends the simulation under this policy: its row has the traceback as ``error``, and the
     others go on.
     """
 
@@ -29,7 +30,7 @@ class Policy:
     """What rows call it; otherwise the class's name in lower case."""
 
     answers: dict | str = {}
-    """What the fault path does, as differences from ``base``: ``{"from": "reservation", "preempt": "off"}``; `superpage.policy_help` lists all."""
+    """What the fault path does, as differences from ``base``: ``{"from": "reservation", "preempt": "off"}``; `superpages.policy_help` lists all."""
 
     interval: float | None = 1.0
     """Seconds of modelled time between two calls of `tick`; `None`: only when a call has returned a time."""

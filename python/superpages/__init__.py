@@ -1,7 +1,7 @@
 """Memory pages of several sizes: what superpages do for programs, as data frames.
 
->>> import superpage
->>> rows = superpage.simulate("random:bytes=256M,references=1M", machines="zen5", policies=["thp", "reservation"])
+>>> import superpages
+>>> rows = superpages.simulate("random:bytes=256M,references=1M", machines="zen5", policies=["thp", "reservation"])
 >>> print(rows)                   # the command's table
 >>> import pandas                 # or polars, duckdb, pyarrow: none of them is needed
 >>> pandas.DataFrame.from_arrow(rows)[["policy", "tlb_misses", "speedup"]]
@@ -13,6 +13,7 @@ rows, to the byte, as the command's.
 from __future__ import annotations
 
 import array as _array
+import difflib as _difflib
 import json as _json
 import os as _os
 import pathlib as _pathlib
@@ -310,6 +311,7 @@ def sweep(
     *,
     jobs: int | None = None,
     shard: str = "1/1",
+    repair: bool = False,
     progress: _Progress = None,
 ) -> Rows | None:
     """Runs the combinations of workloads, machines, policies and more that a sweep names (docs/sweep.md), and goes on where an earlier run
@@ -327,6 +329,8 @@ def sweep(
         The most cells at a time, each on a processor; default: one for each.
     shard : str
         Run only part ``"i/n"`` of the cells, as for a job of a batch system.
+    repair : bool
+        Remove damaged cells and compute them again; without it they are an error that names them.
 
     Returns
     -------
@@ -337,12 +341,13 @@ def sweep(
 
     jobs = _optional(_given.whole, "jobs", jobs, 1024, 1)
     output = _optional(_given.path, "output", output, "the path of a folder")
+    repair = _given.truth("repair", repair)
     if _given.text("shard", shard, 'text as "3/8"') != "1/1" and output is None:
         raise ValueError("shard: needs output=, the folder that all shards share")
     plan = _plan(spec)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
         place = _os.path.join(folder, "sweep") if output is None else output
-        _, _, whole, failed = plan.run(place, f"superpage.sweep(..., {str(place)!r})", jobs, shard, bar)
+        _, _, whole, failed = plan.run(place, f"superpages.sweep(..., {str(place)!r})", jobs, shard, repair, bar)
         for row in failed:
             _warnings.warn(row, stacklevel=2)
         return plan.merged(place) if whole else None
@@ -507,7 +512,7 @@ def _machine(machine):
 
 def _policy_text(policy, argument="policies") -> str:
     if not isinstance(policy, dict):
-        kinds = "or a dict" if "host" in argument else "a dict, or an object of a superpage.Policy"
+        kinds = "or a dict" if "host" in argument else "a dict, or an object of a superpages.Policy"
         return _given.path(argument, policy, f"a name, the path of a file, {kinds}")
     parameters = policy.get("parameters", {})
     if not isinstance(parameters, dict):
@@ -533,10 +538,26 @@ def _policy(policy, argument="policies"):
             raise _given.wrong("answers", "the text or the dict of a policy", answers)
         text = answers if isinstance(answers, str) else _policy_text({"from": "base", **answers})
         name = _given.text("name", getattr(policy, "name", None) or type(policy).__name__.lower())
+        _refuse_misspelt(name, type(policy))
         if name == "base":
             raise ValueError("base: this is the name of what all policies are compared with: give your policy another name")
         return name, text, policy
     return _policy_text(policy, argument)
+
+
+def _refuse_misspelt(name, kind):
+    """Refuses a class whose names nobody looks for: it would run as its answers alone."""
+    called = ("tick", "faulted", "missed", "gone")
+    known = (*called, "name", "answers", "interval")
+    own = {name: item for each in kind.__mro__ if each not in (Policy, object) for name, item in vars(each).items()}
+    public = {name: item for name, item in own.items() if not name.startswith("_") and name not in known}
+    for given in public:
+        near = _difflib.get_close_matches(given, [each for each in known if each not in own], 1, 0.75)
+        if near:
+            raise TypeError(f"policy {name}: superpages looks for {near[0]}, not for {given}: was that meant?")
+    methods = [given for given, item in public.items() if callable(item)]
+    if methods and not any(each in own for each in called):
+        raise TypeError(f"policy {name}: nobody calls {', '.join(methods)}; expected one of {', '.join(called)}")
 
 
 def _streams(workload, writes, words, up_to_cut):

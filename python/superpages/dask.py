@@ -1,13 +1,13 @@
 """Sweeps on the workers of a Dask cluster: a laptop's processors, or the nodes that Slurm, PBS and others give (docs/cluster.md).
 
->>> import superpage.dask
->>> rows = superpage.dask.sweep(None, "sweeps/policies.toml", "policies")           # a cluster of this computer's processors
+>>> import superpages.dask
+>>> rows = superpages.dask.sweep(None, "sweeps/policies.toml", "policies")           # a cluster of this computer's processors
 >>> from dask_jobqueue import SLURMCluster                                          # or of four nodes
 >>> cluster = SLURMCluster(cores=32, processes=1, memory="64GB", walltime="02:00:00")
 >>> cluster.scale(jobs=4)
->>> rows = superpage.dask.sweep(cluster.get_client(), "sweeps/policies.toml", "policies")
+>>> rows = superpages.dask.sweep(cluster.get_client(), "sweeps/policies.toml", "policies")
 
-Needs Dask: ``pip install 'superpage[dask]'``, or ``'superpage[cluster]'`` with ``dask-jobqueue``.
+Needs Dask: ``pip install 'superpages[dask]'``, or ``'superpages[cluster]'`` with ``dask-jobqueue``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ._progress import watched as _watched
 try:
     import distributed
 except ImportError as error:
-    raise ImportError("superpage.dask needs Dask: pip install 'superpage[dask]'") from error
+    raise ImportError("superpages.dask needs Dask: pip install 'superpages[dask]'") from error
 
 __all__ = ["sweep"]
 
@@ -55,15 +55,15 @@ _FAILURES = 100
 _RAN = b"superpage.seconds"
 
 
-def sweep(client, spec, output=None, *, retries=2, send=None, progress=None) -> Rows:
-    """Runs a sweep as `superpage.sweep` does, with its cells on the workers of a Dask cluster. The rows are the same, to the byte.
+def sweep(client, spec, output=None, *, retries=2, send=None, repair=False, progress=None) -> Rows:
+    """Runs a sweep as `superpages.sweep` does, with its cells on the workers of a Dask cluster. The rows are the same, to the byte.
 
     Parameters
     ----------
     client : distributed.Client or None
         The cluster. `None`: one of this computer's processors (``LocalCluster()``), for this call.
-    spec, output
-        As for `superpage.sweep`: the folder is in the same format, so any of ``superpage sweep``, `superpage.sweep` and this goes on where
+    spec, output, repair
+        As for `superpages.sweep`: the folder is in the same format, so any of ``superpage sweep``, `superpages.sweep` and this goes on where
         another was ended.
     retries : int
         How often what raised on a worker is tried again. Tasks of a worker that is gone run on others in any case; Dask gives a task up when
@@ -94,21 +94,22 @@ def sweep(client, spec, output=None, *, retries=2, send=None, progress=None) -> 
         raise _given.wrong("client", "a distributed.Client, as cluster.get_client() returns, or None", client)
     retries = _given.whole("retries", retries, 2**31)
     send = _optional(_given.truth, "send", send)
+    repair = _given.truth("repair", repair)
     output = _optional(_given.path, "output", output, "the path of a folder")
     if getattr(client, "asynchronous", False):
         raise ValueError("client: expected a distributed.Client that is not asynchronous")
     text, name, own = _spec(spec)
     if own:
-        raise ValueError("policies that are objects run where they are: superpage.sweep(spec, output, shard=...)")
+        raise ValueError("policies that are objects run where they are: superpages.sweep(spec, output, shard=...)")
     plan = _native.Plan(text, name)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
         place = os.path.join(folder, "sweep") if output is None else output
-        run = _Run(plan, plan.open(place), bar, retries)
+        run = _Run(plan, plan.open(place, repair), bar, retries)
         try:
             if run.queue:
                 with _client(client) as client:
                     run.on(client, _Sweep(text, name, _traces(plan.traces, send)))
-            _, _, _, failed = run.folder.finish(run.ran, f"superpage.dask.sweep(client, ..., {str(place)!r})")
+            _, _, _, failed = run.folder.finish(run.ran, f"superpages.dask.sweep(client, ..., {str(place)!r})")
         finally:
             run.folder = None  # which others may use now, though a traceback has this frame
         if run.problems:
@@ -385,7 +386,7 @@ class _Run:
         try:
             self.client.register_plugin(plugin)
         except ImportError as error:
-            raise ValueError(f"a worker cannot import superpage ({error}): install version {__version__} where workers run") from error
+            raise ValueError(f"a worker cannot import superpages ({error}): install version {__version__} where workers run") from error
 
     def look(self):
         """How many threads there are; they come and go."""

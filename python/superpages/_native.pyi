@@ -24,9 +24,11 @@ class Rows:
         """The keys of the rows, in order."""
     def column(self, key: str) -> list[Any]:
         """All values of one key, a list as long as there are rows; `KeyError` lists the keys."""
+    def estimates(self, key: str) -> list[str | None]:
+        """Why each value of a key is no exact count (a sampled stream): how sure it is, in words; None where it is exact."""
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """Of findings (`superpage.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are
+        """Of findings (`superpages.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are
         the labels of axes, and ``series``, a list of ``name x y paper`` with lists of as many values. Empty for simulations."""
     def to_json(self) -> str:
         """What ``--format json`` prints."""
@@ -103,11 +105,12 @@ class Plan:
         command: str,
         jobs: int | None = None,
         shard: str = "1/1",
+        repair: bool = False,
         progress: Callable[[int, int], object] | None = None,
     ) -> tuple[int, int, bool, list[str]]: ...
     def merged(self, output: str | PathLike[str]) -> Rows: ...
     def run_cells(self, places: list[int], threads: int = 1) -> list[tuple[str, bytes]]: ...
-    def open(self, output: str | PathLike[str]) -> Folder: ...
+    def open(self, output: str | PathLike[str], repair: bool = False) -> Folder: ...
 
 class Folder:
     """The folder of a sweep, held until this object is gone."""

@@ -31,7 +31,13 @@ def html(rows) -> str:
     shown = [key for key in shown if any(value is not None for value in columns[key])]
     head = "".join(f"<th>{key}</th>" for key in shown)
     count = min(len(rows), _MOST)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(columns[key][i])}</td>" for key in shown) + "</tr>" for i in range(count))
+    estimates = {key: rows.estimates(key) for key in shown}
+
+    def cell(key, i):
+        text, why = _cell(columns[key][i]), estimates[key][i]
+        return f'<td title="{_html.escape(why)}">≈ {text}</td>' if why and text else f"<td>{text}</td>"
+
+    body = "".join("<tr>" + "".join(cell(key, i) for key in shown) + "</tr>" for i in range(count))
     more = f"<p>{len(rows) - count} more rows</p>" if len(rows) > count else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
@@ -75,7 +81,7 @@ def plot(rows, key="speedup", ax=None):
         at = [i + (place - (len(policies) - 1) / 2) * width for i in range(len(groups))]
         ax.bar(at, heights, width, label=policy)
     ax.set_xticks(range(len(groups)), groups, fontsize="small")
-    ax.set_ylabel(key.replace("_", " "))
+    ax.set_ylabel(("≈ " if any(rows.estimates(key)) else "") + key.replace("_", " "))
     if key == "speedup":
         ax.axhline(1, color="0.5", linewidth=0.8, zorder=0)
     ax.spines[["top", "right"]].set_visible(False)
