@@ -1,7 +1,7 @@
 //! The first level of TLBs: it takes requests, and passes on what misses.
 //!
 //! What is behind it sees a part of the requests, and nothing that happens there changes what the first level holds (where a level
-//! includes nearer ones it would, so there all levels are behind: this one is empty). So a first level can have what is
+//! includes nearer ones it would, and where a TLB of the first level holds pointers to tables it does; there all levels are behind: this one is empty). So a first level can have what is
 //! behind it of several machines; and further levels that are alike are one, with a walker for each machine.
 
 use crate::batch::{BATCH, Batch, Located, each, kind};

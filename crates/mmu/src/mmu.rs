@@ -130,7 +130,7 @@ impl Mmu {
         let walks = machine
             .walk_cache
             .iter()
-            .filter(|cache| cache.within.is_none())
+            .filter(|cache| machine.within(cache).is_none())
             .map(|cache| cache.entries)
             .chain(of_host)
             .chain(nested);

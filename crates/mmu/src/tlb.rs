@@ -103,10 +103,12 @@ pub(crate) struct Served {
 
 impl Tlbs {
     /// The empty TLBs of a machine: those of the first level, which depend on no others, and those behind them. Where a
-    /// level includes nearer ones, and may drop what they hold, all are among the latter. The machine file has been checked.
+    /// level includes nearer ones, and may drop what they hold, all are among the latter; and where one of the first level
+    /// holds pointers, which are looked up for what misses in others. The machine file has been checked.
     pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
         let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
-        let first = |level: usize| level == 1 && !inclusive;
+        let pointing = machine.tlb.iter().any(|tlb| tlb.level == 1 && tlb.holds_pointers(machine));
+        let first = |level: usize| level == 1 && !inclusive && !pointing;
         let mut behind = Tlbs::of(machine, |level| !first(level));
         behind.ranges = machine.range_tlb.as_ref().map(|ranges| RangeTlb::new(ranges.entries));
         [Tlbs::of(machine, first), behind]

@@ -109,7 +109,9 @@ fn what_is_wrong_is_told() {
     assert!(refused(sizes, "sizes = [\"8K\", \"64K\", \"512K\", \"4M\", \"64K\"]\nentries").contains("64K twice"));
     assert!(refused("bits = [10, 10, 10]", "bits = [8, 10, 10]").contains("4M"));
     assert!(refused("assumed = [\"refill-cycles\"]", "assumed = [\"cycles\"]").contains("walk.assumed"));
-    assert!(refused("level = 2\nentries = 8", "level = 4\nentries = 8").contains("from 2 to 3"));
+    assert!(
+        refused("level = 2\nin = \"DTB\"\nentries = 8", "level = 4\nin = \"DTB\"\nentries = 8").contains("from 2 to 3")
+    );
     assert!(refused("[clock]", "[clock").contains("test.toml at line"));
     let unknown = Machine::builtin("pdp-11").unwrap_err().to_string();
     assert!(unknown.contains("pdp-11") && unknown.contains("zen5"), "{unknown}");
@@ -223,7 +225,8 @@ fn what_is_wrong_with_an_overlay_is_told() {
     assert!(replacement.contains("[[tlb]] \"L1 DTLB\": ") && replacement.contains("best"), "{replacement}");
     let within = |keys: &str| refused(&format!("[[walk-cache]]\nlevel = 2\n{keys}\n"));
     assert!(within("entries = 0").contains("walk-cache of level 2: expected 1 to 65535 entries"));
-    assert!(within("in = \"L2 DTLB\"").contains("in \"L2 DTLB\": only entries of level 2 are in a TLB"));
+    let third = refused("[[walk-cache]]\nlevel = 3\nentries = 0\nin = \"L2 DTLB\"\n");
+    assert!(third.contains("in \"L2 DTLB\": only entries of level 2 are in a TLB"), "{third}");
     assert!(within("entries = 0\nin = \"L9\"").contains("there is no such TLB"));
     assert!(within("entries = 0\nin = \"L1 DTLB\"").contains("it must be of the last level"));
     let twice = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 8\n[[tlb]]\nname = \"L1 DTLB\"\nways = 8\n");

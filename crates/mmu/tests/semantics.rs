@@ -38,6 +38,39 @@ fn every_pte_is_traversed_six_times() {
     mmu.validate().unwrap();
 }
 
+/// Pages 8 MB apart, each in a page of the linear table of its own: a page takes an entry for itself and one for that page of the table. 64 such
+/// pages fill the 128 entries; 65 find nothing again, round and round; an overlay whose entries hold several pages has none of the table's.
+#[test]
+fn pages_of_the_linear_table_take_entries_of_the_same_tlb() {
+    let misses = |name: &str, pages: u64| {
+        let mut mmu = Mmu::new(&machine(name));
+        for page in 0..pages {
+            let to = Mapped { frame: Pfn(page), size: size("8K"), protection: Protection::READ_WRITE };
+            mmu.enter(0, Vpn(page << 10), to, Access::Read);
+        }
+        let requests: Vec<Request> = (0..pages).map(|page| Request::new(Vpn(page << 10), Access::Read)).collect();
+        (0..3).for_each(|_| assert_eq!(mmu.run(&requests), None));
+        mmu.validate().unwrap();
+        let counters = mmu.counters(0);
+        (counters.misses(0, Access::Read), counters.walk_memory_references())
+    };
+    // The entry, and at first the two above it.
+    assert_eq!(misses("alpha-21264", 64), (64, 64 * 3));
+    assert_eq!(misses("alpha-21264", 65), (65 * 3, 65 * 3 * 3));
+    assert_eq!(misses("alpha-21264+coalescing", 65), (65, 65 * 3));
+    // A fetch that misses loads the table's page for data.
+    let mut mmu = Mmu::new(&machine("alpha-21264"));
+    mmu.enter(
+        0,
+        Vpn(5),
+        Mapped { frame: Pfn(5), size: size("8K"), protection: Protection::READ_EXECUTE },
+        Access::Execute,
+    );
+    assert_eq!(mmu.run(&[Request::new(Vpn(5), Access::Execute)]), None);
+    let held: Vec<_> = mmu.held(0).iter().map(|held| (held.tlb, held.contents)).collect();
+    assert_eq!(held, [(0, Contents::Pointer), (1, Contents::Mapping)]);
+}
+
 /// A superpage that is unmapped leaves the TLBs once, though each of its entries is written and it is taken apart before; a
 /// space that ends is flushed once. What is used in between must be told of again.
 #[test]

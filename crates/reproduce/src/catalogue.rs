@@ -18,6 +18,8 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "table1",
     "navarro02" / "table2",
     "navarro02" / "table3",
+    "navarro02" / "caches",
+    "navarro02" / "base-pages",
     "navarro02" / "fragmentation",
     "navarro02" / "concurrent",
     "navarro02" / "adversaries",
@@ -70,6 +72,10 @@ macro_rules! inputs {
 
 /// All of them. To add one takes a file and a line here.
 static INPUTS: &[(&str, &str, &str)] = &inputs![
+    "navarro02" / "base-32k.toml",
+    "navarro02" / "base-64k.toml",
+    "navarro02" / "base-4k.toml",
+    "navarro02" / "base-4m.toml",
     "piehl12" / "hpccinf.txt",
     "piehl12" / "benzene.nw",
     "piehl12" / "one-32k.toml",

@@ -173,6 +173,8 @@ pub(crate) struct Item {
     pub(crate) memory: Option<String>,
     /// The hash function for digests, `fast` or `sha-1`, instead of the fast one.
     pub(crate) digest: Option<String>,
+    /// Whether files have been read before, `warm` or `cold`, instead of warm.
+    pub(crate) files: Option<String>,
     /// The interval, in seconds of modelled time, at which the state of memory is recorded.
     pub(crate) sample_seconds: Option<f64>,
     /// The paper's values, in the order of the columns that have none of their own. `"-"`: the paper has none.

@@ -2,7 +2,7 @@
 //!
 //! Words are separated by spaces: `100 * ( all.cycles / base.cycles - 1 )`. A word that is neither a number nor an
 //! operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds if both do), parentheses and the
-//! functions `min max mean all round ceil`, with arguments separated by commas.
+//! functions `min max mean all count round ceil`, with arguments separated by commas; `count` of comparisons is the number that hold.
 
 /// A value that an experiment finds, or that a paper reports.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
@@ -41,15 +41,17 @@ pub(crate) enum Function {
     Max,
     Mean,
     All,
+    Count,
     Round,
     Ceil,
 }
 
-const FUNCTIONS: [(&str, Function); 6] = [
+const FUNCTIONS: [(&str, Function); 7] = [
     ("min", Function::Min),
     ("max", Function::Max),
     ("mean", Function::Mean),
     ("all", Function::All),
+    ("count", Function::Count),
     ("round", Function::Round),
     ("ceil", Function::Ceil),
 ];
@@ -107,9 +109,13 @@ impl Measure {
                 };
                 return Some(Value::Truth((0..parts.len()).all(holds)));
             }
-            Measure::Call(Function::All, arguments) => {
+            Measure::Call(function @ (Function::All | Function::Count), arguments) => {
                 let values = arguments.iter().map(|argument| argument.value(look)).collect::<Option<Vec<Value>>>()?;
-                return Some(Value::Truth(values.iter().all(|value| *value == Value::Truth(true))));
+                let hold = values.iter().filter(|value| **value == Value::Truth(true)).count();
+                return Some(match function {
+                    Function::All => Value::Truth(hold == values.len()),
+                    _ => Value::Number(hold as f64),
+                });
             }
             Measure::Call(function, arguments) => {
                 let numbers = arguments.iter().map(|argument| argument.number(look)).collect::<Option<Vec<f64>>>()?;
@@ -252,6 +258,7 @@ mod tests {
         assert_eq!(work_out("1 < 2 <= 2 == 2"), Some(Value::Truth(true)));
         assert_eq!(work_out("3 >= 2 > 2"), Some(Value::Truth(false)));
         assert_eq!(work_out("all ( 1 < 2 , 2 < 1 )"), Some(Value::Truth(false)));
+        assert_eq!(work_out("count ( 1 < 2 , 2 < 1 , 3 > 2 )"), Some(Value::Number(2.0)));
     }
 
     #[test]

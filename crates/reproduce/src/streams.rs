@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Fragment, Limit, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -38,6 +38,7 @@ struct Stream {
     replication: bool,
     memory: Option<String>,
     digest: Option<String>,
+    files: Option<String>,
     fragment: Option<String>,
     kernel: Option<String>,
     sample_seconds: Option<f64>,
@@ -215,6 +216,7 @@ fn stream(lines: bool, item: &Item, run: &Run, long: bool) -> Option<Stream> {
         replication: run.replication,
         memory: item.memory.clone(),
         digest: item.digest.clone(),
+        files: item.files.clone(),
         fragment: run.fragment.clone(),
         kernel: run.kernel.clone(),
         sample_seconds: item.sample_seconds,
@@ -298,9 +300,10 @@ impl Stream {
         }
         let memory = self.memory.as_deref().map(parse_bytes).transpose().map_err(|error| error.to_string())?;
         let digest = self.digest.as_deref().map_or(Ok(Digest::default()), str::parse)?;
+        let files = self.files.as_deref().map_or(Ok(Files::default()), str::parse)?;
         let fragment = self.fragment.as_deref().map_or(Ok(Fragment::default()), str::parse)?;
         let kernels = self.kernel.iter().cloned().collect();
-        let conditions = Conditions { memory, digest, fragment, kernels, ..Conditions::default() };
+        let conditions = Conditions { memory, digest, files, fragment, kernels, ..Conditions::default() };
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }

@@ -1,5 +1,6 @@
 //! The simulated memory's contents and its backing store: one disk for files and swap space, and its cost.
 
+use crate::arm::{Arm, Way};
 use crate::contents::Contents;
 use std::collections::HashSet;
 use superpage_mmu::Machine;
@@ -31,24 +32,14 @@ impl std::str::FromStr for Files {
     }
 }
 
-/// The direction of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    In,
-    Out,
-}
-
 /// The disk: it serves one request at a time, and nothing else runs meanwhile.
 pub(crate) struct Disk {
     files: Files,
     /// Bytes of a base page.
     page: u64,
-    /// The previous transfer.
-    last: Option<(Way, Backed)>,
-    /// The number of requests: runs of adjacent pages of one file, or of swap space, transferred in one direction
-    /// without another transfer between them.
-    pub(crate) requests: u64,
-    /// Bytes transferred by them.
+    /// Which requests the transfers become.
+    arm: Arm,
+    /// Bytes transferred.
     bytes: u64,
     /// Pages of files that have been in memory, if that matters.
     known: HashSet<(u32, u64)>,
@@ -59,7 +50,7 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(files: Files, page: u64, contents: bool) -> Disk {
         let contents = contents.then(Contents::default);
-        Disk { files, page, last: None, requests: 0, bytes: 0, known: HashSet::new(), contents }
+        Disk { files, page, arm: Arm::new(page), bytes: 0, known: HashSet::new(), contents }
     }
 
     /// From here on the process writes to these pages, if any, what they already hold.
@@ -87,30 +78,37 @@ impl Disk {
     /// A file is deleted.
     pub(crate) fn forget(&mut self, file: u32) {
         self.known.retain(|(known, _)| *known != file);
+        self.arm.forget(file);
         if let Some(contents) = &mut self.contents {
             contents.forget(file);
         }
     }
 
+    /// A file of so many pages is about to be used.
+    pub(crate) fn place(&mut self, file: u32, pages: u64) {
+        self.arm.place(file, pages);
+    }
+
     fn transfer(&mut self, way: Way, place: Backed) {
-        let follows = match (self.last, place) {
-            (Some((before, Backed::File { file, page })), Backed::File { file: f, page: p }) => {
-                (before, file, page + 1) == (way, f, p)
-            }
-            (Some((before, Backed::Swap { slot })), Backed::Swap { slot: s }) => (before, slot + 1) == (way, s),
-            _ => false,
-        };
-        self.requests += u64::from(!follows);
         self.bytes += self.page;
-        self.last = Some((way, place));
+        self.arm.transfer(way, place);
+    }
+
+    /// Does what waits to be written; to be called before a row is made.
+    pub(crate) fn settle(&mut self) {
+        self.arm.settle();
+    }
+
+    /// The number of requests: what is read or written in one go, without a seek.
+    pub(crate) fn requests(&self) -> u64 {
+        self.arm.requests()
     }
 
     /// The time that all transfers took, in cycles of the machine.
     pub(crate) fn cycles(&self, machine: &Machine) -> u64 {
-        let (disk, hertz) = (&machine.disk, u128::from(machine.clock.hertz));
-        let seeks = u128::from(self.requests) * u128::from(disk.seek_microseconds) * hertz / 1_000_000;
-        let moves = u128::from(self.bytes) * hertz / u128::from(disk.bytes_per_second);
-        (seeks + moves) as u64
+        let rate = u128::from(machine.disk.bytes_per_second);
+        let moves = u128::from(self.bytes) * u128::from(machine.clock.hertz) / rate;
+        self.arm.cycles(machine) + moves as u64
     }
 }
 
@@ -175,28 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn adjacent_pages_of_one_file_one_way_are_one_request() {
-        let mut disk = Disk::new(Files::Cold, 4096, false);
-        for page in [0, 1, 2, 4, 5] {
-            disk.read(file(page), AT, PAGE).unwrap();
-        }
-        assert_eq!(disk.requests, 2);
-        disk.write(file(6), AT);
-        disk.write(file(7), AT);
-        disk.write(Backed::File { file: 2, page: 8 }, AT);
-        assert_eq!(disk.requests, 4);
-        disk.write(Backed::Swap { slot: 9 }, AT);
-        disk.write(Backed::Swap { slot: 10 }, AT);
-        disk.read(Backed::Swap { slot: 11 }, AT, PAGE).unwrap();
-        assert_eq!((disk.requests, disk.bytes), (6, 11 * 4096));
-    }
-
-    #[test]
     fn a_request_costs_its_seek_and_each_byte_its_share_of_the_rate() {
         let machine = Machine::builtin("alpha-21264").unwrap();
         let mut disk = Disk::new(Files::Cold, 8192, false);
         disk.write(file(0), AT);
         disk.write(file(1), AT);
+        disk.settle();
         let cycles = |seconds: f64| (seconds * machine.clock.hertz as f64) as u64;
         let (seek, rate) = (machine.disk.seek_microseconds as f64 / 1e6, machine.disk.bytes_per_second as f64);
         assert_eq!(disk.cycles(&machine), cycles(seek) + cycles(16384.0 / rate));
@@ -206,18 +188,18 @@ mod tests {
     fn warm_files_cost_nothing_at_first_and_something_after_eviction() {
         let mut disk = Disk::new(Files::Warm, 4096, false);
         disk.read(file(0), AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 0);
+        assert_eq!(disk.requests(), 0);
         disk.read(file(0), AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 1);
+        assert_eq!(disk.requests(), 1);
         disk.forget(1);
         // Copies leave a page as warm as it is.
         disk.read_private(file(0), AT, PAGE).unwrap();
         disk.read_private(file(0), AT, PAGE).unwrap();
         disk.read(file(0), AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 1, "another file has the number");
+        assert_eq!(disk.requests(), 1, "another file has the number");
         disk.read_private(file(0), AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 2, "it has been in memory since");
+        assert_eq!(disk.requests(), 2, "it has been in memory since");
         disk.read(Backed::Swap { slot: 0 }, AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 3, "swap always costs");
+        assert_eq!(disk.requests(), 3, "swap always costs");
     }
 }

@@ -1,5 +1,6 @@
 //! Files and memory of the kernel itself, as a stream requires them.
 
+use crate::disk::Disk;
 use crate::hardware::Hardware;
 use crate::kernel::outward;
 use crate::simulation::{Problem, Simulation};
@@ -22,10 +23,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Extends the file to at least this length.
-    pub(crate) fn reach(&mut self, file: u32, pages: u64) {
+    /// Extends the file to at least this length, in pages of the stream, of which a base page holds 2^`shift`.
+    pub(crate) fn reach(&mut self, disk: &mut Disk, file: u32, pages: u64, shift: u32) {
         let length = self.lengths.entry(file).or_default();
         *length = pages.max(*length);
+        disk.place(file, length.div_ceil(1 << shift));
     }
 }
 
@@ -35,7 +37,7 @@ impl Simulation {
         let process = self.processes.current.unwrap_or(ProcessId(0));
         match *event {
             Event::Open { file, file_pages } => {
-                self.held.reach(file, file_pages);
+                self.held.reach(&mut self.disk, file, file_pages, self.shift);
                 self.open(process, file, 1).map_err(Problem::run)
             }
             Event::Close { file } => self.close(process, file, 1).map_err(Problem::run),
@@ -129,7 +131,7 @@ impl Simulation {
             }
             self.daemon();
         }
-        self.held.reach(file, start + pages);
+        self.held.reach(&mut self.disk, file, start + pages, self.shift);
         self.counted.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
     }

@@ -301,7 +301,7 @@ impl Simulation {
                 let backing = match backing {
                     superpage_trace::Backing::Anonymous => Backing::Anonymous,
                     superpage_trace::Backing::File { file, file_pages, offset } => {
-                        self.held.reach(file, file_pages);
+                        self.held.reach(&mut self.disk, file, file_pages, shift);
                         // A program may map an empty file, and find it longer when it touches it.
                         let (offset, end) = (offset >> shift, file_pages.div_ceil(1 << shift).max(1));
                         Backing::File { file, pages: end, offset }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod approximate;
+mod arm;
 pub mod columns;
 mod contents;
 mod contiguous;

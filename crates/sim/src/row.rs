@@ -132,7 +132,7 @@ pub struct Row {
     pub page_ins: u64,
     /// Pages written to backing store.
     pub page_outs: u64,
-    /// Requests to the disk: runs of adjacent pages of one file, or of swap space, in one direction. The first read of
+    /// Requests to the disk: what is read or written in one go, without a seek. The first read of
     /// a page of a warm file does not count.
     pub io_requests: u64,
     /// The time that they took, in which nothing else runs: part of `cycles`.

@@ -395,6 +395,7 @@ impl Simulation {
 
     /// Begins a part, and ends the current one.
     pub(crate) fn mark(&mut self, name: &str) {
+        self.disk.settle();
         self.close_part();
         self.record.page_tables = self.record.page_tables.max(self.mmu.peak_page_table_bytes());
         self.mmu.restart_page_table_peak();
@@ -438,6 +439,7 @@ impl Simulation {
     /// grid.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();
+        self.disk.settle();
         self.close_part();
         self.leave_peak();
         let state = |member: &Member| {
@@ -452,6 +454,7 @@ impl Simulation {
                 self.outcome.failed.get_or_insert(error.to_string());
             }
         }
+        self.disk.settle();
         let frames_leaked = self.vm.leaked_frames();
         let complete = complete && !self.outcome.stopped;
         let by_time = self.goes_by_time();
@@ -553,7 +556,7 @@ impl Simulation {
             reservations_preempted: stats.reservations_preempted,
             page_ins: stats.page_ins,
             page_outs: stats.page_outs,
-            io_requests: self.disk.requests,
+            io_requests: self.disk.requests(),
             io_seconds: self.disk.cycles(machine) as f64 / machine.clock.hertz as f64,
             bytes_zeroed: stats.bytes_zeroed,
             bytes_copied: stats.bytes_copied + self.counted.copied_bytes,

@@ -56,8 +56,8 @@ pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{Background, Check, Events, Hold, Outcome, Scanned, System, Time};
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
-    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need,
-    Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim,
+    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, Lists, Made,
+    Need, Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim,
     Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
 };
 pub use soft::SoftPmap;

@@ -7,7 +7,7 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
 use crate::object::population::Population;
 use crate::object::reservation::Reservations;
-use crate::policy::{Answers, Place, Policy, Reclaim};
+use crate::policy::{Answers, Fit, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::Space;
@@ -64,8 +64,11 @@ impl Vm {
         if frames >= u64::from(u32::MAX) {
             return Err(Error::Frames(frames));
         }
-        let coloured = |buddy: Buddy| buddy.with_colours(u64::from(policy.answers.place.colours));
-        let buddy = Buddy::new(ladder, frames).and_then(coloured).map_err(|_| Error::Frames(frames))?;
+        let placing = policy.answers.place;
+        let coloured = |buddy: Buddy| buddy.with_colours(u64::from(placing.colours));
+        let fitted = |buddy: Buddy| if placing.fit == Fit::Next { buddy.with_next_fit() } else { Ok(buddy) };
+        let buddy =
+            Buddy::new(ladder, frames).and_then(coloured).and_then(fitted).map_err(|_| Error::Frames(frames))?;
         let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
         let (answers, background) = (policy.answers, policy.background());
         let reclaims = answers.reclaim.pages != Reclaim::Nothing;

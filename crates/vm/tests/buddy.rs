@@ -357,6 +357,24 @@ fn the_end_of_memory_is_given_as_smaller_extents() {
 }
 
 #[test]
+fn with_next_fit_what_is_freed_is_taken_last() {
+    let mut buddy = Buddy::new(ladder(&[3]), 24).unwrap().with_next_fit().unwrap();
+    let base = |buddy: &mut Buddy| buddy.allocate(Level(0)).unwrap().start.0;
+    assert_eq!([base(&mut buddy), base(&mut buddy), base(&mut buddy)], [0, 1, 2]);
+    buddy.free(extent(0, 0));
+    // The rest of the extent that was split, then what was freed, before the next one is split.
+    assert_eq!([(); 7].map(|()| base(&mut buddy)), [3, 4, 5, 6, 7, 0, 8]);
+    (0..8).for_each(|frame| buddy.free(extent(frame, 0)));
+    assert_eq!(
+        buddy.allocate(Level(1)),
+        Some(extent(16, 1)),
+        "the first extent is free again, and behind the last that was taken"
+    );
+    assert_eq!(buddy.allocate(Level(1)), Some(extent(0, 1)));
+    buddy.validate().unwrap();
+}
+
+#[test]
 fn one_extent_is_taken_out_of_the_middle() {
     let whole = Buddy::new(ladder(&[9, 18]), 1 << 20).unwrap();
     let mut buddy = whole.clone();

@@ -1,7 +1,7 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
 use super::overlay::{self, label};
-use super::{Clustered, Host, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
+use super::{Clustered, Disk, Host, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::cache::{MAX_WAYS, SEARCHED_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
@@ -269,6 +269,7 @@ impl Machine {
         self.check_perforated().or_else(|what| fail("perforated", what))?;
         self.check_ranges().or_else(|what| fail("range-tlb", what))?;
         self.check_shadow().or_else(|what| fail("shadow", what))?;
+        self.disk.check().or_else(|what| fail("disk", what))?;
         self.check_caches().or_else(|(key, what)| fail(&key, what))
     }
 
@@ -468,20 +469,16 @@ impl Machine {
 
     /// What a TLB must be that holds entries of level 2 in place of a walk cache.
     fn check_within(&self, cache: &WalkCacheSpec, name: &str) -> Result<(), String> {
-        let tlb = self.tlb.iter().find(|tlb| tlb.name == name).ok_or("there is no such TLB")?;
-        if cache.level != 2 || cache.entries != 0 {
-            return Err(format!(
-                "only entries of level 2 are in a TLB, whose entries they are, so expected entries = 0, not level {} and {} entries",
-                cache.level, cache.entries
-            ));
+        self.tlb.iter().find(|tlb| tlb.name == name).ok_or("there is no such TLB")?;
+        if cache.level != 2 {
+            return Err(format!("only entries of level 2 are in a TLB, not those of level {}", cache.level));
         }
-        let plain = self.page_table.kind == TableKind::Radix && self.host.is_none() && self.range_tlb.is_none();
-        let whole = plain && self.shadow.is_none() && tlb.joins.is_none() && !tlb.is_skewed();
-        match whole && tlb.level > 1 && tlb.level == self.tlb_levels() && !self.tlb.iter().any(|tlb| tlb.inclusive) {
+        match cache.entries <= MAX_WAYS && (cache.entries > 0 || self.within(cache).is_some()) {
             true => Ok(()),
-            false => Err("it must be of the last level, with entries of one page, on a machine with radix tables, without [host], [range-tlb], [shadow], \
-                          joins, skewed and inclusive TLBs"
-                .into()),
+            false => Err(format!(
+                "it must be of the last level, with entries of one page, on a machine with radix or linear tables, without [host], [range-tlb], \
+                 [shadow], joins, skewed and inclusive TLBs; or say with entries = N, at most {MAX_WAYS}, how many a cache of their own has then"
+            )),
         }
     }
 
@@ -529,6 +526,19 @@ impl Machine {
     }
 }
 
+impl Disk {
+    fn check(&self) -> Result<(), String> {
+        match (self.near_seek_microseconds, self.capacity_bytes) {
+            (None, None) => Ok(()),
+            (Some(near), Some(_)) if near <= self.seek_microseconds => Ok(()),
+            (Some(_), Some(_)) => {
+                Err("near-seek-microseconds is more than seek-microseconds, those of the mean distance".into())
+            }
+            _ => Err("near-seek-microseconds and capacity-bytes go together: times by distance need both".into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Machine;
@@ -555,6 +565,9 @@ mod tests {
         let refused = |text: String| Machine::parse(&text, "test.toml").unwrap_err().to_string();
         let still = refused(alpha.replace("bytes-per-second = 25_000_000", "bytes-per-second = 0"));
         assert!(still.contains("disk.bytes-per-second: expected a number from 1"), "{still}");
+        let near = |keys: &str| refused(alpha.replace("near-seek-microseconds = 5200\n", keys));
+        assert!(near("").contains("go together"), "{}", near(""));
+        assert!(near("near-seek-microseconds = 9001\n").contains("more than seek-microseconds"));
         let without = refused(alpha.split("[disk]").next().unwrap().into());
         assert!(without.contains("disk"), "{without}");
     }

@@ -280,10 +280,11 @@ pub struct Walk {
 pub struct WalkCacheSpec {
     /// The level whose entries it holds, at least 2: one that points to a table of the lowest level is at level 2.
     pub level: usize,
-    /// The number of entries; 0 if they are in a TLB.
+    /// The number of entries. If they are in a TLB: those of a cache that takes their place where an overlay makes the TLB
+    /// one that cannot hold them; 0 if there is no such cache, and such an overlay is refused.
     #[serde(default)]
     pub entries: usize,
-    /// The TLB that holds them, by its name, among its own; of level 2 alone.
+    /// The TLB that holds them, by its name, among its own; of level 2 alone ([`Machine::within`]).
     #[serde(default, rename = "in")]
     pub within: Option<String>,
     /// Where the values come from.
@@ -369,8 +370,15 @@ pub struct Costs {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Disk {
-    /// The time until the first byte of a request that is not sequential to the one before.
+    /// The mean time until the first byte of a request that is not sequential to the one before: to seek any distance, and to turn.
     pub seek_microseconds: u64,
+    /// That of a request right beside the one before. From there the time grows with the square root of the distance (Ruemmler and Wilkes, IEEE
+    /// Computer 1994, for short seeks). Without it all distances are alike.
+    #[serde(default)]
+    pub near_seek_microseconds: Option<u64>,
+    /// The bytes of the whole disk, for distances.
+    #[serde(default)]
+    pub capacity_bytes: Option<u64>,
     /// Bytes per second from there on.
     pub bytes_per_second: u64,
     /// Where the values come from.

@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 36] = [
+const RANGES: [(&str, &str, i64, i64); 38] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -47,6 +47,8 @@ const RANGES: [(&str, &str, i64, i64); 36] = [
     ("costs", "cycles-per-instruction", 0, 1000),
     ("costs", "*", 0, WORK_CYCLES),
     ("disk", "seek-microseconds", 0, 10_000_000),
+    ("disk", "near-seek-microseconds", 0, 10_000_000),
+    ("disk", "capacity-bytes", 1, 1 << 60),
     ("disk", "bytes-per-second", 1, 1_000_000_000_000_000),
 ];
 

@@ -1,8 +1,9 @@
 //! One TLB of a machine file.
 
-use super::{Host, Joins, Machine};
+use super::{Host, Joins, Machine, WalkCacheSpec};
 use crate::index::Index;
 use crate::replacement::Replacement;
+use crate::table::TableKind;
 use serde::{Deserialize, Deserializer};
 use superpage_pages::PageSize;
 
@@ -142,12 +143,29 @@ impl TlbSpec {
 
     /// Whether it holds what would be in a walk cache.
     pub(crate) fn holds_pointers(&self, machine: &Machine) -> bool {
-        machine.walk_cache.iter().any(|cache| cache.within.as_ref() == Some(&self.name))
+        machine.walk_cache.iter().any(|cache| machine.within(cache).is_some_and(|tlb| tlb.name == self.name))
+    }
+
+    /// Whether it could.
+    fn may_hold_pointers(&self, machine: &Machine) -> bool {
+        let tables = matches!(machine.page_table.kind, TableKind::Radix | TableKind::Linear);
+        let plain = tables && machine.host.is_none() && machine.range_tlb.is_none() && machine.shadow.is_none();
+        let whole = self.joins.is_none() && !self.is_skewed() && !machine.tlb.iter().any(|tlb| tlb.inclusive);
+        plain && whole && self.level == machine.tlb_levels()
     }
 
     /// How it joins base pages, if it holds these.
     pub(crate) fn joined(&self, machine: &Machine) -> Option<&Joins> {
         self.joins.as_ref().filter(|_| self.sizes.contains(&machine.pages.sizes[0]))
+    }
+}
+
+impl Machine {
+    /// The TLB that holds what would be in this walk cache: the one that it names, if its entries are one page each, on a machine with radix or
+    /// linear tables, without `[host]`, `[range-tlb]`, `[shadow]` and inclusive TLBs, where it is of the last level.
+    pub fn within(&self, cache: &WalkCacheSpec) -> Option<&TlbSpec> {
+        let named = self.tlb.iter().find(|tlb| Some(&tlb.name) == cache.within.as_ref());
+        named.filter(|tlb| tlb.may_hold_pointers(self))
     }
 }
 

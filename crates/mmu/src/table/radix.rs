@@ -56,7 +56,7 @@ impl TableFormat for Radix {
 
     fn new(machine: &Machine, shape: &Shape) -> Radix {
         let mut caches = [const { None }; MAX_LEVELS];
-        for cache in machine.walk_cache.iter().filter(|cache| cache.within.is_none()) {
+        for cache in machine.walk_cache.iter().filter(|cache| machine.within(cache).is_none()) {
             caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
         }
         let mut leaf_levels = [1; RUNGS];
@@ -64,7 +64,7 @@ impl TableFormat for Radix {
             *level = *leaf as u8;
         }
         let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
-        let in_tlb = machine.walk_cache.iter().any(|cache| cache.within.is_some());
+        let in_tlb = machine.walk_cache.iter().any(|cache| machine.within(cache).is_some());
         Radix { caches, in_tlb, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
     }
 

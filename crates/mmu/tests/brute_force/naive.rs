@@ -105,7 +105,7 @@ impl Naive {
             walk_caches: machine
                 .walk_cache
                 .iter()
-                .filter(|cache| cache.within.is_none())
+                .filter(|cache| machine.within(cache).is_none())
                 .map(|cache| (cache.clone(), Cache::new(1, cache.entries, Index::Low, Replacement::Lru)))
                 .collect(),
             line_caches: machine

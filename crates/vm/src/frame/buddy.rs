@@ -5,7 +5,8 @@
 //! it is always in address order, coalescing is a test of the siblings' bits, and nothing is stored in a frame, and
 //! nothing about it but its bit. An allocation takes the lowest maximal extent of the requested size, and only if there
 //! is none splits the lowest one of the next larger size that has one. This first fit lets the high end of memory
-//! become free again, and so preserves contiguity, which a list in order of use wears away.
+//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does can be
+//! had by next fit ([`Buddy::with_next_fit`]).
 //!
 //! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1). Free extents with such
 //! frames coalesce with the others, but are taken after those of their size that have none, in the order in which they
@@ -58,6 +59,8 @@ struct Tier {
     siblings: u64,
     /// The plain extents by colour, if there are more colours than frames in an extent.
     by_colour: Option<Box<ByColour>>,
+    /// With next fit, the extent that is looked at first.
+    next: Option<usize>,
 }
 
 impl Tier {
@@ -89,9 +92,17 @@ impl Tier {
         }
     }
 
-    /// Removes the lowest plain extent, also by colour.
+    /// Removes the lowest plain extent, or with next fit the next one round and round, also by colour.
     fn pop_first(&mut self) -> Option<usize> {
-        let index = self.plain.pop_first()?;
+        let index = match self.next {
+            None => self.plain.pop_first()?,
+            Some(next) => {
+                let index = self.plain.next(next).or_else(|| self.plain.next(0))?;
+                self.plain.remove(index);
+                self.next = Some(index + 1);
+                index
+            }
+        };
         if let Some(by_colour) = &mut self.by_colour {
             by_colour.remove(index);
         }
@@ -150,7 +161,7 @@ impl Buddy {
             let ratio = if level == ladder.largest() { 0 } else { ladder.order(level.up()) - order };
             let plain = Bitmap::new(all >> order).map_err(|_| too_many)?;
             let siblings = if ratio < u64::BITS.ilog2() { (1 << (1 << ratio)) - 1 } else { u64::MAX };
-            tiers.push(Tier { plain, order, ratio, siblings, by_colour: None });
+            tiers.push(Tier { plain, order, ratio, siblings, by_colour: None, next: None });
         }
         let mut given = 0;
         for tier in tiers.iter_mut().rev() {
@@ -161,6 +172,20 @@ impl Buddy {
             }
         }
         Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
+    }
+
+    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last: so what is freed is taken after all
+    /// else, as from a list at whose end it is put. Costs are those of an allocator that has had cache pages.
+    ///
+    /// # Errors
+    /// There is no memory for the bitmaps.
+    pub fn with_next_fit(mut self) -> Result<Buddy, BuddyError> {
+        self.tiers.iter_mut().for_each(|tier| tier.next = Some(0));
+        if self.cached.is_none() {
+            let cached = Cached::new(&self.tiers).map_err(|_| BuddyError::TooManyFrames(self.frames))?;
+            self.cached = Some(Box::new(cached));
+        }
+        Ok(self)
     }
 
     /// The ladder of sizes.

@@ -175,6 +175,15 @@ pub enum Accessed {
     All,
 }
 
+/// Which of the free extents of a size is taken?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// The lowest.
+    First,
+    /// The next one behind the last, round and round: what is freed is taken after all else.
+    Next,
+}
+
 /// What if no extent of the preferred size is free (section 4.3)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scarce {
@@ -288,6 +297,8 @@ pub struct Placing {
     /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo this, a power of two,
     /// where one is free (Kessler and Hill; section 6.3). 0: any frame.
     pub colours: u32,
+    /// Which of the free extents of a size is taken.
+    pub fit: Fit,
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?
@@ -353,6 +364,9 @@ pub struct Reclaiming {
     pub close: Close,
     /// Where the kernel's own pages are placed.
     pub wired: Wired,
+    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of that. FreeBSD 4 aims at
+    /// 4 to 10, by its options.
+    pub aim: u8,
     /// Whether dirty base pages are inferred from digests.
     pub hash: Hash,
 }
@@ -397,7 +411,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 25] = [
+pub(super) static KEYS: [Key; 27] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -530,6 +544,12 @@ pub(super) static KEYS: [Key; 25] = [
         set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
     },
     Key {
+        name: "aim",
+        values: &["2", "4", "6", "8", "10", "12", "16"],
+        help: "percent of memory that the daemon aims at having free or in cache pages, once it is woken at a quarter of that",
+        set: |answers, value| answers.reclaim.aim = [2, 4, 6, 8, 10, 12, 16][value],
+    },
+    Key {
         name: "hints",
         values: &["ignored", "opt-out", "opt-in"],
         help: "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them",
@@ -546,6 +566,12 @@ pub(super) static KEYS: [Key; 25] = [
         values: &["page", "extent"],
         help: "what is mapped of a file's pages in memory when one is touched: it, or the largest whole extent around it",
         set: |answers, value| answers.populate.resident = [Resident::Page, Resident::Extent][value],
+    },
+    Key {
+        name: "fit",
+        values: &["first", "next"],
+        help: "of the free extents of a size, the lowest is taken, or the next one round and round, so that what is freed is taken last",
+        set: |answers, value| answers.place.fit = [Fit::First, Fit::Next][value],
     },
     Key {
         name: "colours",

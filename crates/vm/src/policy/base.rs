@@ -1,9 +1,9 @@
 //! `base`: the baseline that every comparison names.
 
 use super::{
-    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Hints, Lists, Made, PastEnd, Pieces,
-    Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Wake,
-    Wired,
+    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, Made, PastEnd,
+    Pieces, Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage,
+    Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -24,6 +24,7 @@ pub(super) const ANSWERS: Answers = Answers {
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,
         colours: 0,
+        fit: Fit::First,
     },
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
@@ -34,6 +35,7 @@ pub(super) const ANSWERS: Answers = Answers {
         cache: Cache::Held,
         close: Close::Keep,
         wired: Wired::Scatter,
+        aim: 2,
         hash: Hash::Off,
     },
 };

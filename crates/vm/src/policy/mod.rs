@@ -23,8 +23,9 @@ mod text;
 mod thp;
 
 pub use self::answers::{
-    Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Hints, Key, Lists, PastEnd, Pieces, Place, Placing,
-    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake, Wired,
+    Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
+    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake,
+    Wired,
 };
 pub use self::parameter::{Given, Parameter, Values};
 

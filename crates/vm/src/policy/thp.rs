@@ -5,8 +5,8 @@
 //! page of zeroes; huge pages at first touches in memory that a living parent or child shares, which take base pages here.
 
 use super::{
-    Answers, Cache, Definition, Demote, Demoting, Dirty, Given, Hints, Made, Need, Parameter, PastEnd, Place, Placing,
-    Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
+    Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
+    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -57,6 +57,7 @@ const ANSWERS: Answers = Answers {
         past_end: PastEnd::Never,
         hints: Hints::OptOut,
         colours: 0,
+        fit: Fit::First,
     },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },

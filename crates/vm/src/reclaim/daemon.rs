@@ -29,10 +29,10 @@ impl Vm {
         self.frames.buddy.frames() - stats.wired_frames - stats.resident_pages + held
     }
 
-    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, as in FreeBSD 4.
+    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the policy says more.
     fn least(&self) -> u64 {
         let frames = self.frames.buddy.frames();
-        (4 + frames / 200).min(frames / 8).max(1)
+        (4 + frames * u64::from(self.answers.reclaim.aim) / 400).min(frames / 8).max(1)
     }
 
     /// The number of available frames that the daemon, once woken, aims at.

@@ -8,8 +8,8 @@ impl Naive {
     /// Looks for the pointer to the lowest table of this page, if there is one and the page is not mapped above, and loads it where it is not; returns
     /// whether it was there.
     pub(super) fn use_pointer(&mut self, page: u64, mapping: Option<(u64, Mapping)>) -> bool {
-        let mut names = self.machine.walk_cache.iter().filter_map(|cache| cache.within.clone());
-        let Some(name) = names.next() else { return false };
+        let mut named = self.machine.walk_cache.iter().filter_map(|cache| self.machine.within(cache));
+        let Some(name) = named.next().map(|tlb| tlb.name.clone()) else { return false };
         let above = mapping.is_some_and(|(_, mapping)| self.leaf_level(mapping.size) > 1);
         if above || !self.nodes.contains_key(&self.node(self.space, page, 1)) {
             return false;

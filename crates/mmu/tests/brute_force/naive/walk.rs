@@ -86,7 +86,7 @@ impl Naive {
 
     /// Whether a walk cache holds the page's pointer of this level.
     fn cached(&mut self, page: u64, level: usize) -> bool {
-        if self.machine.walk_cache.iter().any(|cache| cache.level == level && cache.within.is_some()) {
+        if self.machine.walk_cache.iter().any(|cache| cache.level == level && self.machine.within(cache).is_some()) {
             self.counts.walk_cache_hits[level - 1] += u64::from(self.pointer);
             return self.pointer;
         }

@@ -1,0 +1,230 @@
+//! The disk's arm: which requests transfers become, and how far it moves for each.
+//!
+//! Reads and writes are clustered, as FreeBSD clusters them (`vfs_cluster.c`; Navarro et al. ran 4.3). A read takes the whole aligned cluster of 64 KB
+//! that its page is in; the other pages of it wait in a buffer and cost a transfer when they are asked for, but no request. Pages
+//! that nobody asks for cost nothing. Written pages wait until 16 are there, the most that FreeBSD's pager writes at once, and are
+//! written in the order of their places.
+//!
+//! Swap space is at the start of the disk, and each file behind it in one piece, in the order in which they are first used.
+//! A request that begins where the last one in its direction ended needs no seek. All sums are the same for any disk:
+//! the time of a seek is an amount for each and one that goes with the square root of the distance, so that sums of both are enough.
+
+use std::collections::{HashMap, VecDeque};
+use superpage_mmu::Machine;
+use superpage_vm::Backed;
+
+/// The direction of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+/// Bytes of a cluster: FreeBSD's `MAXBSIZE`.
+const CLUSTER: u64 = 64 << 10;
+/// Pages that are written at once: FreeBSD's `vm_pageout_page_count`.
+const WRITES: usize = 16;
+/// Clusters whose pages wait to be asked for, the least recently read of which is forgotten: assumed, as many as the segments
+/// of a drive's cache.
+const BUFFERS: usize = 16;
+/// The first byte of files; swap space is before it.
+const FILES: u64 = 1 << 30;
+
+/// Whose pages: those of a file, or of swap space.
+type Owner = Option<u32>;
+
+/// Part of a cluster that was read.
+#[derive(Clone, Debug)]
+struct Buffer {
+    owner: Owner,
+    /// The first page.
+    first: u64,
+    /// The pages that nobody has asked for yet, as a bit set.
+    left: u64,
+}
+
+/// The sums, and where the arm is.
+#[derive(Clone, Debug, Default)]
+struct Moves {
+    /// Where the last request ended, in bytes, and its direction.
+    at: Option<(Way, u64)>,
+    /// Requests that needed a seek.
+    requests: u64,
+    /// Those of them for which it is not known where the arm was: the first.
+    unknown: u64,
+    /// The sum of the square roots of the distances of the others, in bytes.
+    roots: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Arm {
+    /// Bytes of a base page.
+    page: u64,
+    moves: Moves,
+    /// Where each file begins, and the end of them all, in bytes.
+    places: HashMap<u32, u64>,
+    end: u64,
+    /// The last read in front.
+    buffers: VecDeque<Buffer>,
+    /// Places of pages to be written.
+    writes: Vec<u64>,
+}
+
+impl Moves {
+    /// A request for these bytes.
+    fn go(&mut self, way: Way, start: u64, bytes: u64) {
+        if self.at != Some((way, start)) {
+            self.requests += 1;
+            match self.at {
+                Some((_, at)) => self.roots += at.abs_diff(start).isqrt(),
+                None => self.unknown += 1,
+            }
+        }
+        self.at = Some((way, start + bytes));
+    }
+}
+
+impl Arm {
+    pub(crate) fn new(page: u64) -> Arm {
+        let (places, buffers) = (HashMap::new(), VecDeque::new());
+        Arm { page, moves: Moves::default(), places, end: FILES, buffers, writes: Vec::new() }
+    }
+
+    /// A file of so many pages is about to be used.
+    pub(crate) fn place(&mut self, file: u32, pages: u64) {
+        self.places.entry(file).or_insert_with(|| {
+            self.end += pages * self.page;
+            self.end - pages * self.page
+        });
+    }
+
+    /// A file is deleted.
+    pub(crate) fn forget(&mut self, file: u32) {
+        self.places.remove(&file);
+        self.buffers.retain(|buffer| buffer.owner != Some(file));
+    }
+
+    pub(crate) fn transfer(&mut self, way: Way, place: Backed) {
+        let (owner, page) = match place {
+            Backed::File { file, page } => (Some(file), page),
+            Backed::Swap { slot } => (None, slot.into()),
+        };
+        let start = owner.map_or(0, |file| {
+            self.place(file, page + 1);
+            self.places[&file]
+        });
+        let pages = (CLUSTER / self.page).max(1);
+        let (first, bit) = (page / pages * pages, 1 << (page % pages));
+        let mut buffers = self.buffers.iter_mut();
+        let buffer = buffers.find(|buffer| (buffer.owner, buffer.first) == (owner, first));
+        if way == Way::Out {
+            buffer.into_iter().for_each(|buffer| buffer.left &= !bit);
+            self.writes.push(start + page * self.page);
+            if self.writes.len() == WRITES {
+                self.settle();
+            }
+            return;
+        }
+        if let Some(buffer) = buffer
+            && buffer.left & bit != 0
+        {
+            buffer.left &= !bit;
+            return;
+        }
+        self.moves.go(Way::In, start + first * self.page, pages * self.page);
+        self.buffers.retain(|buffer| (buffer.owner, buffer.first) != (owner, first));
+        self.buffers.truncate(BUFFERS - 1);
+        self.buffers.push_front(Buffer { owner, first, left: (u64::MAX >> (64 - pages)) & !bit });
+    }
+
+    /// Writes what waits. Before that it is not in the sums, so that these never decrease.
+    pub(crate) fn settle(&mut self) {
+        self.writes.sort_unstable();
+        for start in std::mem::take(&mut self.writes) {
+            self.moves.go(Way::Out, start, self.page);
+        }
+    }
+
+    /// Requests that needed a seek.
+    pub(crate) fn requests(&self) -> u64 {
+        self.moves.requests
+    }
+
+    /// The time of all seeks, in cycles of the machine.
+    pub(crate) fn cycles(&self, machine: &Machine) -> u64 {
+        let (disk, moves) = (&machine.disk, &self.moves);
+        let cycles = |microseconds: u128| microseconds * u128::from(machine.clock.hertz) / 1_000_000;
+        let (seek, near) = (disk.seek_microseconds, disk.near_seek_microseconds.unwrap_or(disk.seek_microseconds));
+        let far = u128::from(seek - near);
+        // The mean of the square root of the distance between any two places is 8/15 of that of the whole disk.
+        let whole = u128::from(disk.capacity_bytes.unwrap_or(1).isqrt());
+        let fixed = u128::from(moves.requests) * u128::from(near) + u128::from(moves.unknown) * far;
+        (cycles(fixed) + cycles(15 * far * u128::from(moves.roots)) / (8 * whole)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 8192;
+
+    fn file(file: u32, page: u64) -> Backed {
+        Backed::File { file, page }
+    }
+
+    fn read(arm: &mut Arm, pages: impl IntoIterator<Item = (u32, u64)>) -> u64 {
+        let before = arm.requests();
+        pages.into_iter().for_each(|(of, page)| arm.transfer(Way::In, file(of, page)));
+        arm.requests() - before
+    }
+
+    #[test]
+    fn files_side_by_side_are_read_by_clusters() {
+        let mut arm = Arm::new(PAGE);
+        (0..2).for_each(|file| arm.place(file, 256));
+        assert_eq!(read(&mut arm, (0..256).map(|page| (0, page))), 1, "in order nothing is sought");
+        let pages = (0..256).flat_map(|page| [(2, page), (3, page)]);
+        assert_eq!(read(&mut arm, pages), 2 * 256 / 8);
+        // What has been asked for is read again; what has not waits.
+        assert_eq!(read(&mut arm, [(4, 11), (5, 0), (4, 8), (4, 15), (4, 11)]), 3);
+        // Not for ever.
+        assert_eq!(read(&mut arm, (0..16).map(|of| (10 + of, 0)).chain([(4, 9)])), 17);
+    }
+
+    #[test]
+    fn writes_are_sorted_16_at_a_time() {
+        let mut arm = Arm::new(PAGE);
+        arm.place(1, 1000);
+        for page in (0..16).rev() {
+            arm.transfer(Way::Out, file(1, page));
+        }
+        assert_eq!(arm.requests(), 1);
+        for page in (32..64).step_by(2).chain((33..64).step_by(2)) {
+            arm.transfer(Way::Out, file(1, page));
+        }
+        assert_eq!(arm.requests(), 1 + 32);
+        arm.transfer(Way::Out, Backed::Swap { slot: 5 });
+        assert_eq!(arm.requests(), 33, "it waits");
+        arm.settle();
+        assert_eq!(arm.requests(), 34);
+    }
+
+    #[test]
+    fn near_seeks_are_short() {
+        let mut machine = Machine::builtin("alpha-21264").unwrap();
+        let disk = &mut machine.disk;
+        (disk.seek_microseconds, disk.near_seek_microseconds) = (9000, Some(5000));
+        disk.capacity_bytes = Some(1 << 32);
+        let mut arm = Arm::new(PAGE);
+        arm.place(1, 1 << 19);
+        let milliseconds = |arm: &Arm, machine: &Machine| arm.cycles(machine) as f64 * 1e3 / machine.clock.hertz as f64;
+        arm.transfer(Way::In, file(1, 0));
+        assert!((milliseconds(&arm, &machine) - 9.0).abs() < 1e-4, "the first is as far as any");
+        // From the end of the first cluster to a gigabyte farther: half of the square root of the whole.
+        arm.transfer(Way::In, file(1, ((1 << 30) + CLUSTER) / PAGE));
+        assert!((milliseconds(&arm, &machine) - 9.0 - 5.0 - 4.0 * 0.5 * 15.0 / 8.0).abs() < 1e-3);
+        (machine.disk.near_seek_microseconds, machine.disk.capacity_bytes) = (None, None);
+        assert!((milliseconds(&arm, &machine) - 18.0).abs() < 1e-4, "or all seeks are alike");
+    }
+}
