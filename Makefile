@@ -73,12 +73,16 @@ COVERED_SHORT = 3K/60K matrix:n=60 3K/20K tree:nodes=5000,operations=500 3K/30K 
 COVERED_LONG = 20K/60K zipf:bytes=64M,references=2M,populate=no random:bytes=64M,references=2M,populate=no \
 	20K/90K matrix:n=60 20K/50K tree:nodes=5000,operations=1000 chase:bytes=8M,references=500K
 COVERED_REAL = 10K/500K corpus/whole/gzip.sp 10K/1M corpus/whole/sha256sum.sp 40K/1M corpus/whole/xz.sp
+COVERED_WIDE = 20K/150K stride:step=4K,touches=100K,rounds=60 20K/60K random:bytes=64M,references=2M,populate=no
 coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of each stream: some 20 minutes
 	$(CARGO) build --release --locked -p superpage-sim --example coverage
 	$(COVER) harpertown reservation $(COVERED_SHORT)
 	$(COVER) zen5 reservation $(COVERED_LONG)
 	$(COVER) zen5,harpertown reservation $(COVERED_REAL)
 	$(COVER) -n 20 alpha-21264 reservation $(COVERED_SHORT)
+	$(COVER) -n 50 zen5+complete-subblock,zen5+colt,zen5+partial-subblock,zen5+range thp $(COVERED_WIDE)
+	$(COVER) -n 50 "zen5:tlb.L2 DTLB.entries=128" thp $(COVERED_WIDE)
+	$(COVER) -n 50 "zen5+complete-subblock:tlb.L2 DTLB.entries=128" mthp:size=64K $(COVERED_WIDE)
 
 fuzz: ## a minute of each fuzz target, on stable Rust; FUZZ_SECONDS=600 for longer
 	./fuzz/run
