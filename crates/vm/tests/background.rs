@@ -72,6 +72,8 @@ struct Mock {
     hold: Option<Hold>,
     outcome: Outcome,
     promoted: Vec<(u32, u64)>,
+    /// When spaces were scanned.
+    scanned: Vec<Time>,
     /// What a scan of one of the spaces costs; of the others, nothing.
     costly: (u32, Time),
 }
@@ -96,6 +98,7 @@ impl System for Mock {
     }
 
     fn scan(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        self.scanned.push(self.now);
         self.spent += if space.0 == self.costly.0 { self.costly.1 } else { 0 };
         for ((_, region), (populated, superpage)) in self.regions.range((space.0, 0)..(space.0 + 1, 0)) {
             see(Sample { region: *region, populated: *populated, superpage: *superpage });
@@ -143,7 +146,8 @@ fn mock(regions: &[(u32, u64, u32)]) -> Mock {
     let regions = regions.iter().map(|(space, region, pages)| ((*space, *region), (*pages, false))).collect();
     let outcome = Outcome::Promoted;
     let ladder = Ladder::X86_64;
-    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted: Vec::new(), costly: (0, 0) }
+    let (promoted, scanned) = (Vec::new(), Vec::new());
+    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted, scanned, costly: (0, 0) }
 }
 
 /// Calls the background whenever it asks, up to a time.
@@ -220,4 +224,39 @@ fn times_of_any_length_are_waited_for() {
             assert!(background.next().unwrap() >= system.now, "{parameters}");
         }
     }
+}
+
+#[test]
+fn a_promotion_that_succeeds_ends_the_ever_longer_pauses() {
+    let mut background = promote("age=0s,interval=100ms,idle=100ms,cpu=0.01,burst=10ms,batch=1");
+    let mut system = mock(&(0..1000).map(|region| (1, region, 512)).collect::<Vec<_>>());
+    let tries = |background: &mut dyn Background, system: &mut Mock, outcome, seconds: u64| {
+        let (before, until) = (system.promoted.len(), system.now / SECOND + seconds);
+        system.outcome = outcome;
+        run(background, system, until);
+        system.promoted.len() - before
+    };
+    // Pauses of 1, 2, 4 and 8 s; those after a promotion are as at first.
+    for _ in 0..2 {
+        let failed = tries(&mut *background, &mut system, Outcome::NoExtent, 20);
+        assert!((4..=6).contains(&failed), "{failed}");
+        assert!(tries(&mut *background, &mut system, Outcome::Promoted, 30) > 100);
+    }
+}
+
+#[test]
+fn a_space_with_a_stale_region_is_scanned_at_once() {
+    let scans = |outcome| {
+        let mut background = promote("age=1s,interval=1s,idle=100s,cpu=1");
+        let mut system = mock(&[(1, 7, 512), (1, 8, 100)]);
+        system.outcome = outcome;
+        // It does not change, so the scans become rare: after 1, 2, 4, 8 s.
+        run(&mut *background, &mut system, 1);
+        system.scanned.clear();
+        run(&mut *background, &mut system, 3);
+        (system.promoted.len(), system.scanned.len())
+    };
+    let (later, stale) = (scans(Outcome::Later), scans(Outcome::Stale));
+    assert_eq!(later.0, stale.0);
+    assert!(stale.1 > later.1, "{stale:?} promotions and scans, {later:?} where the region is only put off");
 }

@@ -413,3 +413,20 @@ fn whoever_waits_for_the_store_keeps_nobody_else_waiting_and_all_contents_are_ri
     shuttle::check_random(run, 100);
     assert!(beside.load(Relaxed) > 0, "no fault was ever resolved while another waited");
 }
+
+/// The daemon found nothing to evict while the only page that can go was being read, and waits until something changes. The
+/// end of the read is such a change.
+#[test]
+fn the_daemon_is_wanted_again_when_a_read_is_done() {
+    let mut machine = Machine::new("8K 64K", 64, "base");
+    machine.anonymous(0, 61, Growth::Fixed);
+    machine.write_all(0..61);
+    machine.file(512, 1, true, 0);
+    machine.disk.slow = true;
+    let frame = busy(&mut machine, 512, Access::Read);
+    assert!(machine.vm.daemon_wanted(), "two frames are left");
+    assert!(!machine.daemon() && !machine.vm.daemon_wanted(), "without swap space, all others stay");
+    machine.read_done(frame, Ok(()));
+    assert!(machine.vm.daemon_wanted());
+    machine.end();
+}

@@ -114,3 +114,32 @@ fn base_uses_only_base_pages_on_any_ladder() {
         }
     }
 }
+
+/// The object of a heap shrinks with it: what is added later belongs to the same object, and a superpage spans both.
+#[test]
+fn a_heap_that_shrank_and_grew_again_is_one_superpage() {
+    let mut machine = Machine::alpha(1024);
+    machine.anonymous(512, 64, Growth::Up);
+    let grow = |machine: &mut Machine, pages| {
+        machine.vm.grow(&mut machine.pmap, machine.space, Vpn(512), pages).unwrap();
+        machine.vm.validate(&machine.pmap).unwrap();
+    };
+    machine.write_all(512..576);
+    grow(&mut machine, 20);
+    grow(&mut machine, 64);
+    machine.write_all(532..576);
+    assert_eq!(machine.level(512), Some(Level(2)));
+    machine.end();
+}
+
+/// A heap that ends leaves the one before it as it was, which reserves as much as before.
+#[test]
+fn a_heap_that_ends_changes_no_other() {
+    let mut machine = Machine::alpha(1024);
+    machine.anonymous(448, 64, Growth::Up);
+    machine.unmap(480, 32);
+    machine.anonymous(480, 8, Growth::Up);
+    machine.vm.grow(&mut machine.pmap, machine.space, Vpn(480), 0).unwrap();
+    assert_eq!(machine.write(448).allocated, Some(Level(2)), "as large as the object, of which a part was unmapped");
+    machine.end();
+}

@@ -378,6 +378,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_counts_superpages_candidates_and_regions_populated_too_little() {
+        let mut scanner = Scanner::new(8, 0.5, 0).unwrap();
+        let superpage = Sample { superpage: true, ..sample(7, 8) };
+        let seen = [sample(1, 0), sample(2, 1), sample(3, 3), sample(4, 4), sample(5, 8), sample(6, 2), superpage];
+        sweep(&mut scanner, 0, &seen);
+        assert_eq!(scanner.census(), Census { candidates: 2, superpages: 1, sparse: 3 });
+    }
+
+    #[test]
     fn an_unfinished_sweep_changes_nothing() {
         let mut scanner = Scanner::new(8, 1.0, 0).unwrap();
         sweep(&mut scanner, 0, &[sample(1, 8)]);

@@ -286,10 +286,10 @@ impl Vm {
             }
         } else if end < last.end {
             self.unmap(pmap, space, Vpn(end).pages(last.end - end))?;
-            // The object shrinks too, unless an entry elsewhere may map the part that was removed.
-            if let Some(last) = end.checked_sub(1).and_then(|page| self.space(space).ok()?.find(page))
+            // What is left of the object shrinks too, unless an entry elsewhere may map the part that was removed.
+            if pages > 0
+                && let Some(last) = self.space(space)?.find(end - 1)
                 && last.growth == Growth::Up
-                && last.start >= start.0
             {
                 let object = self.objects.get_mut(last.object);
                 if object.sole && object.entries == 1 {
