@@ -209,7 +209,7 @@ mod tests {
             guard.is_short();
             guard.check(3).map_err(|error| error.to_string())
         };
-        assert_eq!(after(|| Vec::new()), Ok(()));
+        assert_eq!(after(Vec::new), Ok(()));
         assert_eq!(after(|| vec![Limit { bytes: 1 << 30, of: "the test".into(), counts_untouched: false }]), Ok(()));
         let short =
             after(|| vec![Limit { bytes: 1 << 20, of: "the test".into(), counts_untouched: false }]).unwrap_err();

@@ -146,7 +146,8 @@ impl Folder {
             }
         }
         // A file that says who holds the lock says so no longer.
-        entry.set_len(0).and(Ok(drop(entry))).map_err(|error| wrong(&error))?;
+        entry.set_len(0).map_err(|error| wrong(&error))?;
+        drop(entry);
         // What runs without shards has the folder to itself.
         let alone = shard.of == 1;
         directory.remove_leftovers(alone);

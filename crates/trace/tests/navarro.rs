@@ -271,11 +271,11 @@ fn sp_touches_no_padding() {
     // Of each array the last of 37 planes of 37 * 37 * 8 bytes; the padding of rows is never a page alone.
     let (runs, events) = stream("sp:steps=1");
     let touched: HashSet<u64> = runs.iter().map(|run| run.page()).collect();
-    let mapped = events.iter().filter_map(|(_, event)| match event {
+    let mut mapped = events.iter().filter_map(|(_, event)| match event {
         Event::Map { start, pages, .. } if *pages > 3000 => Some(*start),
         _ => None,
     });
-    let first = mapped.last().expect("the arrays");
+    let first = mapped.next_back().expect("the arrays");
     for array in 0..38 {
         let plane = first * 4096 + (array * 37 + 36) * 37 * 37 * 8;
         let within = plane.div_ceil(4096)..(plane + 37 * 37 * 8) / 4096;
