@@ -15,7 +15,7 @@ use superpage_sim::{Format, Progress};
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage reproduce\n  superpage reproduce navarro02/table3\n  \
     superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n  \
-    superpage reproduce navarro02/adversaries --set costs.pte-traversal=86\n\n\
+    superpage reproduce navarro02/adversaries --set costs.pte-traversal=20\n\n\
     Without arguments, and with --list, the experiments are listed. Verdicts: agrees, differs, or shown where a value is\n\
     not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.\n\n\
     --set and --lines test a reason: rows computed with them are shown, with the verdict that they would have.")]
@@ -52,7 +52,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Set a value of each simulated machine that has it, as in costs.pte-traversal=86 or 'tlb.L2 DTLB.entries=512';
+    /// Set a value of each simulated machine that has it, as in costs.pte-traversal=20 or 'tlb.L2 DTLB.entries=512';
     /// repeat for several
     #[arg(long, value_name = "KEY=VALUE", requires = "names")]
     set: Vec<String>,

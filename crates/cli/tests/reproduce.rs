@@ -334,7 +334,7 @@ fn rows_of_changed_values_say_so_and_have_no_verdict() {
         (&"differs".into(), &"the cost of a traversal is made up".into())
     );
     // The alpha has no second level: its row says nothing of that value.
-    let (key, zen) = ("costs.pte-traversal=86", "tlb.L2 DTLB.hit-cycles=99");
+    let (key, zen) = ("costs.pte-traversal=20", "tlb.L2 DTLB.hit-cycles=99");
     let output = reproduce(&path, &["--format", "json", "--set", key, "--set", zen]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let changed = parsed(&output);
@@ -352,13 +352,13 @@ fn rows_of_changed_values_say_so_and_have_no_verdict() {
     assert_eq!(alone[0], own[0]);
     assert_eq!(alone[1]["settings"], format!("--set '{zen}'"));
     let table = text(&reproduce(&path, &["--set", key]).stdout);
-    assert!(table.contains("with --set costs.pte-traversal=86"), "{table}");
+    assert!(table.contains("with --set costs.pte-traversal=20"), "{table}");
     assert!(table.contains("0 agree, 0 differ, 3 are shown; with the changed values"), "{table}");
     let csv = text(&reproduce(&path, &["--set", key, "--format", "csv"]).stdout);
     assert!(csv.lines().nth(1).unwrap().contains(",shown,"), "{csv}");
     let page = folder.path().join("page.html");
     reproduce(&path, &["--set", key, "--export-html", page.to_str().unwrap()]);
-    assert!(std::fs::read_to_string(page).unwrap().contains("--set costs.pte-traversal=86"));
+    assert!(std::fs::read_to_string(page).unwrap().contains("--set costs.pte-traversal=20"));
 }
 
 #[test]
