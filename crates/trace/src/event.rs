@@ -38,7 +38,8 @@ pub struct ProcessId(pub u32);
 /// the first write, by a trap, and there reads begin a new run: after a successful write, later reads cannot trap.
 ///
 /// If an outer level is inclusive *and* serves data and fetches, a fetch may evict a page during a run; that is not
-/// modelled.
+/// modelled. Nor is it where a first-level TLB for data also holds pointers to page tables, as on the Alpha: the walk of a fetch
+/// that misses may load one there, between two accesses of a run.
 ///
 /// In a stream with lines ([`Info::lines`]) a run's accesses are to one line of 64 bytes, and all that is said here of pages
 /// holds of lines: then it is also the first access alone that can miss in a cache of such lines that serves no other stream. TLBs

@@ -9,7 +9,8 @@ use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 use superpage_trace::{Batch, RunBuilder, TRACE_PAGE_SHIFT};
 
 /// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, and none that is the first to be asked,
-/// see `Run`. A TLB of ranges serves both, and is asked first by stores that have no TLB of the first level.
+/// see `Run`. A TLB of ranges serves both, and is asked first by stores that have no TLB of the first level. A first-level TLB with
+/// pointers to page tables serves its accesses, and the walks of all others.
 fn is_exact(machine: &Machine) -> bool {
     let first = |access: Access| {
         let serves = |serves: Serves| match access {
@@ -19,7 +20,9 @@ fn is_exact(machine: &Machine) -> bool {
         };
         machine.tlb.iter().any(|tlb| tlb.level == 1 && serves(tlb.serves))
     };
+    let pointers = machine.walk_cache.iter().filter_map(|cache| machine.within(cache));
     machine.tlb.iter().all(|tlb| !(tlb.inclusive && tlb.serves == Serves::Unified))
+        && pointers.into_iter().all(|tlb| tlb.level > 1)
         && (machine.range_tlb.is_none() || crate::ACCESSES.into_iter().all(first))
 }
 
