@@ -292,8 +292,8 @@ def reproduce(
     Returns
     -------
     Rows
-        One row for each finding: ``paper experiment item quantity paper_value measured tolerance verdict reason``. What could not be run is
-        told by warnings.
+        One row for each finding: ``paper experiment item quantity paper_value measured tolerance verdict reason settings settings_verdict
+        estimate``. Warnings name what could not be run.
     """
     chosen = _given.texts("names", names, "the name of a paper, of an experiment, or the path of an experiment file")
     folders = _given.path("corpus", corpus, "the path of a folder"), _given.path("programs", programs, "the path of a folder")
