@@ -93,7 +93,7 @@ impl Directory {
     /// lock it.
     ///
     /// # Errors
-    /// It cannot be opened or made, or is not a regular file of this user.
+    /// It cannot be opened or made, or is not a regular file of this user with one name.
     pub fn open_lock(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(
@@ -106,6 +106,10 @@ impl Directory {
         }
         if there.uid() != rustix::process::geteuid().as_raw() {
             return refused(format!("belongs to user {}, who could hold this lock for ever", there.uid()));
+        }
+        // A second name was given to a file of this user by who prepared the directory: it may be any.
+        if there.nlink() != 1 {
+            return refused(format!("has {} names; remove it", there.nlink()));
         }
         if there.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
@@ -184,6 +188,11 @@ mod tests {
         fs::set_permissions(path.join("old"), Permissions::from_mode(0o644)).unwrap();
         drop(directory.open_lock("old").unwrap());
         assert_eq!(mode("old"), 0o600);
+        fs::write(path.join("theirs"), "kept").unwrap();
+        fs::set_permissions(path.join("theirs"), Permissions::from_mode(0o644)).unwrap();
+        fs::hard_link(path.join("theirs"), path.join("lock")).unwrap();
+        assert!(directory.open_lock("lock").unwrap_err().to_string().contains("has 2 names"));
+        assert_eq!((mode("theirs"), fs::read_to_string(path.join("theirs")).unwrap()), (0o644, "kept".into()));
         rustix::fs::mknodat(rustix::fs::CWD, path.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
         for open in [Directory::open_lock, Directory::open_regular] {
             assert!(open(&directory, "pipe").unwrap_err().to_string().contains("not a regular file"));
