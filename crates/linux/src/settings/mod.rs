@@ -152,6 +152,8 @@ fn write(path: &Path, value: &str) -> Result<(), Error> {
 pub struct Settings {
     system: System,
     wait: bool,
+    /// The last failure to restore that was reported on standard error: it is not repeated.
+    told: Option<String>,
     lock: Option<Lock>,
     /// The lock shared with others who change nothing, while it is not held alone.
     shared: Option<Lock>,
@@ -163,7 +165,7 @@ impl Settings {
     /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
     /// process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
-        Settings { system, wait, lock: None, shared: None, changes: Vec::new() }
+        Settings { system, wait, lock: None, shared: None, changes: Vec::new(), told: None }
     }
 
     /// The settings of this system, locked.
@@ -373,9 +375,21 @@ impl Settings {
         undone.failed.map_or(journal, Err)
     }
 
-    /// Gives up the lock, if no change is left to restore.
+    /// As [`restore_to`](Settings::restore_to), with a line on standard error for an error, once: where the caller goes
+    /// on in any case, since the journal holds what is left to restore.
+    pub(crate) fn restore_or_tell(&mut self, mark: usize) {
+        let Err(error) = self.restore_to(mark) else { return };
+        let told = Some(format!("{error}; the next call of any live verb of superpage tries again"));
+        if self.told != told {
+            told.iter().for_each(|line| eprintln!("superpage: {line}"));
+            self.told = told;
+        }
+    }
+
+    /// Gives up a lock that was not waited for, if no change is left to restore. Those who wait for it, as to measure,
+    /// need it until their end.
     pub fn release(&mut self) {
-        if self.changes.is_empty() {
+        if self.changes.is_empty() && !self.wait {
             (self.lock, self.shared) = (None, None);
         }
     }
@@ -405,9 +419,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        if let Err(error) = self.restore() {
-            eprintln!("superpage: {error}; the next call of any live verb of superpage tries again");
-        }
+        self.restore_or_tell(0);
     }
 }
 
