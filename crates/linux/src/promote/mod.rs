@@ -6,7 +6,8 @@
 //! each checked page by page right before, if that leaves headroom to others, and more slowly in a process that it
 //! slows.
 //!
-//! Nothing is named by a number that may be reused. The process is pinned by a `pidfd` and its memory by the open page
+//! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when it started
+//! ([`Named`](crate::proc::Named)). The process is pinned by a `pidfd` and its memory by the open page
 //! map, which is empty once the process has ended or executed another program; then nothing is promoted. The check does
 //! not cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion,
 //! and an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither
@@ -202,7 +203,7 @@ impl Promoter {
     }
 
     /// Applies these options from now on. What is known of the processes is kept, except for how long their
-    /// regions have been unchanged.
+    /// regions have been unchanged. A process that was named before is still the one that had that number then.
     ///
     /// # Errors
     /// [`Error::Usage`]: the options make no sense; nothing is changed.
@@ -214,7 +215,7 @@ impl Promoter {
         // No time is saved up.
         live.clock.used = options.burst.0;
         live.options = options;
-        live.target = target;
+        live.target = target.after(&live.target);
         live.processes.values_mut().for_each(Process::scan_again);
         Ok(())
     }
@@ -225,6 +226,11 @@ impl Promoter {
     }
 
     /// The counters.
+    /// The processes, as they were selected.
+    pub fn target(&self) -> &Target {
+        &self.live.target
+    }
+
     pub fn counters(&self) -> Counters {
         let live = &self.live;
         let mut counters = live.counters.clone();

@@ -228,6 +228,10 @@ impl Process {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
             }
+        // Both are of the process that was looked at, and of the program that it runs: it had that number before and after.
+        if Stat::read(self.pid).map(|stat| stat.identity) != self.identity {
+            return Err(Error::system("open a process")(std::io::Error::from_raw_os_error(libc::ESRCH)));
+        }
             pagemap.populations(mapping, size, &mut |found| {
                 if !found.huge && found.populated < least {
                     sparse += u64::from(found.populated) * page;

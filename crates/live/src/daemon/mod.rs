@@ -76,7 +76,7 @@ impl Daemon {
             let rest = self.promoter.step();
             if due(&mut updated, METRICS) {
                 self.metrics.update(self.promoter.counters());
-                if self.config.processes.have_ended() {
+                if self.promoter.target().is_over() {
                     tracing::info!("all processes that were named have ended");
                     break;
                 }
