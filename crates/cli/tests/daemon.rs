@@ -235,6 +235,35 @@ fn a_process_that_gets_the_number_of_a_named_one_is_left_alone() {
     assert!(said.contains("all processes that were named have ended"), "{said}");
 }
 
+/// It has settled when the files can be opened again: what it did meanwhile must not count as seen.
+#[test]
+fn a_scan_that_failed_is_made_up_for() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+        command -v prlimit > /dev/null || exit 77
+        python3 -c \"$1\" go > named & named=$!
+        until grep -qs ready named; do kill -0 $named || exit 77; sleep 0.05; done
+        \"$0\" daemon --pid $named --policy promote:age=200ms,interval=50ms,idle=50ms,cpu=1,burst=10s 2> log & daemon=$!
+        until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
+        sleep 0.5
+        # One file at a time, and no two.
+        free=0; while [ -e /proc/$daemon/fd/$free ]; do free=$((free + 1)); done
+        prlimit --pid $daemon --nofile=$((free + 1)):
+        touch go
+        until grep -qs filled named; do sleep 0.05; done
+        sleep 2; echo $(huge $named); grep -c 'Too many open files' log
+        prlimit --pid $daemon --nofile=1024:
+        for i in $(seq 200); do [ $(huge $named) -gt 0 ] && break; sleep 0.05; done
+        echo $(huge $named)
+        kill $daemon $named";
+    let Some(output) = alone(script, folder.path()) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(lines[..2], [0, 1], "not huge, and told once: {said}");
+    assert!(lines[2] > 0, "{said}");
+}
+
 /// Sends a signal to a process of ours.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();

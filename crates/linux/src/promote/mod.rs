@@ -440,7 +440,9 @@ impl System for Live {
                     "scanned"
                 );
             }
-            Err(ref error) => tracing::warn!(pid = process.pid, "{error}"),
+            // A process that cannot be scanned is scanned again each time: it is told once.
+            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
+            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
         }
         scanned.unwrap_or(Scanned::Closed)
     }
