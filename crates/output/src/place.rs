@@ -157,7 +157,7 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
 /// Refuses what another user may have planted: it may lead anywhere, and be readable by them. In a folder writable by
 /// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. A
 /// folder of another user is entirely theirs, so what they put there is refused too; what root has put anywhere is not.
-fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
+pub(crate) fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
     let trusted = |user: u32| user == rustix::process::geteuid().as_raw() || user == 0;
     if there.st_uid == rustix::process::geteuid().as_raw() {
