@@ -22,11 +22,12 @@ mod process;
 mod target;
 
 pub use self::counters::Counters;
+pub use self::cpu::thread_cpu;
 pub use self::options::{Options, Span};
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
-use self::cpu::{process_cpu, thread_cpu};
+use self::cpu::process_cpu;
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Background, Candidate, Check, Hold, How, Outcome, Sample, Scanned, Scanner, SpaceId, System, Time};
 
-/// The longest that [`Promoter::run`] sleeps before it checks whether to stop. A pause that is shorter is none that anybody decided on: it
+/// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
 /// passes while the promoter sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -51,8 +52,8 @@ const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
 /// In a survey of a process: the number of regions for which the number of pieces is asked; about one millisecond.
 const ASKED: usize = 64;
 
-/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`] or
-/// [`Promoter::run`], whose CPU time is its budget.
+/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`], whose
+/// CPU time is its budget.
 #[derive(Debug)]
 pub struct Promoter {
     background: Box<dyn Background>,
@@ -225,12 +226,12 @@ impl Promoter {
         &self.live.options
     }
 
-    /// The counters.
     /// The processes, as they were selected.
     pub fn target(&self) -> &Target {
         &self.live.target
     }
 
+    /// The counters.
     pub fn counters(&self) -> Counters {
         let live = &self.live;
         let mut counters = live.counters.clone();
@@ -246,14 +247,6 @@ impl Promoter {
         counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
         counters.sparse_regions = sum(|process| process.seen.sparse);
         counters
-    }
-
-    /// Promotes until `stop` is set.
-    pub fn run(&mut self, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            let rest = self.step();
-            std::thread::sleep(rest.min(NAP));
-        }
     }
 
     /// Does what is due: checks and scans processes, and at most one batch of promotions. Returns for how long nothing

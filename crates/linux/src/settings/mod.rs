@@ -60,11 +60,6 @@ impl System {
         self.root.join(setting)
     }
 
-    /// The directory of the lock and the journal.
-    pub fn run_directory(&self) -> &Path {
-        &self.run
-    }
-
     /// The value of a setting, without its alternatives: `madvise` for `always [madvise] never`.
     ///
     /// # Errors

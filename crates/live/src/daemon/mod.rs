@@ -131,11 +131,6 @@ impl Daemon {
     pub fn promoter(&self) -> &Promoter {
         &self.promoter
     }
-
-    /// The address of the metrics, if there is one: with the port that the system chose, if it was asked to.
-    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
-        self.metrics.address()
-    }
 }
 
 /// What differs from the defaults, for a log.
