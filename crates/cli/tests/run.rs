@@ -613,6 +613,27 @@ fn a_setting_that_cannot_be_put_back_harms_no_command() {
     }
 }
 
+/// As another user, to whom `/proc` shows no process of root, inside a command whose settings are in force.
+#[test]
+fn a_process_that_cannot_be_seen_is_not_taken_for_dead() {
+    let _turn = superpage_testing::turn_of("run");
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("superpage");
+    fs::copy(SUPERPAGE, &copy).unwrap();
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", copy.to_str().unwrap()];
+    let arguments =
+        [&["run", "--policy", "thp", "--"], &nobody[..], &["run", "--policy", "base", "--", "echo"], &["begun"]];
+    let mounts = format!("{FILES}; cd /; mount -t proc -o hidepid=2 none /proc");
+    let Some(output) = inside(&mounts, folder.path(), &arguments.concat()) else { return };
+    if output.status.code() == Some(127) || lines(&output).iter().any(|line| line.starts_with("mount: ")) {
+        return superpage_testing::skip!("system", "{:?}", lines(&output));
+    }
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "begun\n"), "{:?}", lines(&output));
+    assert!(output.stderr.is_empty(), "{:?}", lines(&output));
+}
+
 #[test]
 fn a_damaged_journal_is_told_once() {
     let _turn = superpage_testing::turn_of("run");

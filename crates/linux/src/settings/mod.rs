@@ -95,7 +95,7 @@ impl System {
     pub fn changed_by(&self) -> Option<u32> {
         let journal = Journal::load(&self.journal_file(), &self.root).ok()??;
         let pid = journal.pid();
-        (pid != std::process::id() && journal.owner(&self.root) == Owner::Alive).then_some(pid)
+        (pid != std::process::id() && journal.owner(&self.root, &self.lock_file()) == Owner::Alive).then_some(pid)
     }
 
     /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
@@ -147,13 +147,13 @@ fn write(path: &Path, value: &str) -> Result<(), Error> {
 pub struct Settings {
     system: System,
     wait: bool,
-    /// The last failure to restore that was reported on standard error: it is not repeated.
-    told: Option<String>,
     lock: Option<Lock>,
     /// The lock shared with others who change nothing, while it is not held alone.
     shared: Option<Lock>,
     /// The changes, oldest first; empty if the lock is not held alone.
     changes: Vec<Change>,
+    /// The last failure to restore that was reported on standard error: it is not repeated.
+    told: Option<String>,
 }
 
 impl Settings {
@@ -505,7 +505,7 @@ impl fmt::Display for Recovered {
         let mut parted = "";
         for (path, before) in self.settings.iter().filter(|(path, _)| !is_left(path)) {
             match parted {
-                "" => write!(f, "{first} process {} had changed before it was killed: ", self.pid)?,
+                "" => write!(f, "{first} process {} had changed before it ended: ", self.pid)?,
                 parted => f.write_str(parted)?,
             }
             write!(f, "{} = {before}", path.display())?;
@@ -540,7 +540,7 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     }
     let Ok(lock) = system.open_lock() else {
         let Some(journal) = Journal::load(&system.journal_file(), &system.root)? else { return Ok(None) };
-        let left = journal.owner(&system.root) == Owner::Dead;
+        let left = journal.owner(&system.root, &system.lock_file()) == Owner::Dead;
         return Ok(left.then(|| journal.recovered(false)));
     };
     match lock.try_lock()? {
@@ -555,7 +555,7 @@ fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
     let file = system.journal_file();
     let Some(journal) = Journal::load(&file, &system.root)? else { return Ok(None) };
     let mut recovered = journal.recovered(true);
-    let stale = journal.owner(&system.root) == Owner::EarlierBoot;
+    let stale = journal.owner(&system.root, &system.lock_file()) == Owner::EarlierBoot;
     let undone = if stale { Undone::default() } else { undo(journal.changes) };
     if undone.kept.is_empty() {
         Journal::store(&file, &system.root, &[])?;
