@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::proc::{self, bytes_of};
+use superpage_linux::promote::thread_cpu;
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
 
@@ -209,9 +210,9 @@ impl Walk {
         if resident == 0 || allowed.is_some_and(|allowed| self.spent + expected > allowed) {
             return None;
         }
-        let before = processor_time();
+        let before = thread_cpu();
         let most = allowed.map(|allowed| allowed.saturating_sub(self.spent));
-        let took = || processor_time().saturating_sub(before);
+        let took = || thread_cpu().saturating_sub(before);
         let go_on = || !over() && most.is_none_or(|most| took() <= most);
         let seen = go_on().then(|| look(&go_on));
         let (whole, took) = (go_on(), took());
@@ -283,7 +284,7 @@ impl Look {
 
     /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
     fn look(&mut self, at_end: bool) -> Duration {
-        let before = processor_time();
+        let before = thread_cpu();
         let mut members = descendants(std::process::id() as i32);
         members.retain(|pid| !is_copy(*pid));
         let mut all = Amount::default();
@@ -296,7 +297,7 @@ impl Look {
         let resident = || members.iter().filter_map(|pid| Some(status(*pid)?.resident));
         let still = || resident().fold(Amount::default(), Amount::and).bytes();
         self.sum = self.sum.max(sum);
-        self.spent += processor_time().saturating_sub(before);
+        self.spent += thread_cpu().saturating_sub(before);
         let thorough = self.plan.thorough || at_end;
         let expected = if thorough { 0 } else { self.plan.expected };
         let near = sum as f64 >= NEAR * self.sum.max(expected) as f64;
@@ -357,12 +358,6 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
         }
     }
     (bytes, of)
-}
-
-/// The processor time of this thread so far.
-pub(crate) fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this process's.
@@ -463,9 +458,9 @@ mod tests {
     fn a_walk_that_takes_longer_than_expected_is_given_up() {
         let mut walk = Walk::new(1e-9, 0.0);
         let endless = |go_on: &dyn Fn() -> bool| while go_on() {};
-        let (budget, before) = (Duration::from_millis(20), processor_time());
+        let (budget, before) = (Duration::from_millis(20), thread_cpu());
         assert_eq!(walk.look(1 << 20, Some(budget), &|| false, endless), None);
-        let took = processor_time() - before;
+        let took = thread_cpu() - before;
         assert!(took >= budget && took < 2 * budget, "{took:?}");
         assert!(walk.look(1 << 20, Some(2 * budget), &|| false, |_| ()).is_none(), "it would be given up again");
         assert!(walk.look(1 << 20, Some(4 * budget), &|| false, |_| ()).is_some());

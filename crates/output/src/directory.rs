@@ -1,9 +1,10 @@
 //! A directory that superpage fills with files of its own, and that somebody else may have prepared.
 
-use crate::beside::{LEFT, temporary};
-use crate::place::{End, Missing, make_folder, walk};
+use crate::beside::{Beside, LEFT, temporary};
+use crate::place::{End, Missing, make_folder, refuse_planted, walk};
 use crate::small::{regular, text};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use crate::{Output, To};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -71,6 +72,26 @@ impl Directory {
         let entries = Dir::read_from(&self.0).into_iter().flatten().flatten();
         let names = entries.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()));
         names.filter(|name| name != "." && name != "..").collect()
+    }
+
+    /// Begins a file in it, as [`Output::create`] does; what is there under that name, if anything, must be a regular file.
+    ///
+    /// # Errors
+    /// As for [`Output::create`], and if a link or anything else that is no regular file has that name.
+    pub fn create(&self, name: &str) -> io::Result<Output> {
+        let before = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+            Ok(there) => Some(there),
+        };
+        if let Some(there) = &before {
+            match FileType::from_raw_mode(there.st_mode) {
+                FileType::RegularFile => refuse_planted(&self.0, name.as_ref(), there)?,
+                FileType::Symlink => return Err(no_link(Errno::LOOP.into())),
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
+            }
+        }
+        Ok(Output(To::Whole(Box::new(Beside::create(&self.0, name.into(), before)?))))
     }
 
     /// Opens a file in it to read it. Never blocks.
@@ -155,6 +176,7 @@ fn no_link(error: io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -171,6 +193,11 @@ mod tests {
         assert!(directory.open_regular("file").unwrap_err().to_string().contains("is a link"));
         assert!(directory.open_lock("lock").unwrap_err().to_string().contains("is a link"));
         assert!(!other.path().join("lock").exists());
+        assert!(directory.create("file").unwrap_err().to_string().contains("is a link"));
+        let mut new = directory.create("new").unwrap();
+        new.write_all(b"ours").unwrap();
+        new.commit().unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("new")).unwrap(), "ours");
         directory.remove("file").unwrap();
         assert_eq!(fs::read_to_string(other.path().join("file")).unwrap(), "theirs");
     }

@@ -158,7 +158,7 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
 /// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. Where a group may write,
 /// members replace each other's files, but links and pipes of others are refused. A folder of another user is entirely theirs, so what they
 /// put there is refused too; what root has put anywhere is not.
-fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
+pub(crate) fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
     const GROUP_MAY_WRITE: u32 = 0o020;
     let trusted = |user: u32| user == rustix::process::geteuid().as_raw() || user == 0;

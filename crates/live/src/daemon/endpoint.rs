@@ -5,7 +5,6 @@
 //! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes. Whatever clients do, the thread
 //! takes [`SHARE`] of a core over time, and then waits: what the process uses is charged to the promoter, which must not starve.
 
-use crate::sample::processor_time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_linux::promote::thread_cpu;
 
 /// Connections that are held at a time.
 const CONNECTIONS: usize = 16;
@@ -68,7 +68,7 @@ impl Endpoint {
             let mut pause = None;
             let (begun, mut share) = (Instant::now(), Share::default());
             while wait(&listener, &stopped, &held, pause) {
-                let rest = share.wait(begun.elapsed(), processor_time());
+                let rest = share.wait(begun.elapsed(), thread_cpu());
                 if !rest.is_zero() && !sleep(&stopped, rest) {
                     break;
                 }
