@@ -1,7 +1,7 @@
 //! What translation cost, computed from counts by the machine's stated latencies.
 
-use crate::counters::{Counters, LineCounts, Remaps};
-use crate::machine::{Machine, SetBy};
+use crate::counters::{Counters, LineCounts, Remaps, UseBits};
+use crate::machine::Machine;
 use superpage_pages::Access;
 
 /// Cycles spent on translation: derived from the counters on request, never timed.
@@ -11,7 +11,7 @@ pub struct TranslationCycles {
     pub tlb_hits: u64,
     /// Walks or refills: the fixed part, and every memory reference by where it was served.
     pub walks: u64,
-    /// Traps that only set a use bit, where the machine does that by a trap.
+    /// Traps that only set use bits, with the page-table entries that they write, where the machine does that by a trap.
     pub use_traps: u64,
 }
 
@@ -48,7 +48,7 @@ impl Machine {
         for (cache, hits) in self.line_cache.iter().zip(counters.line_hits) {
             cycles.walks += hits * cache.hit_cycles;
         }
-        cycles.use_traps = self.use_traps(counters.dirty_updates, counters.reference_updates);
+        cycles.use_traps = self.use_traps(counters.use_bits, counters.use_bit_entries);
         cycles
     }
 
@@ -79,9 +79,11 @@ impl Machine {
         })
     }
 
-    /// The cycles of traps for so many dirty and reference bits that accesses set: none where the hardware sets them.
-    pub fn use_traps(&self, dirty: u64, referenced: u64) -> u64 {
-        let traps = |by: SetBy, count: u64| if by == SetBy::Trap { count * self.costs.use_trap } else { 0 };
-        traps(self.page_table.dirty, dirty) + traps(self.page_table.referenced, referenced)
+    /// The cycles of traps for the use bits that accesses set: none where the hardware sets them. A trap writes all
+    /// entries of the mapping, so its time is linear in the size of a superpage whose entries are replicated (Navarro et
+    /// al., section 6.8).
+    pub fn use_traps(&self, mappings: UseBits, entries: UseBits) -> u64 {
+        let by_trap = |set: UseBits| set.by_trap(self.page_table.referenced, self.page_table.dirty);
+        by_trap(mappings) * self.costs.use_trap + by_trap(entries) * self.costs.pte_write
     }
 }

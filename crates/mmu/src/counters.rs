@@ -1,5 +1,6 @@
 //! The counters of the hardware.
 
+use crate::machine::SetBy;
 use std::ops::Add;
 use superpage_pages::Access;
 
@@ -33,10 +34,11 @@ pub struct Counters {
     /// In a stream with lines, the program's own: loads and stores, fetches, and those loads and stores that were prefetched, which are
     /// not among the first. Of a run only the first access counts.
     pub program_lines: [LineCounts; 3],
-    /// Clean mappings that became dirty by a write (set by hardware, or by a trap: the machine says which).
-    pub dirty_updates: u64,
-    /// Unreferenced mappings that became referenced.
-    pub reference_updates: u64,
+    /// Mappings whose use bits an access set (by hardware, or by a trap: the machine says which).
+    pub use_bits: UseBits,
+    /// The page-table entries of these mappings. An operating system that emulates the bits writes all of them, hardware
+    /// writes one.
+    pub use_bit_entries: UseBits,
     /// Page-table entries written by the operating system.
     pub pte_writes: u64,
     /// Page-table entries that promotions and demotions went through (Navarro et al., section 6.6).
@@ -54,6 +56,39 @@ pub struct Counters {
     pub remaps: Remaps,
     /// What was done with a hash table of groups, on a machine that has one.
     pub groups: GroupCounts,
+}
+
+/// What accesses to mappings set, as a count of mappings or of their page-table entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UseBits {
+    /// Clean mappings that became dirty by a write.
+    pub dirty: u64,
+    /// Unreferenced mappings that became referenced.
+    pub referenced: u64,
+    /// Those among both that became dirty and referenced by one access, with one trap.
+    pub both: u64,
+}
+
+impl UseBits {
+    /// Those that a machine sets by a trap, given who sets each bit.
+    pub(crate) fn by_trap(self, referenced: SetBy, dirty: SetBy) -> u64 {
+        match (referenced, dirty) {
+            (SetBy::Trap, SetBy::Trap) => self.referenced + self.dirty - self.both,
+            (SetBy::Trap, SetBy::Hardware) => self.referenced,
+            (SetBy::Hardware, SetBy::Trap) => self.dirty,
+            (SetBy::Hardware, SetBy::Hardware) => 0,
+        }
+    }
+
+    /// Both, count by count.
+    #[must_use]
+    pub fn with(self, other: UseBits, both: impl Fn(u64, u64) -> u64) -> UseBits {
+        UseBits {
+            dirty: both(self.dirty, other.dirty),
+            referenced: both(self.referenced, other.referenced),
+            both: both(self.both, other.both),
+        }
+    }
 }
 
 /// What was done with a hash table of groups (Dougan et al., OSDI 1999, section 7).
@@ -173,8 +208,8 @@ impl Add for Counters {
             hits.iter_mut().zip(more).for_each(|(hits, more)| *hits += more);
         }
         Counters {
-            dirty_updates: self.dirty_updates + other.dirty_updates,
-            reference_updates: self.reference_updates + other.reference_updates,
+            use_bits: self.use_bits.with(other.use_bits, |a, b| a + b),
+            use_bit_entries: self.use_bit_entries.with(other.use_bit_entries, |a, b| a + b),
             pte_writes: self.pte_writes + other.pte_writes,
             pte_traversals: self.pte_traversals + other.pte_traversals,
             shootdowns: self.shootdowns + other.shootdowns,

@@ -34,7 +34,9 @@ mod waiting;
 mod walker;
 
 pub use cost::TranslationCycles;
-pub use counters::{Counters, GroupCounts, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps};
+pub use counters::{
+    Counters, GroupCounts, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps, UseBits,
+};
 pub use handler::{Block, Flush, Handler, SavedCounts, Touch, Upkeep};
 pub use index::Index;
 pub use machine::{

@@ -14,7 +14,7 @@ use crate::handler::Upkeep;
 use crate::host::HostState;
 use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
-use crate::mappings::{Backing, MappingId, Mappings, Recast, UseBits, Work};
+use crate::mappings::{Backing, MappingId, Mappings, Recast, Work};
 use crate::reach::Entries;
 use crate::record::Record;
 use crate::replacement::Replacement;
@@ -174,13 +174,8 @@ impl Mmu {
     /// The part of them that is the same on all machines: use bits set, page-table entries written and traversed,
     /// shootdowns, switches, and shadow superpages.
     pub fn shared(&self) -> Counters {
-        let UseBits { dirtied, referenced } = self.mappings.use_bits;
-        Counters {
-            dirty_updates: dirtied,
-            reference_updates: referenced,
-            remaps: self.mappings.remaps(),
-            ..self.counters
-        }
+        let [use_bits, use_bit_entries] = self.mappings.use_bits;
+        Counters { use_bits, use_bit_entries, remaps: self.mappings.remaps(), ..self.counters }
     }
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.

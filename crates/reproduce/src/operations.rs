@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::table::{Form, Table};
 use std::time::Instant;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Buddy, Config, Map, NoMemory, Policy, SpaceId, Vm};
+use superpage_vm::{Buddy, Config, Map, NoMemory, Pmap, Policy, SpaceId, Vm};
 
 /// How often each operation is timed; the least time counts, since all others include something else.
 const ROUNDS: usize = 5;
@@ -82,6 +82,17 @@ impl Bench {
         cost
     }
 
+    /// A use bit is cleared, as the page daemon does, and set again by the trap at the next reference.
+    fn emulate(&mut self, page: u64) -> Cost {
+        let (cost, ()) = self.cost(|bench| {
+            let at = FIRST + page;
+            let size = bench.table.lookup(bench.space, at).expect("a page that is mapped").size;
+            assert!(bench.table.clear_referenced(bench.space, at, size), "what was touched is referenced");
+            bench.table.set_referenced(at, size);
+        });
+        cost
+    }
+
     /// A first write to the page.
     fn touch(&mut self, page: u64) -> (Cost, Level) {
         self.cost(|bench| {
@@ -113,6 +124,9 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
             let mut bench = Bench::new(form, ladder, 4 * pages, 2 * pages);
             (0..2 * pages).for_each(|page| _ = bench.touch(page));
             // The first of two, so that the second finds the caches warm.
+            bench.emulate(0);
+            let cost = bench.emulate(pages);
+            costs.note("use-bit emulation", level, cost);
             bench.protect(0);
             let cost = bench.protect(pages);
             costs.note("demotion", level, cost);
@@ -199,6 +213,12 @@ mod tests {
     #[test]
     fn promotion_writes_one_entry_a_size_where_there_is_one() {
         assert_eq!(counts(Form::Single, "promotion"), [(1 + 1, 16), (1 + 2, 32), (1 + 3, 48)]);
+    }
+
+    #[test]
+    fn emulating_a_use_bit_writes_every_replicated_entry_twice() {
+        assert_eq!(counts(Form::Replicated, "use-bit emulation"), [(2 * 16, 0), (2 * 256, 0), (2 * 4096, 0)]);
+        assert_eq!(counts(Form::Single, "use-bit emulation"), [(2, 0); 3]);
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl Table {
         self.levels[array][range.start].as_mut().expect("a mapping where one is named")
     }
 
+    /// A trap for the reference bit, which is protected until then, sets it.
+    pub(crate) fn set_referenced(&mut self, at: Vpn, size: PageSize) {
+        self.change(at, size, |entry| entry.used.referenced = true);
+    }
+
     /// Changes a mapping and writes all its entries.
     fn change(&mut self, at: Vpn, size: PageSize, change: impl Fn(&mut Entry)) {
         let mut entry = *self.entry(at, size);

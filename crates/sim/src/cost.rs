@@ -3,7 +3,7 @@
 use crate::KernelModel;
 use crate::estimate::Whole;
 use std::ops::{Add, Sub};
-use superpage_mmu::{Counters, Machine, Remaps};
+use superpage_mmu::{Counters, Machine, Remaps, UseBits};
 use superpage_vm::Stats;
 
 /// The program's own instructions, at the machine's rate without TLB misses.
@@ -16,8 +16,8 @@ pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Effort {
     faults: u64,
-    dirty_updates: u64,
-    reference_updates: u64,
+    use_bits: UseBits,
+    use_bit_entries: UseBits,
     pte_writes: u64,
     pte_traversals: u64,
     shootdowns: u64,
@@ -40,8 +40,8 @@ impl Effort {
     pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
         Effort {
             faults: stats.faults,
-            dirty_updates: counters.dirty_updates,
-            reference_updates: counters.reference_updates,
+            use_bits: counters.use_bits,
+            use_bit_entries: counters.use_bit_entries,
             pte_writes: counters.pte_writes,
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
@@ -61,8 +61,8 @@ impl Effort {
     fn with(self, other: Effort, both: impl Fn(u64, u64) -> u64) -> Effort {
         Effort {
             faults: both(self.faults, other.faults),
-            dirty_updates: both(self.dirty_updates, other.dirty_updates),
-            reference_updates: both(self.reference_updates, other.reference_updates),
+            use_bits: self.use_bits.with(other.use_bits, &both),
+            use_bit_entries: self.use_bit_entries.with(other.use_bit_entries, &both),
             pte_writes: both(self.pte_writes, other.pte_writes),
             pte_traversals: both(self.pte_traversals, other.pte_traversals),
             shootdowns: both(self.shootdowns, other.shootdowns),
@@ -98,7 +98,7 @@ impl Effort {
         let kilobytes = |bytes: u64| bytes.div_ceil(1024);
         Kernel {
             fault: self.faults * costs.fault
-                + machine.use_traps(self.dirty_updates, self.reference_updates)
+                + machine.use_traps(self.use_bits, self.use_bit_entries)
                 + self.pte_writes * costs.pte_write
                 + self.shootdowns * costs.shootdown
                 + self.switches * costs.switch,

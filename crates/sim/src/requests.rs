@@ -249,7 +249,7 @@ mod tests {
                 });
                 assert_eq!(mmu.run(requests), None);
                 let (counters, kinds) = (mmu.counters(0), [Access::Read, Access::Write]);
-                (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.dirty_updates, mmu.held(0))
+                (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.use_bits, mmu.held(0))
             });
             assert_eq!(counted[0], counted[1], "{name}");
         }

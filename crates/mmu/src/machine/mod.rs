@@ -351,7 +351,7 @@ pub struct Costs {
     pub shootdown: u64,
     /// Switching to another address space.
     pub switch: u64,
-    /// A trap that only sets a use bit, where the machine does that by a trap.
+    /// A trap that only sets use bits, where the machine does that by a trap; without writing page-table entries.
     pub use_trap: u64,
     /// Sampling one page's reference bits in the page daemon; without page-table entries.
     pub daemon_page: u64,

@@ -1,6 +1,7 @@
 //! The one lookup that each request makes.
 
 use super::Mappings;
+use super::operations::Work;
 use crate::request::Trap;
 use superpage_pages::Vpn;
 
@@ -89,11 +90,25 @@ impl Mappings {
         }
         let used = record.used_by(access);
         if used != *record {
-            self.use_bits.dirtied += (used.dirty() && !record.dirty()) as u64;
-            self.use_bits.referenced += !record.referenced() as u64;
+            let set = (used.dirty() && !record.dirty(), !record.referenced());
             *record = used;
+            self.note_use(head, set);
         }
         Ok(head)
+    }
+
+    /// Notes that an access set the dirty bit of a mapping, its reference bit, or both.
+    #[cold]
+    fn note_use(&mut self, head: u32, (dirty, referenced): (bool, bool)) {
+        let (record, first, space) =
+            (self.records[head as usize], self.nodes.first_page(head), self.nodes.space_of(head));
+        let pages = first.0..first.0 + (1 << self.order(record.rung()));
+        let entries = self.clustered_work(space, &pages, Work { writes: 1 << record.replicas(), traversals: 0 }).writes;
+        for (bits, count) in self.use_bits.iter_mut().zip([1, entries]) {
+            bits.dirty += count * u64::from(dirty);
+            bits.referenced += count * u64::from(referenced);
+            bits.both += count * u64::from(dirty && referenced);
+        }
     }
 
     /// Whether this access will set one of these use bits of the mapping.

@@ -17,6 +17,7 @@ mod ranges;
 mod shadow;
 mod validate;
 
+use crate::counters::UseBits;
 use crate::lines::ENTRY_BYTES;
 use crate::machine::Machine;
 use crate::record::Record;
@@ -163,15 +164,6 @@ pub(crate) struct Found {
     pub(crate) level: usize,
 }
 
-/// How often use bits were set by accesses.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UseBits {
-    /// Clean mappings that became dirty.
-    pub(crate) dirtied: u64,
-    /// Unreferenced mappings that became referenced.
-    pub(crate) referenced: u64,
-}
-
 /// What the page tables of the machine take for the nodes there are.
 #[derive(Clone, Debug)]
 struct Tables {
@@ -227,7 +219,8 @@ pub(crate) struct Mappings {
     clusters: Option<Box<Clusters>>,
     ranges: Option<Box<Ranges>>,
     shadow: Option<Box<Shadow>>,
-    pub(crate) use_bits: UseBits,
+    /// Those that accesses set, and the page-table entries of the mappings.
+    pub(crate) use_bits: [UseBits; 2],
 }
 
 impl Mappings {
@@ -254,7 +247,7 @@ impl Mappings {
             clusters,
             ranges: None,
             shadow: None,
-            use_bits: UseBits::default(),
+            use_bits: Default::default(),
         }
     }
 

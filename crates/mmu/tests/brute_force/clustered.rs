@@ -101,6 +101,18 @@ impl Clustered {
         self.buckets[bucket].insert(0, Node { space, block, at, mappings });
     }
 
+    /// The mappings, each a word, that the nodes have for these pages.
+    pub(crate) fn entries(&self, space: u32, first: u64, pages: u64) -> u64 {
+        let of_block = |block: u64| {
+            let node =
+                self.buckets[self.bucket(space, block)].iter().find(|node| (node.space, node.block) == (space, block));
+            let from = first.max(block * self.pages);
+            let to = (first + pages).min((block + 1) * self.pages);
+            node.unwrap().mappings.min(to - from)
+        };
+        self.blocks(first, pages).map(of_block).sum()
+    }
+
     /// The lines that a search for this page reads.
     pub(crate) fn lines(&self, space: u32, page: u64, line_bytes: u64) -> Vec<u64> {
         let bucket = self.bucket(space, page / self.pages);

@@ -322,8 +322,8 @@ impl Pair {
         assert_eq!(ours.host_walk_cache_hits, naive.host_walk_cache_hits, "walk cache hits of the host");
         assert_eq!(ours.line_hits, naive.line_hits, "line hits");
         assert_eq!(ours.line_misses, naive.line_misses, "line misses");
-        assert_eq!(ours.dirty_updates, naive.dirty_updates, "dirty updates");
-        assert_eq!(ours.reference_updates, naive.reference_updates, "reference updates");
+        assert_eq!(ours.use_bits, naive.use_bits, "use bits");
+        assert_eq!(ours.use_bit_entries, naive.use_bit_entries, "entries of use bits");
         assert_eq!(ours.shootdowns, naive.shootdowns, "shootdowns");
         assert_eq!(ours.shootdown_entries, naive.shootdown_entries, "entries shot down");
         assert_eq!(ours.flushes, naive.flushes, "flushes");

@@ -16,7 +16,8 @@ use crate::ranges::Ranges;
 use crate::reach::{self, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{
-    Contents, Index, Joins, LineCacheSpec, LineCounts, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec,
+    Contents, Index, Joins, LineCacheSpec, LineCounts, Machine, Replacement, TableKind, TlbSpec, UseBit, UseBits,
+    WalkCacheSpec,
 };
 use superpage_pages::{Access, Mapped, PageSize, Protection};
 
@@ -43,8 +44,8 @@ pub(crate) struct Counts {
     pub(crate) line_hits: [u64; 4],
     pub(crate) line_misses: u64,
     pub(crate) program_lines: [LineCounts; 3],
-    pub(crate) dirty_updates: u64,
-    pub(crate) reference_updates: u64,
+    pub(crate) use_bits: UseBits,
+    pub(crate) use_bit_entries: UseBits,
     pub(crate) shootdowns: u64,
     pub(crate) shootdown_entries: u64,
     pub(crate) flushes: u64,
@@ -187,6 +188,14 @@ impl Naive {
             TableKind::Radix | TableKind::Perforated | TableKind::Nested | TableKind::Clustered | TableKind::Groups => {
                 (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
             }
+        }
+    }
+
+    /// The page-table entries of a mapping of the current space.
+    fn entries(&self, first: u64, size: PageSize) -> u64 {
+        match &self.clustered {
+            Some(clustered) => clustered.entries(self.space, first, self.pages(size)),
+            None => 1 << (self.order(size) - self.below(self.leaf_level(size))),
         }
     }
 
@@ -637,8 +646,13 @@ impl Naive {
     fn mark(&mut self, page: u64, access: Access) {
         let (first, mapping) = self.mapping(self.space, page).unwrap();
         let write = access == Access::Write;
-        self.counts.dirty_updates += (write && !mapping.dirty) as u64;
-        self.counts.reference_updates += !mapping.referenced as u64;
+        let (dirty, referenced) = (write && !mapping.dirty, !mapping.referenced);
+        let entries = self.entries(first, mapping.size);
+        for (bits, count) in [(&mut self.counts.use_bits, 1), (&mut self.counts.use_bit_entries, entries)] {
+            bits.dirty += if dirty { count } else { 0 };
+            bits.referenced += if referenced { count } else { 0 };
+            bits.both += if dirty && referenced { count } else { 0 };
+        }
         if mapping.size == self.machine.pages.sizes[0] {
             self.separate(page, !mapping.referenced, write && !mapping.dirty);
         }

@@ -115,7 +115,7 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
     }
     assert_eq!(ours.walk_memory_references(), naive_counts.walk_references, "{}: walk references", machine.name);
     assert_eq!(ours.line_hits, naive_counts.line_hits, "{}: line hits", machine.name);
-    assert_eq!(ours.dirty_updates, naive_counts.dirty_updates, "{}: dirty updates", machine.name);
+    assert_eq!(ours.use_bits, naive_counts.use_bits, "{}: use bits", machine.name);
     let held: Vec<_> = mmu.held(0).iter().map(|held| (held.tlb, held.contents, held.size, held.entries)).collect();
     assert_eq!(held, naive.held(), "{}", machine.name);
 }

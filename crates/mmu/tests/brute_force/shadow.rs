@@ -592,8 +592,7 @@ impl All {
             assert_eq!(ours.program_lines, theirs.program_lines, "{name}: lines of the program");
             assert_eq!(ours.line_hits, theirs.line_hits, "{name}: lines of page tables");
             assert_eq!(ours.line_misses, theirs.line_misses, "{name}: lines of page tables");
-            assert_eq!(ours.dirty_updates, theirs.dirty_updates, "{name}: dirty updates");
-            assert_eq!(ours.reference_updates, theirs.reference_updates, "{name}: reference updates");
+            assert_eq!(ours.use_bits, theirs.use_bits, "{name}: use bits");
             assert_eq!(ours.shootdowns, theirs.shootdowns, "{name}: shootdowns");
             assert_eq!(ours.shootdown_entries, theirs.shootdown_entries, "{name}: entries shot down");
             assert_eq!(self.mmu.peak_page_table_bytes(), naive.naive.peak, "{name}: bytes of page tables");
