@@ -455,7 +455,21 @@ impl Evidence {
         (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
     }
 
-    /// The same for a cost of theirs.
+    /// Misses by which two rows may differ where few windows differ, or none, so that leaving one out tells little: the score interval as in
+    /// [`rare`](Evidence::rare), and the difference of all that was recorded, also while windows warmed up. 0 if more windows differ.
+    fn apart(&self, theirs: &Evidence) -> f64 {
+        let both = self.windows.iter().zip(&theirs.windows);
+        let differences = || both.clone().map(|((own, _), (their, _))| own.others.count().abs_diff(their.others.count()));
+        let differing = differences().filter(|difference| *difference > 0).count() as f64;
+        if differing >= RARE {
+            return 0.0;
+        }
+        let together = if differing > 0.0 { differences().sum::<u64>() as f64 / differing } else { 0.0 };
+        let recorded = self.recorded.others.count().abs_diff(theirs.recorded.others.count());
+        (1.92 + 1.96 * (differing + 0.96).sqrt()) * together * self.factor(&self.measured) + recorded as f64
+    }
+
+    /// As [`rare`](Evidence::rare), for a cost of theirs.
     fn rare_cost(&self, cost: impl Fn(&Walks) -> u64) -> f64 {
         let Tally { faulting, others, .. } = self.recorded;
         let walks = if others.count() > 0 { others } else { faulting };
@@ -526,7 +540,8 @@ pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row,
     let rare = |error: f64| if same { 0.0 } else { error };
     if row.tlb_miss_reduction_percent.is_some() {
         let ratio = |basis| own.counts(basis).misses() / theirs.counts(basis).misses();
-        let least = 100.0 * rare(own.rare() + theirs.rare() * ratio(Basis::All)) / theirs.counts(Basis::All).misses();
+        let few = own.rare() + theirs.rare() * ratio(Basis::All) + own.apart(theirs);
+        let least = 100.0 * rare(few) / theirs.counts(Basis::All).misses();
         sampled.tlb_miss_reduction_percent_error = own.ratio_error(|basis| 100.0 * ratio(basis), least);
     }
     if row.speedup.is_some() {

@@ -76,9 +76,10 @@ impl Guard {
     pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
         let Some(Limit { bytes: left, of, .. }) = self.short.get() else { return Ok(()) };
         Err(Error::Memory(format!(
-            "memory ran short: only {} are left of {of}, while {rows} rows were simulated at once; give fewer machines or policies at \
+            "memory ran short: only {} are left of {of}, while {} simulated at once; give fewer machines or policies at \
              once, or less memory with --memory",
-            bytes(*left)
+            bytes(*left),
+            if rows == 1 { "a row was".into() } else { format!("{rows} rows were") }
         )))
     }
 }

@@ -151,6 +151,31 @@ fn few_windows_with_misses_leave_room_for_more() {
 }
 
 #[test]
+fn few_windows_that_differ_leave_room_for_more() {
+    let base = evidence(&in_turn());
+    assert_eq!(base.apart(&base), 0.0);
+    let with = |more: &[u64]| {
+        let more = more.iter().chain(std::iter::repeat(&0));
+        evidence(&in_turn().into_iter().zip(more).map(|(misses, more)| misses + more).collect::<Vec<u64>>())
+    };
+    close(with(&[3]).apart(&base), (1.92 + 1.96 * 1.96_f64.sqrt()) * 3.0 * 10.0);
+    close(with(&[2, 0, 4]).apart(&base), (1.92 + 1.96 * 2.96_f64.sqrt()) * 3.0 * 10.0);
+    assert_eq!(with(&[1; 10]).apart(&base), 0.0, "ten show it themselves");
+    // No window differs, but what was recorded beside them does.
+    let walks = Walks { data: 30, instructions: 0, references: 0, cycles: 0 };
+    let recorded = Tally { others: walks, ..base.recorded };
+    let other = Evidence { recorded, ..base.clone() };
+    assert_eq!(other.apart(&base), 30.0);
+    let [mut one, mut theirs] = ["reservation", "base"].map(|policy| row(policy, &base));
+    one.tlb_miss_reduction_percent = Some(0.0);
+    own_errors(&mut one, Some(&other));
+    own_errors(&mut theirs, Some(&base));
+    compared_errors(&mut one, Some(&other), &theirs, Some(&base));
+    let error = one.sampled.unwrap().tlb_miss_reduction_percent_error.unwrap();
+    assert!(error >= 0.999 * 100.0 * 30.0 / 3845.0, "{error}");
+}
+
+#[test]
 fn rare_hits_of_later_levels_count_in_cycles() {
     let evidence = evidence(&in_turn());
     assert_eq!(evidence.rare_cycles(), 0.0, "no level has any");
