@@ -3,7 +3,7 @@
 use crate::beside::{Beside, LEFT, temporary};
 use crate::place::{End, Missing, make_folder, refuse_planted, walk};
 use crate::small::{regular, text};
-use crate::{Output, To};
+use crate::{Output, To, refusal};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -91,7 +91,8 @@ impl Directory {
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
             }
         }
-        Ok(Output(To::Whole(Box::new(Beside::create(&self.0, name.into(), before)?))))
+        let beside = Beside::create(&self.0, name.into(), before).map_err(refusal)?;
+        Ok(Output(To::Whole(Box::new(beside))))
     }
 
     /// Opens a file in it to read it. Never blocks.
@@ -114,7 +115,7 @@ impl Directory {
     /// lock it.
     ///
     /// # Errors
-    /// It cannot be opened or made, or is not a regular file of this user.
+    /// It cannot be opened or made, or is not a regular file of this user with one name.
     pub fn open_lock(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(
@@ -127,6 +128,10 @@ impl Directory {
         }
         if there.uid() != rustix::process::geteuid().as_raw() {
             return refused(format!("belongs to user {}, who could hold this lock for ever", there.uid()));
+        }
+        // A second name was given to a file of this user by who prepared the directory: it may be any.
+        if there.nlink() != 1 {
+            return refused(format!("has {} names; remove it", there.nlink()));
         }
         if there.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
@@ -211,6 +216,11 @@ mod tests {
         fs::set_permissions(path.join("old"), Permissions::from_mode(0o644)).unwrap();
         drop(directory.open_lock("old").unwrap());
         assert_eq!(mode("old"), 0o600);
+        fs::write(path.join("theirs"), "kept").unwrap();
+        fs::set_permissions(path.join("theirs"), Permissions::from_mode(0o644)).unwrap();
+        fs::hard_link(path.join("theirs"), path.join("lock")).unwrap();
+        assert!(directory.open_lock("lock").unwrap_err().to_string().contains("has 2 names"));
+        assert_eq!((mode("theirs"), fs::read_to_string(path.join("theirs")).unwrap()), (0o644, "kept".into()));
         rustix::fs::mknodat(rustix::fs::CWD, path.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
         for open in [Directory::open_lock, Directory::open_regular] {
             assert!(open(&directory, "pipe").unwrap_err().to_string().contains("not a regular file"));
