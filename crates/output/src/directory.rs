@@ -3,7 +3,7 @@
 use crate::beside::{Beside, LEFT, temporary};
 use crate::place::{End, Missing, make_folder, refuse_planted, walk};
 use crate::small::{regular, text};
-use crate::{Output, To};
+use crate::{Output, To, refusal};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -91,7 +91,8 @@ impl Directory {
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
             }
         }
-        Ok(Output(To::Whole(Box::new(Beside::create(&self.0, name.into(), before)?))))
+        let beside = Beside::create(&self.0, name.into(), before).map_err(refusal)?;
+        Ok(Output(To::Whole(Box::new(beside))))
     }
 
     /// Opens a file in it to read it. Never blocks.
