@@ -7,6 +7,7 @@ use crate::{failed, given, limits, of_trace, work};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{Conditions, Setup, Watch, check_memory, plan_policies, rows, run_parts};
 use superpage_trace::{Source, file::Reader, workload};
@@ -115,10 +116,16 @@ pub(crate) fn simulate(
     let run = |ticket: &work::Ticket| {
         work::with_threads(threads, called.then_some(ticket), || {
             let mut all = Vec::new();
+            let (mut before, of) = (0, sources.iter().map(|source| source.info().runs).sum());
             for mut source in sources {
-                let progress = |progress: superpage_sim::Progress| ticket.progress(progress.runs, progress.of);
+                let done = AtomicU64::new(0);
+                let progress = |progress: superpage_sim::Progress| {
+                    done.store(progress.runs, Ordering::Relaxed);
+                    ticket.progress(before + progress.runs, of);
+                };
                 let runs = run_parts(&setups, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)?;
                 all.extend(rows(runs, words.parts));
+                before += done.into_inner();
             }
             Ok(Rows::from(all))
         })?

@@ -76,7 +76,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Also print a row for each named part of the workload, such as each member of 'A;B'
+    /// Also print a row for each named part of the workload, such as each member of 'A;B'. A sampled stream has none
     #[arg(long)]
     parts: bool,
 
@@ -261,6 +261,9 @@ impl Sim {
             }
             let bar = Bar::new(if many > 1 { format!("{} of {many}", i + 1) } else { String::new() });
             let progress = |progress| bar.show(progress);
+            if self.parts && source.info().sampling.is_some() {
+                eprintln!("superpage: {} is sampled: its parts have no rows", source.info().workload);
+            }
             all.extend(rows(run_parts(setups, source.as_mut(), stop, &progress, &self.watch())?, self.parts));
         }
         Ok(all)

@@ -161,7 +161,9 @@ impl Watch for Bar {
         if there > 0 {
             bar.set_message(format!("{there} were done; "));
         }
-        bar.enable_steady_tick(std::time::Duration::from_secs(1));
+        if std::io::stderr().is_terminal() {
+            bar.enable_steady_tick(std::time::Duration::from_secs(1));
+        }
         let _ = self.0.set(bar);
     }
 

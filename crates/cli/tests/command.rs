@@ -156,6 +156,23 @@ fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
     }
 }
 
+/// The process begins with less address space than the 256 MB that simulations leave free.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_simulation_that_runs_short_of_memory_ends_with_one_sentence_and_status_1() {
+    let _turn = superpage_testing::turn_of("command");
+    let script =
+        "ulimit -v 300000 && exec \"$0\" sim random:bytes=64M,references=2M -m zen5 -p base --memory 128M --threads 1";
+    let sh = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
+    let error = text(&sh.stderr);
+    assert_eq!((sh.status.code(), text(&sh.stdout)), (Some(1), String::new()), "{error}");
+    assert!(
+        error.starts_with("superpage: memory ran short: only ") && error.contains("address space (ulimit -v)"),
+        "{error}"
+    );
+    assert!(error.contains("--memory") && error.trim_end().lines().count() == 1, "{error}");
+}
+
 #[test]
 fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
     let _turn = superpage_testing::turn_of("command");

@@ -501,6 +501,38 @@ fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
     assert!(text(&wide.stdout).contains("faults  major"), "{}", text(&wide.stdout));
 }
 
+/// With a setting of shared memory made of a file, in a namespace where mounts are private. Under any other policy the command ends at once.
+#[test]
+fn promote_restores_the_setting_of_shared_memory_once_the_command_has_mapped_its_memory() {
+    let _turn = superpage_testing::turn_of("compare");
+    // Its lock is in another folder, so others would change the other settings meanwhile.
+    let _others = match Settings::take(true) {
+        Ok(settings) => settings,
+        Err(error) => return superpage_testing::skip!("system", "{error}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let mount = format!("echo never > shmem && mount --bind shmem {setting} || exit 77; exec \"$@\"");
+    let command = format!("[ $(cat {setting}) = advise ] || exit 0; sleep 11; cat {setting} >> after");
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", &mount, "sh", SUPERPAGE, "compare", "-r", "1", "-w", "0", "--policy", "promote"])
+        .args(["--format", "json", "--", "sh", "-c", &command])
+        .env("SUPERPAGE_RUN_DIR", folder.path().join("run"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let error = text(&done.stderr);
+    if done.status.code() == Some(77) || error.contains("unshare: ") || error.contains("promote is left out") {
+        return superpage_testing::skip!("system", "{error}");
+    }
+    assert!(done.status.success(), "{error}");
+    assert_eq!(fs::read_to_string(folder.path().join("after")).unwrap(), "never", "{error}");
+    let rows: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{error}");
+    assert!(rows.iter().all(|row| row["settings_differed"] == 0), "{rows:?}");
+}
+
 /// A small file system of its own that is full, in a namespace where mounts are private.
 #[test]
 fn a_full_disk_costs_neither_the_table_nor_the_other_files() {

@@ -173,6 +173,97 @@ fn a_log_that_cannot_be_written_ends_no_daemon() {
     }
 }
 
+/// Fills 16 MB once the file that it is given exists, with base pages unless somebody promotes them.
+const FILL: &str = "import ctypes, mmap, os, sys, time\n\
+                    if ctypes.CDLL(None).prctl(41, 1, 2, 0, 0): sys.exit(77)\n\
+                    print('ready', flush=True)\n\
+                    while not os.path.exists(sys.argv[1]): time.sleep(0.02)\n\
+                    m = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                    m[:] = b'1' * len(m)\nprint('filled', flush=True)\ntime.sleep(600)\n";
+
+/// Huge pages of a process, in kB.
+const HUGE: &str = "huge() { awk '/^AnonHugePages/ { print $2 }' /proc/$1/smaps_rollup; }";
+
+/// Runs a script in a namespace of processes of its own, in a folder, with superpage as `$0` and a program that fills memory as `$1`. `None` after
+/// a message where it ends with status 77, since something is missing.
+fn alone(script: &str, folder: &Path) -> Option<Output> {
+    let mut command = Command::new("unshare");
+    command.args(["-p", "-f", "--mount-proc", "--kill-child", "bash", "-c", &format!("{HUGE}\n{script}")]);
+    command.args([env!("CARGO_BIN_EXE_superpage"), FILL]).current_dir(folder).stdin(Stdio::null());
+    let output = command.env("SUPERPAGE_RUN_DIR", folder.join("run")).output();
+    match output {
+        Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare: ") => Some(output),
+        Ok(output) => {
+            superpage_testing::skip!("system", "{}", String::from_utf8_lossy(&output.stderr));
+            None
+        }
+        Err(error) => {
+            superpage_testing::skip!("system", "{error}");
+            None
+        }
+    }
+}
+
+/// The numbers of processes are given out in their order in this namespace, so the next one to start gets the number that is free again.
+#[test]
+fn a_process_that_gets_the_number_of_a_named_one_is_left_alone() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+        sleep 600 & ended=$!
+        python3 -c \"$1\" go > named & named=$!
+        until grep -qs ready named; do kill -0 $named || exit 77; sleep 0.05; done
+        \"$0\" daemon --pid $ended --pid $named --policy promote:age=200ms,interval=50ms,idle=50ms,cpu=1,burst=10s 2> log & daemon=$!
+        until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
+        sleep 0.5; kill $ended; wait $ended; sleep 0.5
+        touch now
+        echo $((ended - 1)) > /proc/sys/kernel/ns_last_pid || exit 77
+        python3 -c \"$1\" now > other & other=$!
+        [ $other = $ended ] || { echo \"$other is not $ended\" >&2; exit 77; }
+        until grep -qs filled other; do sleep 0.05; done
+        sleep 2; touch go
+        for i in $(seq 400); do [ $(huge $named) -gt 0 ] && break; sleep 0.05; done
+        sleep 1; echo $(huge $named) $(huge $other)
+        kill $named; wait $named
+        for i in $(seq 100); do kill -0 $daemon 2> /dev/null || break; sleep 0.05; done
+        tail -n 2 log
+        kill $daemon 2> /dev/null";
+    let Some(output) = alone(script, folder.path()) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let huge: Vec<u64> = said.lines().next().unwrap().split(' ').map(|size| size.parse().unwrap()).collect();
+    assert!(huge[0] > 0 && huge[1] == 0, "{said}");
+    assert!(said.contains("all processes that were named have ended"), "{said}");
+}
+
+/// It has settled when the files can be opened again: what it did meanwhile must not count as seen.
+#[test]
+fn a_scan_that_failed_is_made_up_for() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+        command -v prlimit > /dev/null || exit 77
+        python3 -c \"$1\" go > named & named=$!
+        until grep -qs ready named; do kill -0 $named || exit 77; sleep 0.05; done
+        \"$0\" daemon --pid $named --policy promote:age=200ms,interval=50ms,idle=50ms,cpu=1,burst=10s 2> log & daemon=$!
+        until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
+        sleep 0.5
+        # One file at a time, and no two.
+        free=0; while [ -e /proc/$daemon/fd/$free ]; do free=$((free + 1)); done
+        prlimit --pid $daemon --nofile=$((free + 1)):
+        touch go
+        until grep -qs filled named; do sleep 0.05; done
+        sleep 2; echo $(huge $named); grep -c 'Too many open files' log
+        prlimit --pid $daemon --nofile=1024:
+        for i in $(seq 200); do [ $(huge $named) -gt 0 ] && break; sleep 0.05; done
+        echo $(huge $named)
+        kill $daemon $named";
+    let Some(output) = alone(script, folder.path()) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<u64> = said.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(lines[..2], [0, 1], "not huge, and told once: {said}");
+    assert!(lines[2] > 0, "{said}");
+}
+
 /// Sends a signal to a process of ours.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();

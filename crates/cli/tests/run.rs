@@ -579,6 +579,61 @@ fn a_system_whose_settings_cannot_be_written_is_told() {
     assert!(!folder.path().join("run/settings.json").exists());
 }
 
+/// A setting of shared memory at `never`, made of a file.
+const SHMEM: &str = "mkdir -p $SUPERPAGE_RUN_DIR; echo never >$SUPERPAGE_RUN_DIR/shmem; \
+                     mount --bind $SUPERPAGE_RUN_DIR/shmem /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+/// In the command: from now on nobody can set it.
+const READ_ONLY: &str = "mount -o remount,bind,ro /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
+/// Neither at the end of the command, nor when it has mapped its memory, after 10 s.
+#[test]
+fn a_setting_that_cannot_be_put_back_harms_no_command() {
+    let _turn = superpage_testing::turn_of("run");
+    let _alone = alone();
+    for (more, said) in [("", "first\n"), ("sleep 11; echo later; ", "first\nlater\n")] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("{READ_ONLY} && echo first; {more}exit 7");
+        let arguments = ["run", "--policy", "promote", "--", "sh", "-c", &script];
+        let Some(output) = inside(SHMEM, folder.path(), &arguments) else { return };
+        let lines = lines(&output);
+        if output.status.code() == Some(1) && lines.iter().any(|line| line.contains("promot")) {
+            return superpage_testing::skip!("system", "{lines:?}");
+        }
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(7), said), "{lines:?}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("superpage: cannot set /sys/kernel/mm/transparent_hugepage/shmem_enabled to never")
+        );
+        assert!(lines[0].ends_with("the next call of any live verb of superpage tries again"), "{lines:?}");
+        let file = folder.path().join("run/shmem");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "advise");
+        let again = "mount --bind $SUPERPAGE_RUN_DIR/shmem /sys/kernel/mm/transparent_hugepage/shmem_enabled";
+        inside(again, folder.path(), &["run", "--policy", "base", "--", "true"]).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "never");
+    }
+}
+
+/// As another user, to whom `/proc` shows no process of root, inside a command whose settings are in force.
+#[test]
+fn a_process_that_cannot_be_seen_is_not_taken_for_dead() {
+    let _turn = superpage_testing::turn_of("run");
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("superpage");
+    fs::copy(SUPERPAGE, &copy).unwrap();
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", copy.to_str().unwrap()];
+    let arguments =
+        [&["run", "--policy", "thp", "--"], &nobody[..], &["run", "--policy", "base", "--", "echo"], &["begun"]];
+    let mounts = format!("{FILES}; cd /; mount -t proc -o hidepid=2 none /proc");
+    let Some(output) = inside(&mounts, folder.path(), &arguments.concat()) else { return };
+    if output.status.code() == Some(127) || lines(&output).iter().any(|line| line.starts_with("mount: ")) {
+        return superpage_testing::skip!("system", "{:?}", lines(&output));
+    }
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "begun\n"), "{:?}", lines(&output));
+    assert!(output.stderr.is_empty(), "{:?}", lines(&output));
+}
+
 #[test]
 fn a_damaged_journal_is_told_once() {
     let _turn = superpage_testing::turn_of("run");

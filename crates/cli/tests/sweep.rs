@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -323,6 +324,20 @@ fn what_another_prepared_leads_nowhere() {
         assert!(said.contains("links are not followed"), "{said}");
         let left = fs::read_dir(place.path("elsewhere")).unwrap().count();
         assert_eq!(left, 1, "{name}: a file was made or removed where a link leads");
+    }
+    // Nor where results were.
+    let place = Place::new(sweep);
+    place.sweep("out", &[]);
+    for name in ["rows.parquet", "index.html"] {
+        let (file, leads) = (place.path("out").join(name), place.path(name));
+        fs::rename(&file, &leads).unwrap();
+        let before = fs::metadata(&leads).unwrap().ino();
+        std::os::unix::fs::symlink(&leads, &file).unwrap();
+        let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(1) && said.contains(&format!("{name}: is a link")), "{said}");
+        assert_eq!(fs::metadata(&leads).unwrap().ino(), before, "{name} was replaced where the link leads");
+        fs::remove_file(&file).unwrap();
     }
 }
 

@@ -235,13 +235,17 @@ impl Lock {
         Tried::Held
     }
 
-    /// The holders of locks on the file, as reported by the kernel: whether exclusive, and the process that took it.
-    /// Those of other pid namespaces are not reported.
+    /// The holders of locks on the file, as [`holders_of`] returns them.
     fn holders(&self) -> Vec<(bool, i32)> {
-        let Ok(metadata) = self.file.metadata() else { return Vec::new() };
-        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        holders(&locks, metadata.dev(), metadata.ino())
+        self.file.metadata().map(|file| holders_of(&file)).unwrap_or_default()
     }
+}
+
+/// The holders of locks on a file, as reported by the kernel: whether exclusive, and the process that took it. Those of
+/// other pid namespaces are not reported. Anybody may ask, also where `/proc` hides the processes of others.
+pub(crate) fn holders_of(file: &Metadata) -> Vec<(bool, i32)> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    holders(&locks, file.dev(), file.ino())
 }
 
 /// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0

@@ -65,7 +65,7 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     let program = Program::start("blocks");
     let parameters = [("share", "0.75"), ("interval", "20ms")];
     let policy = superpage_vm::Policy::of(&hot::HOT, parameters, &superpage_linux::policy::LINUX).unwrap();
-    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(program.pid()))) else { return };
+    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pids([program.pid()]))) else { return };
     settle(&mut promoter, |_| huge(&program) >= 4);
     let after: Vec<bool> = program.populations().iter().map(|(_, huge)| *huge).collect();
     assert_eq!(after[..5], [true, true, true, false, true]);
@@ -113,7 +113,7 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
     let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_linux::policy::LINUX).unwrap();
     let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = shell.id() as i32;
-    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(pid))) else {
+    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pids([pid]))) else {
         drop(shell.stdin.take());
         shell.wait().unwrap();
         return;
@@ -144,7 +144,7 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
 fn only_full_regions_are_promoted() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
-    let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
+    let Some(mut promoter) = promoter(options(""), Target::pids([program.pid()])) else { return };
     assert_eq!(program.populations(), [(512, false), (512, false), (511, false), (256, false), (511, false)]);
     settle(&mut promoter, |_| huge(&program) >= 2);
     let after = program.populations();
@@ -171,10 +171,10 @@ fn memory_files_are_promoted_unless_told_otherwise() {
     let pid = program.pid();
     let kinds: Vec<Kind> = scan::mappings(pid, BLOCK as u64).unwrap().iter().map(|mapping| mapping.kind).collect();
     assert!(kinds.contains(&Kind::Shared));
-    let Some(mut not) = promoter(options("shared=off"), Target::pid(pid)) else { return };
+    let Some(mut not) = promoter(options("shared=off"), Target::pids([pid])) else { return };
     settle(&mut not, |_| true);
     assert_eq!(program.populations(), [(512, false), (256, false)]);
-    let Some(mut promoter) = promoter(options(""), Target::pid(pid)) else { return };
+    let Some(mut promoter) = promoter(options(""), Target::pids([pid])) else { return };
     settle(&mut promoter, |_| huge(&program) >= 1);
     assert_eq!(program.populations(), [(512, true), (256, false)]);
     program.finish();
@@ -232,12 +232,12 @@ fn a_storm_of_exits_forks_execs_and_unmappings_harms_nothing() {
 fn what_asks_not_to_be_huge_is_left_alone() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("refusing");
-    let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
+    let Some(mut promoter) = promoter(options(""), Target::pids([program.pid()])) else { return };
     settle(&mut promoter, |promoter| promoter.counters().refused.contains_key("ineligible"));
     assert_eq!(program.populations(), [(512, false), (512, false)]);
     program.finish();
     let program = Program::start("disabled");
-    let Some(mut promoter) = self::promoter(options(""), Target::pid(program.pid())) else { return };
+    let Some(mut promoter) = self::promoter(options(""), Target::pids([program.pid()])) else { return };
     settle(&mut promoter, |promoter| promoter.counters().excluded.contains_key("disabled"));
     assert_eq!(promoter.counters().excluded.get("disabled"), Some(&1));
     assert_eq!((promoter.counters().calls, program.populations()), (0, vec![(512, false)]));
@@ -248,7 +248,7 @@ fn what_asks_not_to_be_huge_is_left_alone() {
 fn a_survey_promotes_nothing_and_says_what_would_be() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
-    let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
+    let mut promoter = Promoter::observer(options(""), Target::pids([program.pid()])).unwrap();
     let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
     let [finding] = &findings[..] else { panic!("{findings:?}") };
     assert!(finding.promotable >= 2 && finding.sparse >= 3 && finding.huge == 0, "{finding:?}");
@@ -262,7 +262,7 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
 fn what_is_left_alone_is_told_in_the_words_of_inspect() {
     let _turn = superpage_testing::turn_of("promote");
     let survey = |program: &Program| {
-        let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
+        let mut promoter = Promoter::observer(options(""), Target::pids([program.pid()])).unwrap();
         let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
         let reasons = findings[0].reasons.iter();
         let told: Vec<(String, u64)> = reasons.map(|reason| (reason.text.clone(), reason.bytes)).collect();
@@ -332,9 +332,9 @@ fn a_control_group_is_left_headroom() {
     fs::write(group.0.join("cgroup.procs"), program.pid().to_string()).unwrap();
     program.tell("go");
     program.hear("filled");
-    let Some(mut promoter) = promoter(options("share=0.4"), Target::pid(program.pid())) else { return };
+    let Some(mut promoter) = promoter(options("share=0.4"), Target::pids([program.pid()])) else { return };
     // A dry run says what will be.
-    let mut observer = Promoter::observer(options("share=0.4"), Target::pid(program.pid())).unwrap();
+    let mut observer = Promoter::observer(options("share=0.4"), Target::pids([program.pid()])).unwrap();
     let found = observer.survey(&AtomicBool::new(false)).remove(0);
     let waits = found.reasons.iter().find(|reason| reason.why == Why::NoHeadroom).unwrap();
     assert!(found.promotable > 0 && found.promotable + waits.blocks >= 29, "{found:?}");
@@ -363,8 +363,7 @@ fn kernel_threads_and_what_has_ended_are_no_targets() {
         Ok(name) if name == "kthreadd\n" => pids.push(2),
         _ => superpage_testing::skip!("system", "the kernel's threads cannot be seen from this namespace of processes"),
     }
-    let target = Target { pids, ..Target::default() };
-    let promoter = promoter(options(""), target);
+    let promoter = promoter(options(""), Target::pids(pids));
     let counters = promoter.map(|mut promoter| {
         settle(&mut promoter, |_| true);
         promoter.counters()

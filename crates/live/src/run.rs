@@ -17,9 +17,6 @@ use superpage_linux::{Error, Policy};
 /// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 0.7 % of one core, most of it for huge pages and folios.
 const WATCH: Budget = Budget { resident: 0.002, huge: 0.0025, folios: 0.0025 };
 
-/// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
-const MAPS: Duration = Duration::from_secs(10);
-
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -102,7 +99,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             sparse: 0,
             text: Vec::new(),
             text_notes: Vec::new(),
-            notes: session.put_back()?,
+            notes: session.put_back(),
         });
     }
     let mut running = session.start()?;
@@ -112,27 +109,20 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         running.placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
         None
     });
-    let ended = match running.tree.wait(Some(MAPS))? {
-        Some(ended) => ended,
-        None => {
-            running.end_brief()?;
-            running.tree.wait(None)?.expect("it was waited for")
-        }
-    };
-    let tree = &mut running.tree;
+    let ended = running.wait(None)?.expect("it was waited for");
     if options.wait {
-        tree.wait_all(None)?;
+        running.wait_all(None)?;
     }
     // Descendants that have just ended are counted, and what runs on is not waited for.
-    let members = if tree.wait_all(Some(Duration::ZERO))? { Vec::new() } else { tree.members() };
+    let members = if running.wait_all(Some(Duration::ZERO))? { Vec::new() } else { running.tree.members() };
     let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
-    let usage = tree.usage();
+    let usage = running.tree.usage();
     // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process.
     let Seen { memory, reach, work } = running.seen(0);
     if let Some(symbols) = symbols.filter(|_| options.perf_map) {
         symbols.keep();
     }
-    let (notes, placed) = running.put_back(true)?;
+    let (notes, placed) = running.put_back(true);
     // What was seen while memory was small says little of what there was later.
     let peak = memory.as_ref().map_or(0, |memory| memory.peak).max(usage.peak_process_bytes);
     Ok(Outcome {

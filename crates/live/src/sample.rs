@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::proc::{self, bytes_of};
+use superpage_linux::promote::thread_cpu;
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
 
@@ -47,7 +48,8 @@ const NEAR: f64 = 0.9;
 /// The sampled memory of a run.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Memory {
-    /// The most memory that the tree had at once, including huge pages of the static pool.
+    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts once: as much as
+    /// the process has that has mapped most of it.
     pub peak: u64,
     /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
     pub huge: Option<u64>,
@@ -103,7 +105,7 @@ impl Sampler {
     /// # Errors
     /// [`Error::System`]: no thread can be started.
     pub fn start(plan: Plan) -> Result<Sampler, Error> {
-        let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
+        let own = status(std::process::id() as i32).map_or(0, |status| status.resident.bytes());
         let (ask, asked) = channel();
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
@@ -208,9 +210,9 @@ impl Walk {
         if resident == 0 || allowed.is_some_and(|allowed| self.spent + expected > allowed) {
             return None;
         }
-        let before = processor_time();
+        let before = thread_cpu();
         let most = allowed.map(|allowed| allowed.saturating_sub(self.spent));
-        let took = || processor_time().saturating_sub(before);
+        let took = || thread_cpu().saturating_sub(before);
         let go_on = || !over() && most.is_none_or(|most| took() <= most);
         let seen = go_on().then(|| look(&go_on));
         let (whole, took) = (go_on(), took());
@@ -282,18 +284,20 @@ impl Look {
 
     /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
     fn look(&mut self, at_end: bool) -> Duration {
-        let before = processor_time();
+        let before = thread_cpu();
         let mut members = descendants(std::process::id() as i32);
         members.retain(|pid| !is_copy(*pid));
-        let mut sum = 0;
+        let mut all = Amount::default();
         for status in members.iter().filter_map(|pid| status(*pid)) {
-            sum += status.resident;
+            all = all.and(status.resident);
             self.largest = self.largest.max(status.most);
         }
+        let sum = all.bytes();
         // A walk over all pages takes time, in which memory may be given back: what it saw is of the least resident meanwhile.
-        let still = || members.iter().filter_map(|pid| status(*pid)).map(|status| status.resident).sum::<u64>();
+        let resident = || members.iter().filter_map(|pid| Some(status(*pid)?.resident));
+        let still = || resident().fold(Amount::default(), Amount::and).bytes();
         self.sum = self.sum.max(sum);
-        self.spent += processor_time().saturating_sub(before);
+        self.spent += thread_cpu().saturating_sub(before);
         let thorough = self.plan.thorough || at_end;
         let expected = if thorough { 0 } else { self.plan.expected };
         let near = sum as f64 >= NEAR * self.sum.max(expected) as f64;
@@ -307,7 +311,12 @@ impl Look {
             let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
                 // The kernel sums up a process in one call.
                 let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
-                rollups.fold((0, 0), |(huge, all), rollup| (huge + rollup.huge, all + rollup.resident))
+                let add = |all: Rollup, one: Rollup| Rollup {
+                    resident: all.resident.and(one.resident),
+                    huge: all.huge.and(one.huge),
+                };
+                let all = rollups.fold(Rollup::default(), add);
+                (all.huge.bytes(), all.resident.bytes())
             });
             if let Some(part) = seen.and_then(|seen| part(seen, sum)) {
                 self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
@@ -351,12 +360,6 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
     (bytes, of)
 }
 
-/// The processor time of this thread so far.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this process's.
 fn is_copy(pid: i32) -> bool {
     /// `PF_FORKNOEXEC`, forked and nothing executed since.
@@ -364,8 +367,28 @@ fn is_copy(pid: i32) -> bool {
     proc::stat(pid).is_some_and(|stat| stat.ppid == std::process::id() as i32 && stat.flags & FORKED != 0)
 }
 
+/// Memory of processes.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    /// Of each alone, in bytes.
+    own: u64,
+    /// Shared memory.
+    shared: u64,
+}
+
+impl Amount {
+    /// That of both: shared memory is taken for the same, of which one process may have mapped more.
+    fn and(self, other: Amount) -> Amount {
+        Amount { own: self.own + other.own, shared: self.shared.max(other.shared) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.own + self.shared
+    }
+}
+
 struct Status {
-    resident: u64,
+    resident: Amount,
     /// The most that was ever resident since the exec.
     most: u64,
 }
@@ -375,22 +398,29 @@ struct Status {
 fn status(pid: i32) -> Option<Status> {
     let text = proc::read(format!("/proc/{pid}/status")).ok()?;
     let pool = bytes_of(&text, "HugetlbPages").unwrap_or(0);
-    Some(Status { resident: bytes_of(&text, "VmRSS")? + pool, most: bytes_of(&text, "VmHWM")? + pool })
+    let (all, shared) = (bytes_of(&text, "VmRSS")?, bytes_of(&text, "RssShmem").unwrap_or(0));
+    let resident = Amount { own: all.saturating_sub(shared) + pool, shared };
+    Some(Status { resident, most: bytes_of(&text, "VmHWM")? + pool })
 }
 
+#[derive(Clone, Copy, Default)]
 struct Rollup {
-    resident: u64,
-    huge: u64,
+    resident: Amount,
+    huge: Amount,
 }
 
-/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge.
+/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge. How much of that is shared
+/// memory only `/proc/PID/status` says.
 fn rollup(pid: i32) -> Option<Rollup> {
+    let shared = status(pid)?.resident.shared;
     let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
     let of = &maps.0.first()?.extension.map;
     let sum = |names: &[&str]| names.iter().filter_map(|name| of.get(*name)).sum::<u64>();
     let pool = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
-    let huge = pool + sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]);
-    Some(Rollup { resident: of.get("Rss")? + pool, huge })
+    let resident = Amount { own: of.get("Rss")?.saturating_sub(shared) + pool, shared };
+    let huge =
+        Amount { own: pool + sum(&["AnonHugePages", "FilePmdMapped"]), shared: sum(&["ShmemPmdMapped"]).min(shared) };
+    Some(Rollup { resident, huge })
 }
 
 #[cfg(test)]
@@ -411,6 +441,12 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_counts_once() {
+        let [server, worker] = [(10, 256), (3, 2)].map(|(own, shared)| Amount { own, shared });
+        assert_eq!([worker; 4].into_iter().fold(server, Amount::and).bytes(), 10 + 4 * 3 + 256);
+    }
+
+    #[test]
     fn what_a_small_command_had_before_its_exec_is_not_its_peak() {
         let part = Part { bytes: 0, of: 1 << 20, resident: 1 << 20 };
         let seen = Seen { peak: 1 << 20, huge: Some(part), ..Seen::default() };
@@ -422,9 +458,9 @@ mod tests {
     fn a_walk_that_takes_longer_than_expected_is_given_up() {
         let mut walk = Walk::new(1e-9, 0.0);
         let endless = |go_on: &dyn Fn() -> bool| while go_on() {};
-        let (budget, before) = (Duration::from_millis(20), processor_time());
+        let (budget, before) = (Duration::from_millis(20), thread_cpu());
         assert_eq!(walk.look(1 << 20, Some(budget), &|| false, endless), None);
-        let took = processor_time() - before;
+        let took = thread_cpu() - before;
         assert!(took >= budget && took < 2 * budget, "{took:?}");
         assert!(walk.look(1 << 20, Some(2 * budget), &|| false, |_| ()).is_none(), "it would be given up again");
         assert!(walk.look(1 << 20, Some(4 * budget), &|| false, |_| ()).is_some());

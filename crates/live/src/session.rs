@@ -10,13 +10,16 @@ use crate::inspect::Reach;
 use crate::sample::{self, Memory, Sampler};
 use crate::watch::Watch;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use superpage_linux::launch::{Arrangement, Plan, Promoting, Work};
 use superpage_linux::settings::{Settings, System};
 use superpage_linux::signals::{Passing, Signals};
 use superpage_linux::text::{self, Placed, Way};
-use superpage_linux::tree::Tree;
+use superpage_linux::tree::{Ended, Tree};
 use superpage_linux::{Error, Policy};
+
+/// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
+const MAPS: Duration = Duration::from_secs(10);
 
 /// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
 /// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
@@ -124,12 +127,8 @@ impl<'s> Session<'s> {
     }
 
     /// Puts back what was set, without having started the command. Returns what was done for the whole system, as sentences.
-    ///
-    /// # Errors
-    /// Those of [`Arrangement::restore`].
-    pub(crate) fn put_back(self) -> Result<Vec<String>, Error> {
-        let _signals = self.signals;
-        put_back(self.arrangement)
+    pub(crate) fn put_back(self) -> Vec<String> {
+        self.arrangement.notes().to_vec()
     }
 }
 
@@ -160,6 +159,43 @@ pub(crate) struct Seen {
 }
 
 impl Running<'_> {
+    /// Waits for the command as [`Tree::wait`] does. What matters only while it maps its memory is restored meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Tree::wait`].
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Ended>, Error> {
+        self.wait_for(timeout, Tree::wait)
+    }
+
+    /// Waits for the command and its descendants as [`Tree::wait_all`] does, otherwise like [`wait`](Running::wait).
+    ///
+    /// # Errors
+    /// Those of [`Tree::wait_all`].
+    pub(crate) fn wait_all(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
+        let all = |tree: &mut Tree, timeout| Ok(tree.wait_all(timeout)?.then_some(()));
+        Ok(self.wait_for(timeout, all)?.is_some())
+    }
+
+    fn wait_for<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        wait: impl Fn(&mut Tree, Option<Duration>) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let maps = MAPS.saturating_sub(self.started.elapsed());
+        let first = timeout.unwrap_or(maps).min(maps);
+        let done = wait(&mut self.tree, Some(first))?;
+        if done.is_some() || timeout == Some(first) {
+            return Ok(done);
+        }
+        self.arrangement.end_brief();
+        wait(&mut self.tree, timeout.map(|timeout| timeout - first))
+    }
+
+    /// Whether the settings of the system are as before the policy, since they matter only while the command maps its memory.
+    pub(crate) fn has_ended_brief(&self) -> bool {
+        self.arrangement.has_ended_brief()
+    }
+
     /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its memory, in bytes, that is
     /// known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
@@ -169,21 +205,10 @@ impl Running<'_> {
         Seen { memory, reach, work }
     }
 
-    /// Puts back what matters only while the command maps its memory.
-    ///
-    /// # Errors
-    /// Those of [`Arrangement::end_brief`].
-    pub(crate) fn end_brief(&mut self) -> Result<(), Error> {
-        self.arrangement.end_brief()
-    }
-
     /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is ended. Returns what was
     /// done for the whole system, as sentences, and what became of the code.
-    ///
-    /// # Errors
-    /// Those of [`Arrangement::restore`].
-    pub(crate) fn put_back(self, leave: bool) -> Result<(Vec<String>, Placed), Error> {
-        // Dropped after all else, also where that fails.
+    pub(crate) fn put_back(self, leave: bool) -> (Vec<String>, Placed) {
+        // Dropped after all else.
         let _signals = self._signals;
         let Running { watch, sampler, promoting, placed, tree, passing, arrangement, .. } = self;
         drop((watch, sampler, promoting));
@@ -191,14 +216,9 @@ impl Running<'_> {
             true => tree.leave(),
             false => drop(tree),
         }
-        let notes = put_back(arrangement)?;
+        let notes = arrangement.notes().to_vec();
+        drop(arrangement);
         drop(passing);
-        Ok((notes, placed))
+        (notes, placed)
     }
-}
-
-fn put_back(arrangement: Arrangement) -> Result<Vec<String>, Error> {
-    let notes = arrangement.notes().to_vec();
-    arrangement.restore()?;
-    Ok(notes)
 }

@@ -1,9 +1,10 @@
 //! A directory that superpage fills with files of its own, and that somebody else may have prepared.
 
-use crate::beside::{LEFT, temporary};
-use crate::place::{End, Missing, make_folder, walk};
+use crate::beside::{Beside, LEFT, temporary};
+use crate::place::{End, Missing, make_folder, refuse_planted, walk};
 use crate::small::{regular, text};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use crate::{Output, To};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -73,6 +74,26 @@ impl Directory {
         names.filter(|name| name != "." && name != "..").collect()
     }
 
+    /// Begins a file in it, as [`Output::create`] does; what is there under that name, if anything, must be a regular file.
+    ///
+    /// # Errors
+    /// As for [`Output::create`], and if a link or anything else that is no regular file has that name.
+    pub fn create(&self, name: &str) -> io::Result<Output> {
+        let before = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+            Ok(there) => Some(there),
+        };
+        if let Some(there) = &before {
+            match FileType::from_raw_mode(there.st_mode) {
+                FileType::RegularFile => refuse_planted(&self.0, name.as_ref(), there)?,
+                FileType::Symlink => return Err(no_link(Errno::LOOP.into())),
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
+            }
+        }
+        Ok(Output(To::Whole(Box::new(Beside::create(&self.0, name.into(), before)?))))
+    }
+
     /// Opens a file in it to read it. Never blocks.
     ///
     /// # Errors
@@ -93,7 +114,7 @@ impl Directory {
     /// lock it.
     ///
     /// # Errors
-    /// It cannot be opened or made, or is not a regular file of this user.
+    /// It cannot be opened or made, or is not a regular file of this user with one name.
     pub fn open_lock(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(
@@ -106,6 +127,10 @@ impl Directory {
         }
         if there.uid() != rustix::process::geteuid().as_raw() {
             return refused(format!("belongs to user {}, who could hold this lock for ever", there.uid()));
+        }
+        // A second name was given to a file of this user by who prepared the directory: it may be any.
+        if there.nlink() != 1 {
+            return refused(format!("has {} names; remove it", there.nlink()));
         }
         if there.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
@@ -151,6 +176,7 @@ fn no_link(error: io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -167,6 +193,11 @@ mod tests {
         assert!(directory.open_regular("file").unwrap_err().to_string().contains("is a link"));
         assert!(directory.open_lock("lock").unwrap_err().to_string().contains("is a link"));
         assert!(!other.path().join("lock").exists());
+        assert!(directory.create("file").unwrap_err().to_string().contains("is a link"));
+        let mut new = directory.create("new").unwrap();
+        new.write_all(b"ours").unwrap();
+        new.commit().unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("new")).unwrap(), "ours");
         directory.remove("file").unwrap();
         assert_eq!(fs::read_to_string(other.path().join("file")).unwrap(), "theirs");
     }
@@ -184,6 +215,11 @@ mod tests {
         fs::set_permissions(path.join("old"), Permissions::from_mode(0o644)).unwrap();
         drop(directory.open_lock("old").unwrap());
         assert_eq!(mode("old"), 0o600);
+        fs::write(path.join("theirs"), "kept").unwrap();
+        fs::set_permissions(path.join("theirs"), Permissions::from_mode(0o644)).unwrap();
+        fs::hard_link(path.join("theirs"), path.join("lock")).unwrap();
+        assert!(directory.open_lock("lock").unwrap_err().to_string().contains("has 2 names"));
+        assert_eq!((mode("theirs"), fs::read_to_string(path.join("theirs")).unwrap()), (0o644, "kept".into()));
         rustix::fs::mknodat(rustix::fs::CWD, path.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
         for open in [Directory::open_lock, Directory::open_regular] {
             assert!(open(&directory, "pipe").unwrap_err().to_string().contains("not a regular file"));

@@ -155,22 +155,32 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
 }
 
 /// Refuses what another user may have planted: it may lead anywhere, and be readable by them. In a folder writable by
-/// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. A
-/// folder of another user is entirely theirs, so what they put there is refused too; what root has put anywhere is not.
-fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
+/// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. Where a group may write,
+/// members replace each other's files, but links and pipes of others are refused. A folder of another user is entirely theirs, so what they
+/// put there is refused too; what root has put anywhere is not.
+pub(crate) fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
+    const GROUP_MAY_WRITE: u32 = 0o020;
     let trusted = |user: u32| user == rustix::process::geteuid().as_raw() || user == 0;
     if there.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
     let folder = rustix::fs::fstat(folder)?;
+    let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
+    // The group of root is root's.
+    let by_group = if regular || folder.st_gid == 0 { 0 } else { GROUP_MAY_WRITE };
     #[allow(clippy::unnecessary_cast, reason = "not everywhere of 32 bits")]
-    let open_to_all = folder.st_mode as u32 & ALL_MAY_WRITE != 0 && folder.st_uid != there.st_uid;
+    let open = folder.st_mode as u32 & (ALL_MAY_WRITE | by_group);
+    let open_to_others = open != 0 && folder.st_uid != there.st_uid;
     let theirs = !trusted(folder.st_uid) && !trusted(there.st_uid);
-    if !open_to_all && !theirs {
+    if !open_to_others && !theirs {
         return Ok(());
     }
-    let whose = if open_to_all { "where all may write" } else { "of another user" };
+    let whose = match open_to_others {
+        true if open & ALL_MAY_WRITE != 0 => "where all may write",
+        true => "where a group may write",
+        false => "of another user",
+    };
     let text = format!(
         "{} is there already, and belongs to user {}, in a folder {whose}; not followed, as it may be a trap",
         name.display(),

@@ -168,6 +168,20 @@ fn what_another_user_planted_is_refused() {
         written(&own, text).commit().unwrap();
         assert_eq!((fs::metadata(&own).unwrap().uid(), fs::read_to_string(&own).unwrap().as_str()), (0, text));
     }
+    // Where a group may write its members replace files, and a link or a pipe of theirs is refused.
+    std::os::unix::fs::chown(&shared, Some(0), Some(NOBODY)).unwrap();
+    set_mode(&shared, 0o2775);
+    let pipe = shared.join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    std::os::unix::fs::lchown(&pipe, Some(NOBODY), Some(NOBODY)).unwrap();
+    for planted in [&link, &pipe, &shared.join("way/x")] {
+        for error in [Output::check(planted).unwrap_err(), Output::create(planted).unwrap_err()] {
+            assert!(error.to_string().contains("where a group may write"), "{error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
+    written(&file, "ours").commit().unwrap();
+    set_mode(&shared, 0o755);
     // A file of theirs in a folder of root's is no trap, and what is replaced stays theirs.
     std::os::unix::fs::chown(&shared, Some(0), Some(0)).unwrap();
     written(&file, "new").commit().unwrap();

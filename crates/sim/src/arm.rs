@@ -5,7 +5,9 @@
 //! that nobody asks for cost nothing. Written pages wait until 16 are there, the most that FreeBSD's pager writes at once, and are
 //! written in the order of their places.
 //!
-//! Swap space is at the start of the disk, and each file behind it in one piece, in the order in which they are first used.
+//! Swap space is at the start of the disk, and the files behind it, in the order in which they are first used. A file has a piece for its length
+//! then; where it grows it gets another behind all others, as long as those before it together, so that a file that grows beside others is scattered at
+//! first. A cluster is read from where its first page is.
 //! A request that begins where the last one in its direction ended needs no seek. All sums are the same for any disk:
 //! the time of a seek is an amount for each and one that goes with the square root of the distance, so that sums of both are enough.
 
@@ -27,9 +29,6 @@ const WRITES: usize = 16;
 /// Clusters whose pages wait to be asked for, the least recently read of which is forgotten: assumed, as many as the segments
 /// of a drive's cache.
 const BUFFERS: usize = 16;
-/// The first byte of files; swap space is before it.
-const FILES: u64 = 1 << 30;
-
 /// Whose pages: those of a file, or of swap space.
 type Owner = Option<u32>;
 
@@ -41,6 +40,16 @@ struct Buffer {
     first: u64,
     /// The pages that nobody has asked for yet, as a bit set.
     left: u64,
+}
+
+/// Adjacent pages of a file, up to where the next piece begins.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The first page, and the first behind it.
+    first: u64,
+    end: u64,
+    /// Its first byte on the disk.
+    at: u64,
 }
 
 /// The sums, and where the arm is.
@@ -61,8 +70,8 @@ pub(crate) struct Arm {
     /// Bytes of a base page.
     page: u64,
     moves: Moves,
-    /// Where each file begins, and the end of them all, in bytes.
-    places: HashMap<u32, u64>,
+    /// The pieces of each file, and the end of them all, in bytes.
+    places: HashMap<u32, Vec<Piece>>,
     end: u64,
     /// The last read in front.
     buffers: VecDeque<Buffer>,
@@ -80,22 +89,41 @@ impl Moves {
                 None => self.unknown += 1,
             }
         }
-        self.at = Some((way, start + bytes));
+        self.at = Some((way, start.saturating_add(bytes)));
     }
 }
 
+/// Pages of a cluster.
+fn cluster(page: u64) -> u64 {
+    (CLUSTER / page).max(1)
+}
+
 impl Arm {
-    pub(crate) fn new(page: u64) -> Arm {
+    /// An arm over a disk whose swap space has so many pages, of `page` bytes.
+    pub(crate) fn new(page: u64, swap_pages: u64) -> Arm {
         let (places, buffers) = (HashMap::new(), VecDeque::new());
-        Arm { page, moves: Moves::default(), places, end: FILES, buffers, writes: Vec::new() }
+        Arm { page, moves: Moves::default(), places, end: swap_pages.saturating_mul(page), buffers, writes: Vec::new() }
     }
 
-    /// A file of so many pages is about to be used.
+    /// A file has at least so many pages from here on.
     pub(crate) fn place(&mut self, file: u32, pages: u64) {
-        self.places.entry(file).or_insert_with(|| {
-            self.end += pages * self.page;
-            self.end - pages * self.page
-        });
+        let pieces = self.places.entry(file).or_default();
+        let first = pieces.last().map_or(0, |last| last.end);
+        if pages > first {
+            // What grows is likely to grow again.
+            let more = pages.max(2 * first).next_multiple_of(cluster(self.page));
+            let end = if pieces.is_empty() { pages } else { more };
+            pieces.push(Piece { first, end, at: self.end });
+            self.end = self.end.saturating_add((end - first).saturating_mul(self.page));
+        }
+    }
+
+    /// The place of a page of a file, in bytes.
+    fn find(&mut self, file: u32, page: u64) -> u64 {
+        self.place(file, page + 1);
+        let pieces = &self.places[&file];
+        let piece = pieces[pieces.partition_point(|piece| piece.end <= page)];
+        piece.at.saturating_add((page - piece.first).saturating_mul(self.page))
     }
 
     /// A file is deleted.
@@ -109,17 +137,14 @@ impl Arm {
             Backed::File { file, page } => (Some(file), page),
             Backed::Swap { slot } => (None, slot.into()),
         };
-        let start = owner.map_or(0, |file| {
-            self.place(file, page + 1);
-            self.places[&file]
-        });
-        let pages = (CLUSTER / self.page).max(1);
+        let pages = cluster(self.page);
         let (first, bit) = (page / pages * pages, 1 << (page % pages));
         let mut buffers = self.buffers.iter_mut();
         let buffer = buffers.find(|buffer| (buffer.owner, buffer.first) == (owner, first));
         if way == Way::Out {
             buffer.into_iter().for_each(|buffer| buffer.left &= !bit);
-            self.writes.push(start + page * self.page);
+            let place = owner.map_or(page * self.page, |file| self.find(file, page));
+            self.writes.push(place);
             if self.writes.len() == WRITES {
                 self.settle();
             }
@@ -131,7 +156,8 @@ impl Arm {
             buffer.left &= !bit;
             return;
         }
-        self.moves.go(Way::In, start + first * self.page, pages * self.page);
+        let place = owner.map_or(first * self.page, |file| self.find(file, first));
+        self.moves.go(Way::In, place, pages * self.page);
         self.buffers.retain(|buffer| (buffer.owner, buffer.first) != (owner, first));
         self.buffers.truncate(BUFFERS - 1);
         self.buffers.push_front(Buffer { owner, first, left: (u64::MAX >> (64 - pages)) & !bit });
@@ -168,6 +194,7 @@ mod tests {
     use super::*;
 
     const PAGE: u64 = 8192;
+    const SWAP: u64 = 1 << 17;
 
     fn file(file: u32, page: u64) -> Backed {
         Backed::File { file, page }
@@ -181,8 +208,8 @@ mod tests {
 
     #[test]
     fn files_side_by_side_are_read_by_clusters() {
-        let mut arm = Arm::new(PAGE);
-        (0..2).for_each(|file| arm.place(file, 256));
+        let mut arm = Arm::new(PAGE, SWAP);
+        (0..26).for_each(|file| arm.place(file, 256));
         assert_eq!(read(&mut arm, (0..256).map(|page| (0, page))), 1, "in order nothing is sought");
         let pages = (0..256).flat_map(|page| [(2, page), (3, page)]);
         assert_eq!(read(&mut arm, pages), 2 * 256 / 8);
@@ -194,7 +221,7 @@ mod tests {
 
     #[test]
     fn writes_are_sorted_16_at_a_time() {
-        let mut arm = Arm::new(PAGE);
+        let mut arm = Arm::new(PAGE, SWAP);
         arm.place(1, 1000);
         for page in (0..16).rev() {
             arm.transfer(Way::Out, file(1, page));
@@ -211,12 +238,37 @@ mod tests {
     }
 
     #[test]
+    fn files_that_grow_side_by_side_do_not_overlap() {
+        // 16 MB each, in turns of 128 KB, all of it written at once.
+        let seeks = |lengths: [u64; 2]| {
+            let mut arm = Arm::new(PAGE, SWAP);
+            (0..2).for_each(|file| arm.place(file, lengths[file as usize]));
+            for turn in 0..256 {
+                (0..16).for_each(|page| arm.transfer(Way::Out, file(turn % 2, u64::from(turn / 2) * 16 + page)));
+            }
+            arm.requests()
+        };
+        assert_eq!(seeks([2048, 2048]), 256);
+        // Where one's piece ends and the next piece of the other begins there is no seek.
+        assert!((230..256).contains(&seeks([0, 0])), "{}", seeks([0, 0]));
+    }
+
+    #[test]
+    fn swap_space_ends_where_files_begin() {
+        let mut arm = Arm::new(PAGE, 1 << 20);
+        arm.place(1, 8);
+        arm.transfer(Way::In, Backed::Swap { slot: (1 << 20) - 8 });
+        arm.transfer(Way::In, file(1, 0));
+        assert_eq!(arm.requests(), 1, "the first cluster of files is behind the last of swap space");
+    }
+
+    #[test]
     fn near_seeks_are_short() {
         let mut machine = Machine::builtin("alpha-21264").unwrap();
         let disk = &mut machine.disk;
         (disk.seek_microseconds, disk.near_seek_microseconds) = (9000, Some(5000));
         disk.capacity_bytes = Some(1 << 32);
-        let mut arm = Arm::new(PAGE);
+        let mut arm = Arm::new(PAGE, SWAP);
         arm.place(1, 1 << 19);
         let milliseconds = |arm: &Arm, machine: &Machine| arm.cycles(machine) as f64 * 1e3 / machine.clock.hertz as f64;
         arm.transfer(Way::In, file(1, 0));

@@ -48,9 +48,9 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(files: Files, page: u64, contents: bool) -> Disk {
+    pub(crate) fn new(files: Files, page: u64, swap_pages: u64, contents: bool) -> Disk {
         let contents = contents.then(Contents::default);
-        Disk { files, page, arm: Arm::new(page), bytes: 0, known: HashSet::new(), contents }
+        Disk { files, page, arm: Arm::new(page, swap_pages), bytes: 0, known: HashSet::new(), contents }
     }
 
     /// From here on the process writes to these pages, if any, what they already hold.
@@ -84,7 +84,7 @@ impl Disk {
         }
     }
 
-    /// A file of so many pages is about to be used.
+    /// A file has at least so many pages from here on.
     pub(crate) fn place(&mut self, file: u32, pages: u64) {
         self.arm.place(file, pages);
     }
@@ -94,7 +94,7 @@ impl Disk {
         self.arm.transfer(way, place);
     }
 
-    /// Does what waits to be written; to be called before a row is made.
+    /// Does what waits to be written; to be called before a row is made, and where a program waits for it.
     pub(crate) fn settle(&mut self) {
         self.arm.settle();
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_request_costs_its_seek_and_each_byte_its_share_of_the_rate() {
         let machine = Machine::builtin("alpha-21264").unwrap();
-        let mut disk = Disk::new(Files::Cold, 8192, false);
+        let mut disk = Disk::new(Files::Cold, 8192, 0, false);
         disk.write(file(0), AT);
         disk.write(file(1), AT);
         disk.settle();
@@ -186,12 +186,13 @@ mod tests {
 
     #[test]
     fn warm_files_cost_nothing_at_first_and_something_after_eviction() {
-        let mut disk = Disk::new(Files::Warm, 4096, false);
+        let mut disk = Disk::new(Files::Warm, 4096, 0, false);
         disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests(), 0);
         disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests(), 1);
         disk.forget(1);
+        disk.place(2, 64);
         // Copies leave a page as warm as it is.
         disk.read_private(file(0), AT, PAGE).unwrap();
         disk.read_private(file(0), AT, PAGE).unwrap();

@@ -12,7 +12,16 @@
 //! period of the stream contains one window, so a sum varies only as far as windows of neighbouring periods differ
 //! (Cochran, Sampling Techniques, 3rd edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; when
 //! two are compared, a window is left out of both, and what they have in common cancels.
+//!
+//! Misses come in bursts, and few windows may hold most of them. A sample whose windows missed the bursts then shows a low
+//! estimate and a small spread at once. Two things in the data say so: the kurtosis of the differences, from which the degrees of
+//! freedom of Student's t come, and the counts of everything that was recorded. A window begins with the pages that its
+//! gap used, and one of them that misses there missed in the gap too, unless the gap found it in the TLB and used it again later. So the
+//! whole stream has about the recorded counts at least, and an estimate below them is too low by the difference.
 
+mod student;
+
+use self::student::{freedom, student};
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
@@ -218,7 +227,7 @@ impl Windows {
             };
         };
         let sampling = info.sampling.expect("evidence comes from a sample");
-        let counts = evidence.counts(None);
+        let counts = evidence.counts(Basis::All);
         let misses = [counts.data_misses, counts.instruction_misses].map(|misses| misses.round() as u64);
         let whole = |known: u64, count: f64| known + (count * evidence.factor(&evidence.measured)).round() as u64;
         let (known, measured) = (&evidence.known, &evidence.measured);
@@ -303,6 +312,18 @@ pub(crate) struct Evidence {
     threads: u64,
 }
 
+/// What the counts of the whole stream are estimated from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Basis {
+    All,
+    /// All windows but this one.
+    Without(usize),
+    /// All windows, and each count is at least what was recorded.
+    Recorded,
+    /// No window: only what is known.
+    Known,
+}
+
 /// Estimated counts of the whole stream.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
@@ -332,21 +353,26 @@ impl Evidence {
         if windows.accesses <= 0.0 { 0.0 } else { all / windows.accesses }
     }
 
-    /// The counts of the whole stream as estimated from all windows, or from all but one.
-    fn counts(&self, without: Option<usize>) -> Counts {
-        let sum = match without {
-            None => self.measured,
-            Some(window) => self.measured.and(&self.windows[window].0, -self.windows[window].1),
+    /// The estimated counts of the whole stream.
+    fn counts(&self, basis: Basis) -> Counts {
+        let sum = match basis {
+            Basis::Without(window) => self.measured.and(&self.windows[window].0, -self.windows[window].1),
+            Basis::All | Basis::Recorded => self.measured,
+            Basis::Known => Sum::default(),
         };
         let factor = self.factor(&sum);
         let known = self.recorded.faulting.with(&self.known.others, |faulting, others| faulting + others);
-        let whole = |known: u64, count: f64| known as f64 + count * factor;
+        let recorded = self.recorded.walks();
+        let whole = |known: u64, count: f64, recorded: u64| {
+            let whole = known as f64 + count * factor;
+            if basis == Basis::Recorded { whole.max(recorded as f64) } else { whole }
+        };
         Counts {
-            data_misses: whole(known.data, sum.data),
-            instruction_misses: whole(known.instructions, sum.instructions),
-            walk_references: whole(known.references, sum.walk_references),
-            tlb_hit_cycles: whole(self.known.tlb_hit_cycles, sum.tlb_hit_cycles),
-            walk_cycles: whole(known.cycles, sum.walk_cycles),
+            data_misses: whole(known.data, sum.data, recorded.data),
+            instruction_misses: whole(known.instructions, sum.instructions, recorded.instructions),
+            walk_references: whole(known.references, sum.walk_references, recorded.references),
+            tlb_hit_cycles: whole(self.known.tlb_hit_cycles, sum.tlb_hit_cycles, self.recorded.tlb_hit_cycles),
+            walk_cycles: whole(known.cycles, sum.walk_cycles, recorded.cycles),
         }
     }
 
@@ -373,21 +399,37 @@ impl Evidence {
         }
     }
 
-    /// Half the width of the 95 % interval of a value; `value` is called with the window that is left out.
-    fn error(&self, value: impl Fn(Option<usize>) -> f64) -> Option<f64> {
+    /// Half the width of the 95 % interval of a value of the estimated counts, by its spread over the windows.
+    fn spread(&self, value: impl Fn(Basis) -> f64) -> Option<f64> {
         if self.no_errors().is_some() {
             return None;
         }
         let count = self.windows.len();
-        let (n, all) = (count as f64, value(None));
-        let moved: Vec<f64> = (0..count).map(|window| n * all - (n - 1.0) * value(Some(window))).collect();
-        let differences: f64 = moved.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).sum();
+        let (n, all) = (count as f64, value(Basis::All));
+        let moved: Vec<f64> = (0..count).map(|window| n * all - (n - 1.0) * value(Basis::Without(window))).collect();
+        let squares: Vec<f64> = moved.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).collect();
         let measured: u64 = self.windows.iter().map(|(window, _)| window.accesses).sum();
         let left_out = 1.0 - measured as f64 / (self.accesses - self.known.accesses as f64);
-        let variance = left_out * differences / (2.0 * n * (n - 1.0));
-        // The degrees of freedom that squared differences of neighbours have (von Neumann et al., 1941).
-        let freedom = 2.0 * (n - 1.0).powi(2) / (3.0 * n - 4.0);
-        Some(student(freedom) * variance.sqrt())
+        let variance = left_out * squares.iter().sum::<f64>() / (2.0 * n * (n - 1.0));
+        Some(student(freedom(&squares)) * variance.sqrt())
+    }
+
+    /// Half the width of the interval of a ratio of counts: at least `least`, and more by as much as the ratio moves where estimates
+    /// are below what was recorded.
+    fn ratio_error(&self, ratio: impl Fn(Basis) -> f64, least: f64) -> Option<f64> {
+        Some(self.spread(&ratio)?.max(least) + (ratio(Basis::Recorded) - ratio(Basis::All)).abs())
+    }
+
+    /// Half the width of the interval of a count, in the same way. Where bursts decide a count, its variance grows with it, as that of a Poisson
+    /// count of bursts does: then a sample that met few of them shows less of both. So the interval is the score interval, whose upper
+    /// end has a variance of its own. It is wider than the spread only where that is not small against the count.
+    fn error(&self, count: impl Fn(&Counts) -> f64, least: f64) -> Option<f64> {
+        let count = |basis| count(&self.counts(basis));
+        let [known, all, recorded] = [Basis::Known, Basis::All, Basis::Recorded].map(count);
+        let spread = self.spread(count)?;
+        let grows = if all > known { spread.powi(2) / (all - known) } else { 0.0 };
+        let score = grows / 2.0 + (grows * (recorded - known) + grows.powi(2) / 4.0).sqrt();
+        Some(score.max(least) + recorded - all)
     }
 
     /// Misses that are still possible where few windows contain any, or none, so that they do not differ: the score
@@ -464,13 +506,10 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
         return;
     }
     sampled.no_errors = evidence.no_errors().map(Into::into);
-    let at_least = |error: Option<f64>, least: f64| error.map(|error| error.max(least));
-    let error = evidence.error(|without| evidence.counts(without).misses());
-    sampled.tlb_misses_error = at_least(error, evidence.rare());
-    let error = evidence.error(|without| evidence.counts(without).walk_references);
-    sampled.walk_memory_references_error = at_least(error, evidence.rare_cost(|walks| walks.references));
-    let error = evidence.error(|without| evidence.counts(without).translation());
-    sampled.cycles_error = at_least(error, evidence.rare_cycles());
+    sampled.tlb_misses_error = evidence.error(Counts::misses, evidence.rare());
+    let rare = evidence.rare_cost(|walks| walks.references);
+    sampled.walk_memory_references_error = evidence.error(|counts| counts.walk_references, rare);
+    sampled.cycles_error = evidence.error(Counts::translation, evidence.rare_cycles());
 }
 
 /// Sets the errors of the figures that compare a row of a sampled stream with `base`.
@@ -486,44 +525,20 @@ pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row,
     // What few windows show in both rows is equal only if both are the same row.
     let rare = |error: f64| if same { 0.0 } else { error };
     if row.tlb_miss_reduction_percent.is_some() {
-        let ratio = |without| own.counts(without).misses() / theirs.counts(without).misses();
-        let error = own.error(|without| 100.0 * ratio(without));
-        let least = 100.0 * rare(own.rare() + theirs.rare() * ratio(None)) / theirs.counts(None).misses();
-        sampled.tlb_miss_reduction_percent_error = error.map(|error| error.max(least));
+        let ratio = |basis| own.counts(basis).misses() / theirs.counts(basis).misses();
+        let least = 100.0 * rare(own.rare() + theirs.rare() * ratio(Basis::All)) / theirs.counts(Basis::All).misses();
+        sampled.tlb_miss_reduction_percent_error = own.ratio_error(|basis| 100.0 * ratio(basis), least);
     }
     if row.speedup.is_some() {
         // All other cycles are known.
-        let rest = |cycles: u64, evidence: &Evidence| cycles as f64 - evidence.counts(None).translation();
+        let rest = |cycles: u64, evidence: &Evidence| cycles as f64 - evidence.counts(Basis::All).translation();
         let rests = (rest(row.cycles, own), rest(base.cycles, theirs));
-        let own_time = |without| rests.0 + own.counts(without).translation();
-        let their_time = |without| rests.1 + theirs.counts(without).translation();
-        let speedup = |without| their_time(without) / own_time(without);
-        let least = rare(theirs.rare_cycles() + own.rare_cycles() * speedup(None)) / own_time(None);
-        sampled.speedup_error = own.error(speedup).map(|error| error.max(least));
+        let own_time = |basis| rests.0 + own.counts(basis).translation();
+        let their_time = |basis| rests.1 + theirs.counts(basis).translation();
+        let speedup = |basis| their_time(basis) / own_time(basis);
+        let least = rare(theirs.rare_cycles() + own.rare_cycles() * speedup(Basis::All)) / own_time(Basis::All);
+        sampled.speedup_error = own.ratio_error(speedup, least);
     }
-}
-
-/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables, interpolated linearly
-/// in the inverse, which is accurate to 1 %.
-fn student(freedom: f64) -> f64 {
-    const TABLE: [(f64, f64); 12] = [
-        (1.0, 12.706),
-        (1.5, 6.017),
-        (2.0, 4.303),
-        (3.0, 3.182),
-        (4.0, 2.776),
-        (5.0, 2.571),
-        (7.0, 2.365),
-        (10.0, 2.228),
-        (15.0, 2.131),
-        (30.0, 2.042),
-        (100.0, 1.984),
-        (f64::INFINITY, 1.960),
-    ];
-    let at = TABLE.iter().rposition(|(freedom_of, _)| *freedom_of <= freedom).unwrap_or(0);
-    let (Some(low), Some(high)) = (TABLE.get(at), TABLE.get(at + 1)) else { return 1.960 };
-    let part = (1.0 / low.0 - 1.0 / freedom) / (1.0 / low.0 - 1.0 / high.0);
-    low.1 + part * (high.1 - low.1)
 }
 
 #[cfg(test)]

@@ -44,11 +44,10 @@ impl Simulation {
             Event::Read { file, start, pages } => self.read(file, start, pages),
             Event::Write { file, start, pages } => self.write(file, start, pages),
             Event::Sync { file } => {
-                match self.vm.sync(
-                    &mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes),
-                    &mut self.disk,
-                    file,
-                ) {
+                let hardware = &mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
+                let written = self.vm.sync(hardware, &mut self.disk, file);
+                self.disk.settle();
+                match written {
                     // No page of it was ever in memory.
                     Err(Error::NotOpen(_)) => Ok(()),
                     other => other.map_err(Problem::run),

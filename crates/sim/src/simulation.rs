@@ -172,7 +172,7 @@ impl Simulation {
                 .enumerate()
                 .map(|(number, (place, setup))| Member::new(*place, number, setup))
                 .collect(),
-            disk: Disk::new(setup.files, ladder.base().bytes(), hashes),
+            disk: Disk::new(setup.files, ladder.base().bytes(), setup.swap_pages, hashes),
             held: Held::default(),
             fragmented,
             shift: setup.ladder.base().shift() - superpage_trace::TRACE_PAGE_SHIFT,
@@ -393,8 +393,11 @@ impl Simulation {
         effort.without(self.filled_bytes())
     }
 
-    /// Begins a part, and ends the current one.
+    /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as counts do, so that a part has no difference of two.
     pub(crate) fn mark(&mut self, name: &str) {
+        if self.info.sampling.is_some() {
+            return;
+        }
         self.disk.settle();
         self.close_part();
         self.record.page_tables = self.record.page_tables.max(self.mmu.peak_page_table_bytes());

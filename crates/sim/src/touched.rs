@@ -7,7 +7,8 @@
 //! is removed; a page of shared memory while a mapping reaches it.
 
 use crate::kernel::{inward, outward};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
+use rangemap::RangeSet;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -56,9 +57,39 @@ enum Object {
 
 #[derive(Default)]
 struct Shared {
-    pages: HashSet<u64, FxBuildHasher>,
+    /// As ranges, since the kernel reads and writes files of any length.
+    ranges: RangeSet<u64>,
+    /// How many they are.
+    pages: u64,
     /// Mappings of it.
     windows: u64,
+}
+
+impl Shared {
+    /// How many of these pages are touched.
+    fn within(&self, range: &Range<u64>) -> u64 {
+        self.ranges.overlapping(range).map(|held| held.end.min(range.end) - held.start.max(range.start)).sum()
+    }
+
+    /// Adds pages, and returns how many were not there.
+    fn insert(&mut self, range: Range<u64>) -> u64 {
+        let fresh = range.end - range.start - self.within(&range);
+        if fresh > 0 {
+            self.ranges.insert(range);
+            self.pages += fresh;
+        }
+        fresh
+    }
+
+    /// Removes pages, and returns how many were there.
+    fn remove(&mut self, range: Range<u64>) -> u64 {
+        let gone = self.within(&range);
+        if gone > 0 {
+            self.ranges.remove(range);
+            self.pages -= gone;
+        }
+        gone
+    }
 }
 
 /// A mapping.
@@ -235,7 +266,8 @@ impl Touched {
             UNTOUCHED => match space.find(page).and_then(|(start, window)| Some((start, window.object?, window))) {
                 Some((start, (object, offset), Window { private, .. })) if !private || !write => {
                     let shared = self.shared.entry(object).or_default();
-                    let more = shared.pages.insert(page - start + offset);
+                    let at = page - start + offset;
+                    let more = shared.insert(at..at + 1) > 0;
                     (if private { BEHIND } else { THROUGH }, more, None)
                 }
                 _ => (OWN, true, Some(self.process)),
@@ -297,14 +329,14 @@ impl Touched {
             Event::Read { file, start, pages } | Event::Write { file, start, pages } => {
                 let PageRange { start: first, pages: count } = outward(shift, start, pages);
                 let held = self.shared.entry(Object::File(file)).or_default();
-                let before = held.pages.len();
-                held.pages.extend(first.0..first.0 + count);
-                *self.owned.entry(None).or_default() += (held.pages.len() - before) as u64;
+                if count > 0 {
+                    *self.owned.entry(None).or_default() += held.insert(first.0..first.0 + count);
+                }
             }
             Event::Remove { file } => {
                 if let Some(held) = self.shared.get_mut(&Object::File(file)) {
-                    *self.owned.entry(None).or_default() -= held.pages.len() as u64;
-                    held.pages.clear();
+                    *self.owned.entry(None).or_default() -= std::mem::take(&mut held.pages);
+                    held.ranges.clear();
                 }
             }
             _ => {}
@@ -359,7 +391,7 @@ impl Touched {
         let Some(shared) = self.shared.get_mut(&object) else { return };
         shared.windows -= 1;
         if shared.windows == 0 && matches!(object, Object::Memory(_)) {
-            *self.owned.entry(None).or_default() -= shared.pages.len() as u64;
+            *self.owned.entry(None).or_default() -= shared.pages;
             self.shared.remove(&object);
         }
     }
@@ -379,10 +411,10 @@ impl Touched {
             let reached = self.reached(object, low, high);
             let Some(shared) = self.shared.get_mut(&object) else { continue };
             let gone = low.max(start) - start + offset..high.min(window.end) - start + offset;
-            let before = shared.pages.len();
-            let stays = |page: &u64| !gone.contains(page) || reached.iter().any(|pages| pages.contains(page));
-            shared.pages.retain(|page| stays(page));
-            *self.owned.entry(None).or_default() -= (before - shared.pages.len()) as u64;
+            let mut gone = RangeSet::from([gone]);
+            reached.into_iter().for_each(|pages| gone.remove(pages));
+            let gone: u64 = gone.into_iter().map(|pages| shared.remove(pages)).sum();
+            *self.owned.entry(None).or_default() -= gone;
         }
     }
 
@@ -517,4 +549,26 @@ fn release(forked: &mut [Forked], free: &mut Vec<u32>, owned: &mut BTreeMap<Owne
     free.push(number);
     *owned.entry(Some(page.owner)).or_default() -= 1;
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_reads_files_of_any_length() {
+        let mut touched = Touched::new(0);
+        touched.event(&Event::Switch { process: ProcessId(0), thread: 0 });
+        let read = |start, pages| Event::Read { file: 1, start, pages };
+        for (event, owned) in [
+            (read(0, 1 << 50), vec![(None, 1 << 50)]),
+            (read(1 << 49, 1 << 50), vec![(None, 3 << 49)]),
+            (read(5, 0), vec![(None, 3 << 49)]),
+            (Event::Remove { file: 1 }, vec![]),
+            (read(7, 2), vec![(None, 2)]),
+        ] {
+            touched.event(&event);
+            assert_eq!(touched.owned().collect::<Vec<_>>(), owned, "{event:?}");
+        }
+    }
 }

@@ -82,6 +82,20 @@ fn what_is_written_goes_out_when_it_is_synced_and_a_part_of_a_page_is_read_first
 }
 
 #[test]
+fn a_sync_waits_for_nobody_else_s_writes() {
+    let mut script = Script::new();
+    script.process(0);
+    (0..2).for_each(|file| script.event(Event::Open { file, file_pages: 4096 }));
+    for turn in 0..32 {
+        let file = turn % 2;
+        script.event(Event::Write { file, start: u64::from(turn / 2) * 2, pages: 2 });
+        script.event(Event::Sync { file });
+    }
+    let row = alpha(&mut script, "base", &plenty());
+    assert_eq!((row.page_outs, row.io_requests), (32, 32), "each is written at once, and a seek of 16 MB away");
+}
+
+#[test]
 fn a_file_that_is_removed_is_not_written() {
     let mut script = Script::new();
     script.process(0);

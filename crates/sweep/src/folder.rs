@@ -37,6 +37,7 @@ const WAY_OUT: &str = "name a folder with -o where this user may write";
 /// The folder of a sweep, which this process works on.
 pub(crate) struct Folder {
     path: PathBuf,
+    directory: Directory,
     cells: Cells,
     /// What its user should know, in words.
     note: Option<String>,
@@ -142,7 +143,7 @@ impl Folder {
             }
             None => {
                 let text = serde_json::to_string_pretty(&now).map_err(|error| wrong(&error))? + "\n";
-                write(&path.join(MANIFEST), text.as_bytes()).map_err(|error| wrong(&error))?;
+                write(&directory, MANIFEST, text.as_bytes()).map_err(|error| wrong(&error))?;
             }
         }
         // A file that says who holds the lock says so no longer.
@@ -152,7 +153,7 @@ impl Folder {
         let alone = shard.of == 1;
         directory.remove_leftovers(alone);
         cells.directory.iter().for_each(|cells| cells.remove_leftovers(alone));
-        Ok(Some(Folder { path: path.into(), cells, note, _locks: locks }))
+        Ok(Some(Folder { path: path.into(), directory, cells, note, _locks: locks }))
     }
 
     /// Its cells.
@@ -170,11 +171,15 @@ impl Folder {
         self.path.join(name)
     }
 
+    /// Begins a file in it.
+    pub(crate) fn create(&self, name: &str) -> io::Result<Output> {
+        self.directory.create(name)
+    }
+
     /// Writes a file, whole or not at all.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let path = self.file(name);
-        write(&path, bytes)
-            .map_err(|error| Error::Output { what: path.display().to_string(), problem: error.to_string() })
+        let what = || self.file(name).display().to_string();
+        write(&self.directory, name, bytes).map_err(|error| Error::Output { what: what(), problem: error.to_string() })
     }
 
     /// Writes a cell.
@@ -183,7 +188,12 @@ impl Folder {
             let problem = format!("it has {} bytes, and at most {MOST} are read again: divide the sweep", bytes.len());
             return Err(Error::Output { what: format!("cell {name}"), problem });
         }
-        self.write(&format!("{CELLS}/{name}{END}"), bytes)
+        let directory = self.cells.directory.as_ref().expect("it was made with the folder");
+        let failed = |error: io::Error| Error::Output {
+            what: self.cells.path(name).display().to_string(),
+            problem: error.to_string(),
+        };
+        write(directory, &format!("{name}{END}"), bytes).map_err(failed)
     }
 }
 
@@ -268,8 +278,8 @@ fn refuse_others(directory: &Directory) -> Result<(), String> {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let written = Output::create(path).and_then(|mut output| {
+fn write(folder: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let written = folder.create(name).and_then(|mut output| {
         output.write_all(bytes)?;
         output.commit()
     });

@@ -10,7 +10,7 @@ use crate::run::stopped;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
-use superpage_output::{Output, explain};
+use superpage_output::explain;
 use superpage_sim::columns::Kinds;
 use superpage_sim::{Certainty, Error, Kept, Row, RowFile, Run, compare};
 
@@ -97,7 +97,7 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
     };
     let mut kinds = Kinds::of(first.iter().map(|run| &run.row));
     loop {
-        let output = Output::create(&path).map_err(wrong)?;
+        let output = folder.create(ROWS).map_err(wrong)?;
         let mut file = RowFile::new(output.file().map_err(wrong)?, kinds.clone()).map_err(of_file)?;
         let mut merged = Merged::default();
         let each = |part: &Part, rows: Vec<Row>| {

@@ -123,7 +123,7 @@ fn run() -> impl Strategy<Value = Run> {
     let count = || prop_oneof![4 => 0u32..10, 1 => 250u32..260, 1 => any::<u32>()];
     let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Execute)];
     (page, access, count(), count())
-        .prop_map(|(page, access, references, instructions)| Run::new(page, access, references, instructions))
+        .prop_map(|(page, access, references, instructions)| Run::new(page, access, references.max(1), instructions))
 }
 
 fn batch(most: usize) -> impl Strategy<Value = Batch> {
@@ -301,6 +301,16 @@ fn a_damaged_block_is_named_and_what_is_before_it_read() {
     assert_eq!(read.runs, whole.runs[..BLOCK_RUNS]);
     let lost = reader.lost().unwrap();
     assert_eq!((lost.block, lost.runs), (1, Some((whole.runs.len() - BLOCK_RUNS) as u64)));
+}
+
+#[test]
+fn a_run_of_no_references_is_damage() {
+    let mut batch = Batch::default();
+    batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    batch.run(Run::new(5, Access::Read, 0, 48));
+    let mut reader = Reader::from_bytes(encode(&example_info(), &[batch]), "a trace", false).unwrap();
+    let said = read_all(&mut reader).unwrap_err().to_string();
+    assert!(said.contains("a run of no references"), "{said}");
 }
 
 #[test]

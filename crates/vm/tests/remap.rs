@@ -2,9 +2,10 @@
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Vpn};
-use superpage_vm::{Backed, Growth};
+use superpage_vm::{Backed, Growth, Pmap};
 
 const START: u64 = 512;
+const ALPHA_BASE: u64 = 8 << 10;
 
 fn value(page: u64) -> u64 {
     3 * page + 1
@@ -34,6 +35,31 @@ fn dirty_pages_of_a_file_are_still_dirty_after_a_move_and_clean_ones_clean() {
             assert!((0..8).all(|page| machine.disk.stored[&(Some(1), page)] == value(page)));
             machine.end();
         }
+    }
+}
+
+#[test]
+fn a_move_is_no_use_of_pages() {
+    for (pages, policy) in [(16, "base"), (8, "reservation")] {
+        let mut machine = Machine::new(ALPHA, 512, policy);
+        machine.anonymous(START, 16, Growth::Fixed);
+        (0..pages).for_each(|page| assert_eq!(machine.get(START + page), 0));
+        let size = machine.pmap.lookup(machine.space, Vpn(START)).unwrap().size;
+        let step = size.bytes() / ALPHA_BASE;
+        // Every other mapping has been idle.
+        (0..pages).step_by(2 * step as usize).for_each(|page| {
+            machine.pmap.clear_referenced(machine.space, Vpn(START + page), size);
+        });
+        move_to(&mut machine, 4096, 16);
+        for page in (0..pages).step_by(step as usize) {
+            let idle = page / step % 2 == 0;
+            assert_eq!(
+                machine.pmap.clear_referenced(machine.space, Vpn(4096 + page), size),
+                !idle,
+                "{policy}, page {page}"
+            );
+        }
+        machine.end();
     }
 }
 

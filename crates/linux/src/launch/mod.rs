@@ -241,7 +241,7 @@ impl Plan {
     pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
         let mark = settings.mark();
         let brief = !self.is_global();
-        let mut arrangement = Arrangement { plan: self, settings, mark, brief };
+        let mut arrangement = Arrangement { plan: self, settings, mark, brief, ended: false };
         for wanted in std::mem::take(&mut arrangement.plan.settings) {
             arrangement.set(&wanted)?;
         }
@@ -250,7 +250,7 @@ impl Plan {
 }
 
 /// A policy in force, for commands that are started with it. System-wide settings are restored when
-/// this is dropped.
+/// this is dropped; what cannot be restored is reported on standard error, once.
 #[derive(Debug)]
 pub struct Arrangement<'s> {
     plan: Plan,
@@ -258,6 +258,8 @@ pub struct Arrangement<'s> {
     mark: usize,
     /// Whether nothing is set but what matters while the command maps its memory.
     brief: bool,
+    /// Whether that is over.
+    ended: bool,
 }
 
 impl Arrangement<'_> {
@@ -353,34 +355,25 @@ impl Arrangement<'_> {
         Promoting::start(promoter).map(Some)
     }
 
-    /// Restores what matters only while the command maps its memory, and gives up the lock: the command has done that by
-    /// now.
-    ///
-    /// # Errors
-    /// Those of [`Settings::restore_to`].
-    pub fn end_brief(&mut self) -> Result<(), Error> {
-        if self.brief {
-            self.settings.restore_to(self.mark)?;
+    /// Restores what matters only while the command maps its memory, and gives up a lock that was not waited for: the
+    /// command has done that by now. What cannot be restored is reported on standard error, and tried again when this is dropped.
+    pub fn end_brief(&mut self) {
+        if self.brief && !self.ended {
+            self.ended = true;
+            self.settings.restore_or_tell(self.mark);
             self.settings.release();
         }
-        Ok(())
     }
 
-    /// Restores system-wide settings, and returns an error if that fails; dropping does the same with a line on
-    /// standard error.
-    ///
-    /// # Errors
-    /// Those of [`Settings::restore_to`].
-    pub fn restore(self) -> Result<(), Error> {
-        self.settings.restore_to(self.mark)
+    /// Whether [`end_brief`](Arrangement::end_brief) has been called, and no setting is in force since.
+    pub fn has_ended_brief(&self) -> bool {
+        self.ended
     }
 }
 
 impl Drop for Arrangement<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.settings.restore_to(self.mark) {
-            eprintln!("superpage: {error}");
-        }
+        self.settings.restore_or_tell(self.mark);
     }
 }
 

@@ -204,7 +204,8 @@ impl Pagemap {
             let mut end = start;
             let mut inside: Vec<Run> = Vec::new();
             while let Some(run) = runs.peek_mut() {
-                if run.start >= end + huge || end - start >= piece {
+                // A block that was begun is finished.
+                if run.start >= end + huge || (end - start >= piece && run.start >= end) {
                     break;
                 }
                 let to = run.end.min(start + piece);
@@ -327,5 +328,44 @@ mod tests {
     #[test]
     fn the_request_has_the_kernels_number() {
         assert_eq!((PAGEMAP_SCAN, size_of::<ScanArgument>()), (0xc060_6610, 96));
+    }
+
+    #[test]
+    fn a_block_comes_once_where_many_runs_meet_the_end_of_a_piece() {
+        let (page, huge) = (base_page_bytes(), huge_page_bytes());
+        let blocks = PIECE * page / huge + 3;
+        let bytes = ((blocks + 1) * huge) as usize;
+        // SAFETY: memory of its own, which nothing else knows.
+        let memory = unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+            assert!(at != libc::MAP_FAILED && libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE) == 0);
+            at as u64
+        };
+        let first = memory.next_multiple_of(huge);
+        // SAFETY: an address in that memory.
+        let touch = |at: u64| unsafe { std::ptr::write_volatile(at as *mut u8, 1) };
+        // A page in each block, and every other page of the last of a piece.
+        (0..blocks).for_each(|block| touch(first + block * huge));
+        (0..huge / page).step_by(2).for_each(|at| touch(first + (blocks - 4) * huge + at * page));
+        let map = Pagemap::open(std::process::id()).unwrap();
+        let mut found = Vec::new();
+        let mut present = 0;
+        map.blocks(first..first + blocks * huge, None, |page, block| {
+            found.push(page);
+            present += block.iter().filter(|entry| entry.present()).count() as u64;
+            true
+        })
+        .unwrap();
+        assert_eq!(found, (0..blocks).map(|block| (first + block * huge) / page).collect::<Vec<_>>());
+        assert_eq!(present, blocks - 1 + huge / page / 2);
+        // SAFETY: as above; nobody uses it any more.
+        unsafe { libc::munmap(memory as *mut libc::c_void, bytes) };
     }
 }

@@ -91,6 +91,33 @@ impl State {
     }
 }
 
+/// A process by its number, and by when it started: its number may be given to another one when it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// Its number.
+    pub pid: i32,
+    /// In clock ticks since boot.
+    started: u64,
+}
+
+impl Named {
+    /// The process that has this number now; `None` if there is none.
+    pub fn of(pid: i32) -> Option<Named> {
+        stat(pid).map(|stat| Named { pid, started: stat.starttime })
+    }
+
+    /// Whether it has not ended. Some 10 us. One that cannot be looked at, as with too many open files, is taken to live.
+    pub fn lives(self) -> bool {
+        match fs::read(format!("/proc/{}/stat", self.pid)) {
+            Ok(text) => {
+                let started = parse_stat(&text).map(|stat| stat.starttime);
+                started == Some(self.started) && !matches!(State::of(self.pid), State::Zombie | State::Gone)
+            }
+            Err(error) => error.kind() != io::ErrorKind::NotFound && !gone(&error),
+        }
+    }
+}
+
 /// A thread of a process that has not ended, beside its first.
 fn another_thread(pid: i32) -> Option<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The CPU time of this thread so far.
-pub(super) fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 

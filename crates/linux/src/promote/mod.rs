@@ -6,7 +6,8 @@
 //! each checked page by page right before, if that leaves headroom to others, and more slowly in a process that it
 //! slows.
 //!
-//! Nothing is named by a number that may be reused. The process is pinned by a `pidfd` and its memory by the open page
+//! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when it started
+//! ([`Named`](crate::proc::Named)). The process is pinned by a `pidfd` and its memory by the open page
 //! map, which is empty once the process has ended or executed another program; then nothing is promoted. The check does
 //! not cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion,
 //! and an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither
@@ -21,11 +22,12 @@ mod process;
 mod target;
 
 pub use self::counters::Counters;
+pub use self::cpu::thread_cpu;
 pub use self::options::{Options, Span};
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
-use self::cpu::{process_cpu, thread_cpu};
+use self::cpu::process_cpu;
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
@@ -40,7 +42,7 @@ use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Background, Candidate, Check, Hold, How, Outcome, Sample, Scanned, Scanner, SpaceId, System, Time};
 
-/// The longest that [`Promoter::run`] sleeps before it checks whether to stop. A pause that is shorter is none that anybody decided on: it
+/// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
 /// passes while the promoter sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -50,8 +52,8 @@ const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
 /// In a survey of a process: the number of regions for which the number of pieces is asked; about one millisecond.
 const ASKED: usize = 64;
 
-/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`] or
-/// [`Promoter::run`], whose CPU time is its budget.
+/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`], whose
+/// CPU time is its budget.
 #[derive(Debug)]
 pub struct Promoter {
     background: Box<dyn Background>,
@@ -202,7 +204,7 @@ impl Promoter {
     }
 
     /// Applies these options from now on. What is known of the processes is kept, except for how long their
-    /// regions have been unchanged.
+    /// regions have been unchanged. A process that was named before is still the one that had that number then.
     ///
     /// # Errors
     /// [`Error::Usage`]: the options make no sense; nothing is changed.
@@ -214,7 +216,7 @@ impl Promoter {
         // No time is saved up.
         live.clock.used = options.burst.0;
         live.options = options;
-        live.target = target;
+        live.target = target.after(&live.target);
         live.processes.values_mut().for_each(Process::scan_again);
         Ok(())
     }
@@ -222,6 +224,11 @@ impl Promoter {
     /// The options in force.
     pub fn options(&self) -> &Options {
         &self.live.options
+    }
+
+    /// The processes, as they were selected.
+    pub fn target(&self) -> &Target {
+        &self.live.target
     }
 
     /// The counters.
@@ -240,14 +247,6 @@ impl Promoter {
         counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
         counters.sparse_regions = sum(|process| process.seen.sparse);
         counters
-    }
-
-    /// Promotes until `stop` is set.
-    pub fn run(&mut self, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
-            let rest = self.step();
-            std::thread::sleep(rest.min(NAP));
-        }
     }
 
     /// Does what is due: checks and scans processes, and at most one batch of promotions. Returns for how long nothing
@@ -434,7 +433,9 @@ impl System for Live {
                     "scanned"
                 );
             }
-            Err(ref error) => tracing::warn!(pid = process.pid, "{error}"),
+            // A process that cannot be scanned is scanned again each time: it is told once.
+            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
+            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
         }
         scanned.unwrap_or(Scanned::Closed)
     }

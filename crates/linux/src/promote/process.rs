@@ -90,6 +90,8 @@ pub(super) struct Process {
     pub(super) promoted: u64,
     /// Ranges excluded by the program or by their kind.
     pub(super) unsuitable: Vec<Unsuitable>,
+    /// Scans that failed since the last that did not.
+    pub(super) failures: u64,
     identity: Option<(u64, u64)>,
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
@@ -115,6 +117,7 @@ impl Process {
             pinned: None,
             promoted: 0,
             unsuitable: Vec::new(),
+            failures: 0,
             identity: None,
             cpu: None,
             memory: None,
@@ -153,7 +156,9 @@ impl Process {
             self.memory = Some(memory);
             return Ok(Scanned::Unchanged);
         }
-        match self.scan(now, (options, size, least), see) {
+        let scanned = self.scan(now, (options, size, least), see);
+        self.failures = if scanned.is_err() { self.failures + 1 } else { 0 };
+        match scanned {
             Ok(()) if self.excluded == Some(Excluded::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
                 self.left = [(Why::Disabled, resident)].into();
@@ -200,7 +205,11 @@ impl Process {
                 self.excluded = Some(Excluded::Rights);
                 Ok(Scanned::Closed)
             }
-            _ => Err(error),
+            _ => {
+                // Nothing is known of the memory, though it may not change any more.
+                self.memory = None;
+                Err(error)
+            }
         }
     }
 
@@ -219,6 +228,10 @@ impl Process {
         let number = Pid::from_raw(self.pid).ok_or_else(|| Error::Usage(format!("{} is no process", self.pid)))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(Error::system("open a process"))?;
         let pagemap = Pagemap::open(self.pid).map_err(Error::file("read", format!("/proc/{}/pagemap", self.pid)))?;
+        // Both are of the process that was looked at, and of the program that it runs: it had that number before and after.
+        if Stat::read(self.pid).map(|stat| stat.identity) != self.identity {
+            return Err(Error::system("open a process")(std::io::Error::from_raw_os_error(libc::ESRCH)));
+        }
         let scan::Split { fitting: mut mappings, left: misfits } = scan::split(self.pid, size)?;
         mappings.retain(|mapping| options.shared || mapping.kind == scan::Kind::Anonymous);
         let page = rustix::param::page_size() as u64;

@@ -2,6 +2,7 @@
 
 use super::{FOLDERS, Recovered};
 use crate::Error;
+use crate::lock::holders_of;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -114,10 +115,14 @@ impl Journal {
         self.pid
     }
 
-    pub(super) fn owner(&self, root: &Path) -> Owner {
+    /// The state of that process. It lives if it holds the lock, whose file is `lock`: `/proc` may hide the processes of
+    /// other users (`hidepid`).
+    pub(super) fn owner(&self, root: &Path, lock: &Path) -> Owner {
+        let holders = || fs::symlink_metadata(lock).map(|file| holders_of(&file)).unwrap_or_default();
+        let holds = || holders().contains(&(true, self.pid as i32));
         if self.boot != boot(root) {
             Owner::EarlierBoot
-        } else if started(root, self.pid) == Some(self.started) {
+        } else if started(root, self.pid) == Some(self.started) || holds() {
             Owner::Alive
         } else {
             Owner::Dead

@@ -60,11 +60,6 @@ impl System {
         self.root.join(setting)
     }
 
-    /// The directory of the lock and the journal.
-    pub fn run_directory(&self) -> &Path {
-        &self.run
-    }
-
     /// The value of a setting, without its alternatives: `madvise` for `always [madvise] never`.
     ///
     /// # Errors
@@ -100,7 +95,7 @@ impl System {
     pub fn changed_by(&self) -> Option<u32> {
         let journal = Journal::load(&self.journal_file(), &self.root).ok()??;
         let pid = journal.pid();
-        (pid != std::process::id() && journal.owner(&self.root) == Owner::Alive).then_some(pid)
+        (pid != std::process::id() && journal.owner(&self.root, &self.lock_file()) == Owner::Alive).then_some(pid)
     }
 
     /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
@@ -157,13 +152,15 @@ pub struct Settings {
     shared: Option<Lock>,
     /// The changes, oldest first; empty if the lock is not held alone.
     changes: Vec<Change>,
+    /// The last failure to restore that was reported on standard error: it is not repeated.
+    told: Option<String>,
 }
 
 impl Settings {
     /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
     /// process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
-        Settings { system, wait, lock: None, shared: None, changes: Vec::new() }
+        Settings { system, wait, lock: None, shared: None, changes: Vec::new(), told: None }
     }
 
     /// The settings of this system, locked.
@@ -373,9 +370,21 @@ impl Settings {
         undone.failed.map_or(journal, Err)
     }
 
-    /// Gives up the lock, if no change is left to restore.
+    /// As [`restore_to`](Settings::restore_to), with a line on standard error for an error, once: where the caller goes
+    /// on in any case, since the journal holds what is left to restore.
+    pub(crate) fn restore_or_tell(&mut self, mark: usize) {
+        let Err(error) = self.restore_to(mark) else { return };
+        let told = Some(format!("{error}; the next call of any live verb of superpage tries again"));
+        if self.told != told {
+            told.iter().for_each(|line| eprintln!("superpage: {line}"));
+            self.told = told;
+        }
+    }
+
+    /// Gives up a lock that was not waited for, if no change is left to restore. Those who wait for it, as to measure,
+    /// need it until their end.
     pub fn release(&mut self) {
-        if self.changes.is_empty() {
+        if self.changes.is_empty() && !self.wait {
             (self.lock, self.shared) = (None, None);
         }
     }
@@ -405,9 +414,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        if let Err(error) = self.restore() {
-            eprintln!("superpage: {error}; the next call of any live verb of superpage tries again");
-        }
+        self.restore_or_tell(0);
     }
 }
 
@@ -498,7 +505,7 @@ impl fmt::Display for Recovered {
         let mut parted = "";
         for (path, before) in self.settings.iter().filter(|(path, _)| !is_left(path)) {
             match parted {
-                "" => write!(f, "{first} process {} had changed before it was killed: ", self.pid)?,
+                "" => write!(f, "{first} process {} had changed before it ended: ", self.pid)?,
                 parted => f.write_str(parted)?,
             }
             write!(f, "{} = {before}", path.display())?;
@@ -533,7 +540,7 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     }
     let Ok(lock) = system.open_lock() else {
         let Some(journal) = Journal::load(&system.journal_file(), &system.root)? else { return Ok(None) };
-        let left = journal.owner(&system.root) == Owner::Dead;
+        let left = journal.owner(&system.root, &system.lock_file()) == Owner::Dead;
         return Ok(left.then(|| journal.recovered(false)));
     };
     match lock.try_lock()? {
@@ -548,7 +555,7 @@ fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
     let file = system.journal_file();
     let Some(journal) = Journal::load(&file, &system.root)? else { return Ok(None) };
     let mut recovered = journal.recovered(true);
-    let stale = journal.owner(&system.root) == Owner::EarlierBoot;
+    let stale = journal.owner(&system.root, &system.lock_file()) == Owner::EarlierBoot;
     let undone = if stale { Undone::default() } else { undo(journal.changes) };
     if undone.kept.is_empty() {
         Journal::store(&file, &system.root, &[])?;

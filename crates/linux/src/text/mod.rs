@@ -27,12 +27,12 @@ mod tracee;
 pub use symbols::Symbols;
 
 use crate::Error;
+use crate::tree::exits::prepare as traced;
 use code::Code;
 use rustix::fs::{Access, access};
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -156,14 +156,7 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
                  take from it; run without --text"
         )));
     }
-    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced, which `place`
-    // detects.
-    unsafe {
-        command.pre_exec(|| {
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            Ok(())
-        });
-    }
+    traced(command);
     Ok(())
 }
 

@@ -39,9 +39,9 @@ pub fn check() -> Result<(), Error> {
 }
 
 /// Prepares a command to be traced from its exec on, by the thread that starts it.
-pub(super) fn prepare(command: &mut Command) {
-    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced, and nothing
-    // is called at its exit.
+pub(crate) fn prepare(command: &mut Command) {
+    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced: nothing is called
+    // at its exit, and `text::place` notices.
     unsafe {
         command.pre_exec(|| {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);

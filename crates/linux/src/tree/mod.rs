@@ -137,11 +137,6 @@ impl Tree {
         self.pidfd.as_fd()
     }
 
-    /// The command's standard streams, if it was started with pipes.
-    pub fn streams(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
     /// What the processes that have been waited for have used: complete once [`wait_all`](Tree::wait_all) has returned
     /// true.
     pub fn usage(&self) -> Usage {

@@ -32,25 +32,27 @@ impl Constant {
     }
 
     /// The settings under a policy that is in force, to be looked at during its run.
-    pub(super) fn in_force(&self) -> InForce {
-        InForce { system: self.system.clone(), began: self.system.huge_page_settings(), differed: None }
+    pub(super) fn in_force(&self) -> InForce<'_> {
+        InForce { constant: self, began: self.system.huge_page_settings(), differed: None }
     }
 }
 
 /// The settings as they were when a run began.
 #[derive(Debug)]
-pub(super) struct InForce {
-    system: System,
+pub(super) struct InForce<'a> {
+    constant: &'a Constant,
     began: Values,
     /// The first difference that was seen.
     pub(super) differed: Option<String>,
 }
 
-impl InForce {
-    /// Compares with what is in force now.
-    pub(super) fn look(&mut self) {
+impl InForce<'_> {
+    /// Compares with what is in force now. If the policy has `restored` its settings already, they are to be as when the
+    /// comparison began.
+    pub(super) fn look(&mut self, restored: bool) {
         if self.differed.is_none() {
-            self.differed = difference(&self.began, &self.system.huge_page_settings());
+            let wanted = if restored { &self.constant.began } else { &self.began };
+            self.differed = difference(wanted, &self.constant.system.huge_page_settings());
         }
     }
 }
@@ -85,10 +87,14 @@ mod tests {
         fs::write(&enabled, "[always] madvise never\n").unwrap();
         assert_eq!(constant.differs().unwrap(), format!("/{THP_ENABLED} was always, not madvise as before"));
         let mut run = constant.in_force();
-        run.look();
+        run.look(false);
         assert_eq!(run.differed, None);
+        // Some policies restore it during the run.
+        let mut restored = constant.in_force();
+        restored.look(true);
+        assert_eq!(restored.differed.unwrap(), format!("/{THP_ENABLED} was always, not madvise as before"));
         fs::write(&enabled, "always madvise [never]\n").unwrap();
-        run.look();
+        run.look(false);
         assert_eq!(run.differed.unwrap(), format!("/{THP_ENABLED} was never, not always as before"));
     }
 }

@@ -348,7 +348,7 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
         let tried = plan.and_then(|plan| {
             let arrangement = plan.clone().arrange(settings)?;
             let said = arrangement.notes().to_vec();
-            arrangement.restore()?;
+            drop(arrangement);
             Ok((plan, said))
         });
         match tried {

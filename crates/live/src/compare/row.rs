@@ -240,9 +240,4 @@ impl Row {
     pub(super) fn part(&self, huge: u64) -> String {
         part(huge, self.looked_bytes.filter(|looked| *looked >= huge).unwrap_or(self.peak_rss_bytes))
     }
-
-    /// Whether the policy is the reference.
-    pub fn is_reference(&self) -> bool {
-        self.time_ratio.is_none()
-    }
 }

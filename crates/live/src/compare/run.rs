@@ -63,42 +63,46 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
     let mut in_force = constant.in_force();
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let mut running = session.start()?;
-    let (tree, started) = (&mut running.tree, running.started);
+    let started = running.started;
     let mut ended = None;
     let mut left = 0;
     let mut looked = started;
     let wall = loop {
         if looked.elapsed() >= SETTINGS {
-            in_force.look();
+            in_force.look(running.has_ended_brief());
             looked = Instant::now();
         }
         if stop.load(Ordering::Relaxed) {
-            tree.end(Duration::from_secs(2))?;
+            running.tree.end(Duration::from_secs(2))?;
             return Ok(Outcome::Stopped);
         }
         let Some(end) = ended else {
-            ended = tree.wait(Some(LOOK))?;
+            ended = running.wait(Some(LOOK))?;
             continue;
         };
-        if tree.wait_all(Some(Duration::ZERO))? {
+        if running.wait_all(Some(Duration::ZERO))? {
             break end.wall;
         }
         // The command has ended, and something that it started has not: it belongs to the run, unless it stays for good.
-        if tree.wait_all(Some(LOOK))? {
+        if running.wait_all(Some(LOOK))? {
             break started.elapsed();
         }
         if started.elapsed() > end.wall + end.wall.max(PATIENCE) {
-            left = tree.members().len();
-            tree.end(Duration::from_secs(2))?;
+            left = running.tree.members().len();
+            running.tree.end(Duration::from_secs(2))?;
             break end.wall;
         }
     };
-    let usage = tree.usage();
-    in_force.look();
+    let usage = running.tree.usage();
+    in_force.look(running.has_ended_brief());
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
     let Seen { memory, reach, work } = running.seen(usage.peak_process_bytes);
     let counts = counters.read().map_err(Error::system("read hardware counters"))?;
-    let (_, placed) = running.put_back(false)?;
+    let (_, placed) = running.put_back(false);
+    if settings.mark() > 0 {
+        let sentence = "the comparison ends: the next run would be measured under settings that were not put back";
+        return Err(Error::Unable(sentence.to_string()));
+    }
     differed = differed.or(in_force.differed);
     let run = Run {
         wall: wall.as_secs_f64(),

@@ -69,11 +69,6 @@ impl Processes {
         }
         Ok(())
     }
-
-    /// Whether there is nothing left to do: only processes were named, and all have ended.
-    pub fn have_ended(&self) -> bool {
-        !self.all && self.cgroups.is_empty() && !self.pids.iter().any(|pid| State::of(*pid).runs())
-    }
 }
 
 impl Config {
@@ -115,7 +110,7 @@ impl Config {
     pub fn target(&self) -> Result<Target, Error> {
         let Processes { all, pids, cgroups } = self.processes.clone();
         let cgroups = cgroups.iter().map(|path| cgroup(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
-        Ok(Target { all, pids, trees: Vec::new(), cgroups })
+        Ok(Target { all, cgroups, ..Target::pids(pids) })
     }
 }
 

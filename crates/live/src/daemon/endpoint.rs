@@ -2,7 +2,8 @@
 //!
 //! Anybody who can reach the address may connect, so a client must not be able to cost much: at most [`CONNECTIONS`]
 //! are held at a time, of which the oldest without a whole request is dropped for the next one; each has [`PATIENCE`]
-//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes.
+//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes. Whatever clients do, the thread
+//! takes [`SHARE`] of a core over time, and then waits: what the process uses is charged to the promoter, which must not starve.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
@@ -11,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_linux::promote::thread_cpu;
 
 /// Connections that are held at a time.
 const CONNECTIONS: usize = 16;
@@ -21,6 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long nobody is let in when the system has no file for a connection.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// The share of a core that answers may take over time: some 25 requests a second.
+const SHARE: f64 = 0.002;
+/// The seconds of processor time that may be saved up for a burst.
+const SAVED: f64 = 0.05;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -59,7 +66,12 @@ impl Endpoint {
         let serve = move || {
             let mut held: Vec<Connection> = Vec::new();
             let mut pause = None;
+            let (begun, mut share) = (Instant::now(), Share::default());
             while wait(&listener, &stopped, &held, pause) {
+                let rest = share.wait(begun.elapsed(), thread_cpu());
+                if !rest.is_zero() && !sleep(&stopped, rest) {
+                    break;
+                }
                 held.retain_mut(|connection| connection.go_on(content, &text));
                 pause = None;
                 // No more than these at once: who connects again and again keeps nobody from the end.
@@ -107,6 +119,34 @@ impl Drop for Endpoint {
             let _ = thread.join();
         }
     }
+}
+
+/// The processor time that the thread may take.
+#[derive(Default)]
+struct Share {
+    /// When it was asked for last, and what had been used then.
+    at: Duration,
+    used: Duration,
+    /// Seconds of processor time that are owed.
+    owed: f64,
+}
+
+impl Share {
+    /// How long the thread must wait, `now` after it has begun and with so much used.
+    fn wait(&mut self, now: Duration, used: Duration) -> Duration {
+        let gained = now.saturating_sub(self.at).as_secs_f64() * SHARE;
+        let spent = used.saturating_sub(self.used).as_secs_f64();
+        self.owed = (self.owed - gained).max(-SAVED) + spent;
+        (self.at, self.used) = (now, used);
+        Duration::from_secs_f64(self.owed.max(0.0) / SHARE)
+    }
+}
+
+/// Waits so long; `false` when the endpoint shall end before.
+fn sleep(stopped: &UnixStream, rest: Duration) -> bool {
+    let mut ready = [PollFd::new(stopped, PollFlags::IN)];
+    let rest = Timespec::try_from(rest).ok();
+    !matches!(poll(&mut ready, rest.as_ref()), Ok(1..))
 }
 
 /// Whether another connection can be held: in a place that is free, or of one that has not said yet what it wants.
@@ -232,6 +272,22 @@ fn message((status, content, body): (&str, &str, String), with_body: bool) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_clients_do_the_thread_takes_its_share() {
+        let (mut share, mut now, mut used) = (Share::default(), Duration::ZERO, Duration::ZERO);
+        for _ in 0..10_000 {
+            // Somebody always asks, and 16 answers take a millisecond.
+            used += Duration::from_millis(1);
+            now += Duration::from_millis(1);
+            now += share.wait(now, used);
+        }
+        assert!(used.as_secs_f64() <= SHARE * now.as_secs_f64() + SAVED + 0.002, "{used:?} of {now:?}");
+        assert!(used.as_secs_f64() >= 0.99 * SHARE * now.as_secs_f64(), "{used:?} of {now:?}");
+        // What is not used is saved up, but not for ever.
+        assert_eq!(share.wait(now + Duration::from_secs(3600), used + Duration::from_millis(49)), Duration::ZERO);
+        assert!(share.wait(now + Duration::from_secs(3600), used + Duration::from_millis(55)) > Duration::from_secs(1));
+    }
 
     fn endpoint(patience: Duration) -> Endpoint {
         let local = "127.0.0.1:0".parse().unwrap();

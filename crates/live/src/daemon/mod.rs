@@ -76,7 +76,7 @@ impl Daemon {
             let rest = self.promoter.step();
             if due(&mut updated, METRICS) {
                 self.metrics.update(self.promoter.counters());
-                if self.config.processes.have_ended() {
+                if self.promoter.target().is_over() {
                     tracing::info!("all processes that were named have ended");
                     break;
                 }
@@ -130,11 +130,6 @@ impl Daemon {
     /// The promoter.
     pub fn promoter(&self) -> &Promoter {
         &self.promoter
-    }
-
-    /// The address of the metrics, if there is one: with the port that the system chose, if it was asked to.
-    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
-        self.metrics.address()
     }
 }
 

@@ -45,13 +45,17 @@ fn quantiles_are_those_of_tables() {
 fn a_count_is_what_is_known_and_the_windows_scaled_to_the_rest() {
     let evidence = evidence(&in_turn());
     assert_eq!(evidence.factor(&evidence.measured), 10.0);
-    let counts = evidence.counts(None);
+    let counts = evidence.counts(Basis::All);
     assert_eq!((counts.misses(), counts.walk_references, counts.walk_cycles), (3845.0, 15_380.0, 384_500.0));
     assert_eq!((counts.data_misses, counts.instruction_misses, counts.translation()), (3845.0, 0.0, 384_500.0));
     // Without one that has 14, and without one that has 10.
-    close(evidence.counts(Some(1)).misses(), 5.0 + 370.0 * 32_000.0 / 3100.0);
-    close(evidence.counts(Some(0)).misses(), 5.0 + 374.0 * 32_000.0 / 3100.0);
-    assert_eq!(Evidence { measured: Sum::default(), ..evidence }.counts(None).misses(), 5.0, "nothing was measured");
+    close(evidence.counts(Basis::Without(1)).misses(), 5.0 + 370.0 * 32_000.0 / 3100.0);
+    close(evidence.counts(Basis::Without(0)).misses(), 5.0 + 374.0 * 32_000.0 / 3100.0);
+    assert_eq!(
+        Evidence { measured: Sum::default(), ..evidence }.counts(Basis::All).misses(),
+        5.0,
+        "nothing was measured"
+    );
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn what_was_measured_completely_is_counted_as_it_is() {
     let evidence = Evidence { known, ..plain };
     // 48 accesses of it are no first touches.
     close(evidence.factor(&evidence.measured), (32_000.0 - 48.0) / 3200.0);
-    close(evidence.counts(None).misses(), 5.0 + 10.0 + 384.0 * (32_000.0 - 48.0) / 3200.0);
+    close(evidence.counts(Basis::All).misses(), 5.0 + 10.0 + 384.0 * (32_000.0 - 48.0) / 3200.0);
 }
 
 #[test]
@@ -71,14 +75,60 @@ fn an_error_is_students_times_the_spread_of_neighbours() {
     // Each window alone says 5 + 320 times its misses, so neighbours differ by 1280; a tenth of the accesses was measured.
     let spread = (1.0 - 3200.0 / 32_005.0_f64).sqrt() * 1280.0 / 64.0_f64.sqrt();
     let freedom = 2.0 * 31.0_f64.powi(2) / 92.0;
-    close(evidence.error(|without| evidence.counts(without).misses()).unwrap(), student(freedom) * spread);
+    close(evidence.spread(|basis| evidence.counts(basis).misses()).unwrap(), student(freedom) * spread);
     close(student(freedom) * spread, 315.85);
-    assert_eq!(evidence.error(|_| 7.0), Some(0.0), "what no window changes");
+    assert_eq!(evidence.spread(|_| 7.0), Some(0.0), "what no window changes");
     // Of what was measured completely nothing was left out.
     let known = Tally { accesses: 16_005, ..Tally::default() };
     let half = Evidence { known, ..evidence.clone() };
-    let ratio = half.error(|without| evidence.counts(without).misses()).unwrap();
+    let ratio = half.spread(|basis| evidence.counts(basis).misses()).unwrap();
     close(ratio / (student(freedom) * spread), (0.8_f64 / (1.0 - 3200.0 / 32_005.0)).sqrt());
+}
+
+#[test]
+fn degrees_of_freedom_are_those_of_the_differences() {
+    let of = |values: &[f64]| freedom(&values.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).collect::<Vec<_>>());
+    // Squares that are all equal, and no differences at all: no evidence against a normal distribution.
+    close(of(&[1.0, 2.0].repeat(50)), 2.0 * 99.0_f64.powi(2) / 296.0);
+    close(of(&[7.0; 100]), 2.0 * 99.0_f64.powi(2) / 296.0);
+    // One burst among n windows gives two equal squares of n - 1, four such bursts eight.
+    let bursts =
+        |count: usize| (0..1000).map(|window| f64::from(u8::from(window % (1000 / count) == 20))).collect::<Vec<_>>();
+    for count in [1, 2, 4] {
+        assert!((of(&bursts(count)) - 2.0 * count as f64).abs() < 0.1 * count as f64, "{}", of(&bursts(count)));
+    }
+}
+
+#[test]
+fn a_spread_that_few_windows_decide_has_few_degrees_of_freedom() {
+    let misses = |window: u64| if window % 50 == 7 { 40 } else { 1 };
+    let evidence = evidence(&(0..100).map(misses).collect::<Vec<_>>());
+    let error = evidence.spread(|basis| evidence.counts(basis).misses()).unwrap();
+    // Two bursts of 39 more in 100 windows that stand for ten times their accesses: four squares of 39000.
+    let spread = (1.0 - 10_000.0 / 100_005.0_f64).sqrt() * (4.0 * 39_000.0_f64.powi(2) / (2.0 * 100.0 * 99.0)).sqrt();
+    assert!(error > 2.7 * spread && error < 2.9 * spread, "{error}: not {} times {spread}", student(4.0));
+}
+
+#[test]
+fn an_estimate_below_what_was_recorded_is_too_low_by_the_difference() {
+    let plain = evidence(&in_turn());
+    let others = Walks { data: 4000, instructions: 0, references: 0, cycles: 900_000 };
+    let evidence = Evidence { recorded: Tally { others, tlb_hit_cycles: 70, ..plain.recorded }, ..plain.clone() };
+    let most = |value: fn(&Counts) -> f64| value(&evidence.counts(Basis::All)) + evidence.error(value, 0.0).unwrap();
+    // The score interval of a count that the windows cannot see below `recorded`, without the 5 first touches.
+    let score = |spread: f64, estimate: f64, recorded: f64| {
+        let grows = spread.powi(2) / estimate;
+        recorded + grows / 2.0 + (grows * recorded + grows.powi(2) / 4.0).sqrt()
+    };
+    let spread = evidence.spread(|basis| evidence.counts(basis).misses()).unwrap();
+    close(most(Counts::misses), 5.0 + score(spread, 3840.0, 4000.0));
+    close(most(Counts::translation), 500.0 + score(100.0 * spread, 384_000.0, 900_070.0));
+    close(most(|counts| counts.walk_references), 20.0 + score(4.0 * spread, 15_360.0, 15_360.0));
+    assert_eq!(evidence.counts(Basis::All).misses(), 3845.0, "the estimate stays without bias");
+    // The least width is of the windows, and does not know of it.
+    close(evidence.error(Counts::misses, 1000.0).unwrap(), 1160.0);
+    let same = |basis| evidence.counts(basis).misses() / 1000.0;
+    close(evidence.ratio_error(same, 0.0).unwrap(), 0.16 + spread / 1000.0);
 }
 
 #[test]
@@ -124,13 +174,13 @@ fn each_reason_against_an_interval_is_told() {
     ];
     for (evidence, why) in cases {
         assert!(evidence.no_errors().is_some_and(|said| said.contains(why)), "{why}: {:?}", evidence.no_errors());
-        assert_eq!(evidence.error(|without| evidence.counts(without).misses()), None);
+        assert_eq!(evidence.error(Counts::misses, 0.0), None);
     }
     assert_eq!(evidence(&in_turn()[..30]).no_errors(), None);
 }
 
 fn row(policy: &str, evidence: &Evidence) -> Row {
-    let counts = evidence.counts(None);
+    let counts = evidence.counts(Basis::All);
     Row {
         policy: policy.into(),
         tlb_misses: counts.misses() as u64,
@@ -143,7 +193,8 @@ fn row(policy: &str, evidence: &Evidence) -> Row {
 #[test]
 fn a_row_has_errors_where_its_kernel_is_known() {
     let evidence = evidence(&in_turn());
-    let error = 315.85;
+    // A spread of 315.85 about 3840 that grow.
+    let error = 12.99 + (25.98_f64 * 3840.0 + 12.99_f64.powi(2)).sqrt();
     let mut known = row("thp", &evidence);
     own_errors(&mut known, Some(&evidence));
     let sampled = known.sampled.unwrap();

@@ -12,12 +12,43 @@ pub(crate) struct Rules {
     current: Option<ProcessId>,
     live: HashSet<ProcessId>,
     files: Files,
+    sums: Sums,
+}
+
+/// Amounts that events of a stream add up to.
+#[derive(Default)]
+pub(crate) struct Sums {
+    /// Microseconds of idle time.
+    idle: u64,
+    /// Accesses and instructions that were left out.
+    skipped: u64,
+}
+
+impl Sums {
+    /// Some 35 years.
+    const IDLE: u64 = 1 << 50;
+    const SKIPPED: u64 = 1 << 60;
+
+    /// Adds an event, and checks that what consumers compute from the sums fits into 64 bits.
+    pub(crate) fn event(&mut self, event: &Event) -> Result<(), String> {
+        let (sum, more, limit, of) = match *event {
+            Event::Idle { microseconds } => (&mut self.idle, microseconds, Sums::IDLE, "microseconds of idle time"),
+            Event::Skipped { references, instructions } => {
+                let more = references.saturating_add(instructions);
+                (&mut self.skipped, more, Sums::SKIPPED, "accesses and instructions left out")
+            }
+            _ => return Ok(()),
+        };
+        *sum = sum.saturating_add(more);
+        if *sum > limit { Err(format!("{sum} {of}, expected at most {limit} in all")) } else { Ok(()) }
+    }
 }
 
 impl Rules {
     /// Checks an event and follows it; an error is what is wrong, as a part of a sentence.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), String> {
         ranges(event)?;
+        self.sums.event(event)?;
         if let Event::Switch { process, .. } = *event {
             self.live.insert(process);
             self.current = Some(process);

@@ -5,6 +5,7 @@ mod files;
 mod space;
 
 use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
+use events::Sums;
 pub(crate) use events::{Rules, ranges};
 use files::Files;
 use space::Space;
@@ -64,6 +65,7 @@ struct Checker {
     spaces: HashMap<ProcessId, Space>,
     exited: HashSet<ProcessId>,
     files: Files,
+    sums: Sums,
     fetched: HashSet<ProcessId>,
     current: Option<ProcessId>,
     /// For each kind, the run that the next one could continue.
@@ -80,6 +82,7 @@ impl Checker {
             spaces: HashMap::new(),
             exited: HashSet::new(),
             files: Files::default(),
+            sums: Sums::default(),
             fetched: HashSet::new(),
             current: None,
             last: [None; 3],
@@ -167,7 +170,8 @@ impl Checker {
         if matches!(event, Event::Note(_)) {
             return Ok(());
         }
-        events::ranges(event).map_err(|rule| self.broken(rule))?;
+        let rule = events::ranges(event).and_then(|()| self.sums.event(event));
+        rule.map_err(|rule| self.broken(rule))?;
         self.last = [None; 3];
         if let Event::Switch { process, .. } = event {
             if self.exited.contains(process) {
@@ -335,6 +339,8 @@ mod tests {
             ("the 3 pages", [begin(), vec![Event::Wire { pages: 3 }, Event::Unwire { pages: 4 }]].concat(), vec![]),
             ("up to page 2^52", with(Event::Rewrite { start: u64::MAX, pages: 1 }), vec![]),
             ("at least one page", with(map(0, 0, Protection::READ, Growth::Fixed)), vec![]),
+            ("of idle time", vec![Event::Idle { microseconds: 1 << 50 }, Event::Idle { microseconds: 1 }], vec![]),
+            ("left out", with(Event::Skipped { references: u64::MAX, instructions: 5 }), vec![]),
         ] {
             let found = check(false, vec![(events, runs)]).unwrap_err();
             assert!(found.contains(says), "{found}, expected {says}");

@@ -353,7 +353,9 @@ impl Decoder {
         if largest.is_some_and(|code| usize::from(code) >= tags) {
             return Err(Damage("it refers past the end of its dictionary"));
         }
-        for (column, long) in [(&mut self.references, long_references), (&mut self.instructions, long_instructions)] {
+        let mut values: [&[u8]; 2] = [&[]; 2];
+        let columns = [(&mut self.references, long_references), (&mut self.instructions, long_instructions)];
+        for ((column, long), values) in columns.into_iter().zip(&mut values) {
             let short = raw.len() - bytes.0.len();
             bytes.take(runs)?;
             let places = bytes.take(2 * long)?;
@@ -365,8 +367,12 @@ impl Decoder {
                 }
                 before = Some(place);
             }
-            bytes.take(4 * long)?;
+            *values = bytes.take(4 * long)?;
             *column = Place { short, places: short + runs, values: short + runs + 2 * long, long, used: 0 };
+        }
+        // One less than the references is stored.
+        if values[0].chunks_exact(4).any(|value| value == [u8::MAX; 4]) {
+            return Err(Damage("it has a run of no references"));
         }
         let mut list = Bytes(bytes.take(event_bytes)?);
         bytes.end()?;
@@ -450,7 +456,7 @@ impl Decoder {
         let runs = &mut out[first..];
         for (place, value) in self.references.long_before(raw, end) {
             let run = &mut runs[place - start];
-            *run = with_counts(*run, value.wrapping_add(1), instructions[place - start].into());
+            *run = with_counts(*run, value + 1, instructions[place - start].into());
         }
         for (place, value) in self.instructions.long_before(raw, end) {
             let run = &mut runs[place - start];

@@ -12,6 +12,8 @@ use superpage_pages::{Access, Protection};
 
 /// The most processes.
 const MOST: u64 = 100_000;
+/// So many are forked at once: between steps the simulation can be ended.
+const FORKED: u32 = 64;
 
 pub(super) const KIND: Kind = Kind {
     name: "share",
@@ -42,6 +44,8 @@ struct Share {
 #[derive(Clone, Copy)]
 enum State {
     Start,
+    /// The process that is forked next.
+    Fork(u32),
     /// The process that touches, and the offset of its next access.
     At(u32, u64),
     /// The process that exits next.
@@ -66,8 +70,12 @@ impl Program for Share {
                 let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
                 let (start, pages) = (REGION / PAGE, self.pages());
                 out.event(Event::Map { start, pages, protection, shared: true, backing, growth });
-                (1..self.processes).for_each(|child| out.event(Event::Fork { child: ProcessId(child) }));
-                self.state = State::At(0, 0);
+                self.state = State::Fork(1);
+            }
+            State::Fork(child) => {
+                let end = self.processes.min(child + FORKED);
+                (child..end).for_each(|child| out.event(Event::Fork { child: ProcessId(child) }));
+                self.state = if end < self.processes { State::Fork(end) } else { State::At(0, 0) };
             }
             State::At(process, mut offset) => {
                 for _ in 0..Batch::RUNS {

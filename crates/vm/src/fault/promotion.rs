@@ -345,8 +345,12 @@ impl Vm {
                 }
                 return;
             }
-            let access = if used.modified { Access::Write } else { Access::Read };
-            pmap.enter(space, to, Mapped { frame: Pfn(u64::from(frame)), size, protection: rights }, access);
+            let mapped = Mapped { frame: Pfn(u64::from(frame)), size, protection: rights };
+            match used {
+                Used { referenced: false, modified: false } => pmap.enter_untouched(space, to, mapped),
+                Used { modified: false, .. } => pmap.enter(space, to, mapped, Access::Read),
+                Used { modified: true, .. } => pmap.enter(space, to, mapped, Access::Write),
+            }
         } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
             let window = Window { space, entry, object: walk.page.object };
             let smaller = self.demote_once(pmap, window, at, level);

@@ -42,7 +42,7 @@ pub struct Promoted {
 }
 
 /// Why a region was not promoted. The state is as before, except that page tables may have been given frames for it; and after
-/// [`Refused::Contents`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
+/// [`Refused::Contents`] and [`Refused::NoExtent`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -71,13 +71,13 @@ pub enum Refused {
     /// A page of it is being read in.
     #[error("a page of it is being read in")]
     Busy,
-    /// No extent of its size is free.
+    /// No extent of its size is free, or no frame for a page table.
     #[error("no extent of its size is free")]
     NoExtent,
     /// It cannot be promoted in this way: [`How::ByCopying`] of one extent, or [`How::InPlace`] of anything else.
     #[error("it cannot be promoted in this way")]
     Otherwise,
-    /// [`crate::Memory`] could not fill a frame.
+    /// [`crate::Memory`] could not fill a frame, or a page of it became busy.
     #[error("a frame could not be filled")]
     Contents,
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use superpage_linux::proc::{Named, ended};
 use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign};
 
@@ -51,7 +52,7 @@ fn terminal_failed(error: io::Error) -> Failure {
 
 /// The subject of the view.
 enum Subject {
-    Process(Process),
+    Process(Process, Named),
     /// Now and, from the second sample on, the previous sample.
     System(Box<System>, Option<Box<System>>),
 }
@@ -78,7 +79,11 @@ impl View {
     fn new(pid: Option<u32>, wide: bool) -> Result<View, Failure> {
         let (subject, sort) = match pid {
             // By what is resident, behind the address and, in the wide table, the size.
-            Some(pid) => (Subject::Process(Process::read(pid)?), if wide { 2 } else { 1 }),
+            Some(pid) => {
+                let process = Process::read(pid)?;
+                let named = Named::of(pid as i32).ok_or_else(|| ended(pid))?;
+                (Subject::Process(process, named), if wide { 2 } else { 1 })
+            }
             None => (Subject::System(Box::new(System::read()?), None), 1),
         };
         Ok(View { subject, wide, sort, descending: true, top: 0 })
@@ -86,7 +91,9 @@ impl View {
 
     fn again(&mut self) -> Result<(), Failure> {
         match &mut self.subject {
-            Subject::Process(process) => *process = Process::read(process.pid)?,
+            // Another one may have got its number.
+            Subject::Process(process, named) if !named.lives() => return Err(ended(process.pid).into()),
+            Subject::Process(process, _) => *process = Process::read(process.pid)?,
             Subject::System(now, then) => *then = Some(std::mem::replace(now, Box::new(System::read()?))),
         }
         Ok(())
@@ -153,7 +160,7 @@ impl View {
     /// The rows to be sorted: mappings, or counts per second.
     fn rows(&self) -> Rows {
         match &self.subject {
-            Subject::Process(process) => mappings(process, self.wide, self.sort, self.descending),
+            Subject::Process(process, _) => mappings(process, self.wide, self.sort, self.descending),
             Subject::System(now, then) => {
                 let mut rates: Vec<(String, f64)> = match then {
                     Some(then) => now.rates(then).into_iter().collect(),
@@ -174,7 +181,7 @@ impl View {
 
     fn above(&self) -> Vec<String> {
         match &self.subject {
-            Subject::Process(process) => {
+            Subject::Process(process, _) => {
                 let notes = note(process).into_iter().chain(process.notes.iter().cloned());
                 std::iter::once(title(process)).chain(notes).collect()
             }
