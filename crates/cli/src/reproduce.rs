@@ -79,8 +79,10 @@ impl Reproduce {
             print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let change = |experiment: Experiment| experiment.with(&self.set, self.lines);
-        let experiments = experiments.into_iter().map(change).collect::<Result<Vec<Experiment>, _>>()?;
+        let (experiments, notes) = superpage_reproduce::with_settings(experiments, &self.set, self.lines)?;
+        for note in &notes {
+            eprintln!("superpage: {note}");
+        }
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }

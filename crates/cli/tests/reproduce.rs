@@ -379,7 +379,7 @@ fn a_change_that_would_do_nothing_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), TWO);
     let two = path.to_str().unwrap();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&[two, "--set", "costs.none=1"], "no machine of"),
         (&[two, "--set", "costs.none=1"], "there is no such key; take one of copy-per-kb, cycles-per-instruction"),
         (&[two, "--set", "costs.fault"], "expected KEY=VALUE"),
@@ -389,7 +389,11 @@ fn a_change_that_would_do_nothing_is_refused() {
         (&["piehl12/table4-1", "--lines"], "piehl12/table4-1: it runs real programs"),
         (&["navarro02/figure1", "--set", "costs.fault=1"], "navarro02/figure1: it simulates no machine"),
         (&["dougan99/table1", "--lines"], "dougan99/table1: it has lines already"),
-        (&["park20/bloat", "park20/holes", "--lines"], "park20/holes: it has no lines"),
+        (&["park20/mechanism", "--lines"], "park20/mechanism: it runs no stream"),
+        (
+            &["navarro02/figure1", "navarro02/scalability", "--set", "costs.fault=1"],
+            "navarro02/figure1: it simulates no",
+        ),
         (&["--set", "costs.fault=1"], "PAPER[/EXPERIMENT]"),
         (&["navarro02", "--list", "--lines"], "--lines"),
     ];
@@ -399,6 +403,28 @@ fn a_change_that_would_do_nothing_is_refused() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {error}");
         assert!(error.contains(problem), "{arguments:?}, {problem}: {error}");
     }
+}
+
+#[test]
+fn experiments_without_a_key_run_as_they_are() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), TWO);
+    let both = ["reproduce", path.to_str().unwrap(), "navarro02/figure1", "--format", "json"];
+    let settings = ["--set", "costs.pte-traversal=20", "--lines"];
+    let output = superpage(&[&both[..], &settings].concat());
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    for option in ["--set costs.pte-traversal=20", "--lines"] {
+        let line = format!("superpage: {option} would change nothing in navarro02/figure1: run without it");
+        assert_eq!(errors.lines().filter(|found| **found == line).count(), 1, "{errors}");
+    }
+    let of = |rows: Vec<Value>, name: &str| -> Vec<Value> {
+        rows.into_iter().filter(|row| row["experiment"] == name).collect()
+    };
+    let (changed, own) = (parsed(&output), parsed(&superpage(&both)));
+    assert_eq!(of(changed.clone(), "figure1"), of(own.clone(), "figure1"));
+    assert_ne!(of(changed, "small"), of(own, "small"));
 }
 
 #[test]

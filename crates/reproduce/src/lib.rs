@@ -31,6 +31,7 @@ pub use finding::Finding;
 pub use html::html;
 pub use judge::Verdict;
 pub use measure::Value;
+pub use settings::with_settings;
 pub use streams::{Options, Watch};
 pub use write::{columns, write};
 

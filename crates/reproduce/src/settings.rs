@@ -17,45 +17,90 @@ pub(crate) struct Changed {
     lines: bool,
 }
 
+/// The experiments with values set in their machines, `KEY=VALUE` each as of `superpage sim --set`, and with lines. A machine without a
+/// key stays as it is, and so do the rows of its runs; an experiment in which an option would change nothing runs without it. For each
+/// option that any runs without, a sentence says which.
+///
+/// # Errors
+/// An option would change nothing in any of the experiments, or a value is not valid where a machine has its key.
+pub fn with_settings(
+    experiments: Vec<Experiment>,
+    set: &[String],
+    lines: bool,
+) -> Result<(Vec<Experiment>, Vec<String>), Error> {
+    let changed = experiments.into_iter().map(|experiment| experiment.with(set, lines));
+    let changed = changed.collect::<Result<Vec<(Experiment, Vec<Lack>)>, Error>>()?;
+    let options = set.iter().map(|setting| format!("--set {setting}")).chain(lines.then(|| "--lines".to_string()));
+    let mut notes = Vec::new();
+    for option in options {
+        let without = |(experiment, lacks): &(Experiment, Vec<Lack>)| {
+            let lack = lacks.iter().find(|lack| lack.option == option)?;
+            Some((experiment.full_name(), lack.problem.clone()))
+        };
+        let without: Vec<(String, String)> = changed.iter().filter_map(without).collect();
+        match without.first() {
+            Some((_, problem)) if without.len() == changed.len() => return Err(Error::Usage(problem.clone())),
+            Some(_) => {
+                let names: Vec<String> = without.into_iter().map(|(name, _)| name).collect();
+                notes.push(format!("{option} would change nothing in {}: run without it", names.join(", ")));
+            }
+            None => {}
+        }
+    }
+    Ok((changed.into_iter().map(|(experiment, _)| experiment).collect(), notes))
+}
+
+/// An option that would change nothing in an experiment.
+struct Lack {
+    option: String,
+    /// Why, in a sentence that names the experiment.
+    problem: String,
+}
+
 impl Experiment {
-    /// The experiment with values set in its machines, `KEY=VALUE` each as of `superpage sim --set`, and with lines. A machine without a
-    /// key stays as it is, and so do the rows of its runs.
-    ///
-    /// # Errors
-    /// None of its machines has a key, a value is not valid there, or what is asked for would change nothing: the experiment simulates
-    /// no machines, or has lines already.
-    pub fn with(mut self, set: &[String], lines: bool) -> Result<Experiment, Error> {
-        let refuse = |problem: &str| Err(Error::Usage(format!("{}: {problem}", self.full_name())));
-        if set.is_empty() && !lines {
-            return Ok(self);
-        }
-        match self.kind {
-            Kind::Live => return refuse("it runs real programs; --set and --lines are for simulated machines"),
+    /// The experiment with those of these options that change something in it, and the others.
+    fn with(mut self, set: &[String], lines: bool) -> Result<(Experiment, Vec<Lack>), Error> {
+        let name = self.full_name();
+        let no_machine = match self.kind {
+            Kind::Live => Some("it runs real programs; --set and --lines are for simulated machines"),
             Kind::Coverage | Kind::Operations | Kind::Filling => {
-                return refuse("it simulates no machine, so --set and --lines change nothing; leave it out");
+                Some("it simulates no machine, so --set and --lines change nothing; leave it out")
             }
-            Kind::Holes if lines => return refuse("it has no lines: --lines is for experiments with a kernel"),
-            Kind::Grid | Kind::Sequence if lines && self.lines => {
-                return refuse("it has lines already; leave out --lines");
-            }
-            Kind::Grid | Kind::Sequence | Kind::Holes => {}
-        }
+            Kind::Grid | Kind::Sequence | Kind::Holes => None,
+        };
+        let no_stream = self.kind == Kind::Holes && !self.items.iter().any(|item| item.runs());
+        let no_lines = no_machine.or(match self.lines {
+            true => Some("it has lines already; leave out --lines"),
+            false => no_stream.then_some("it runs no stream, so --lines changes nothing; leave it out"),
+        });
         let (mut taken, none) = (BTreeSet::new(), BTreeMap::new());
         let mut problems = BTreeMap::new();
-        for run in self.runs.values_mut() {
+        for run in self.runs.values_mut().filter(|_| no_machine.is_none()) {
             run.set = set_values(&mut run.machine, &run.inputs, set, &mut problems)?;
             taken.extend(run.set.iter().cloned());
         }
         for machine in self.sweep.iter_mut().flat_map(|sweep| sweep.machines()) {
             taken.extend(set_values(machine, &none, set, &mut problems)?);
         }
-        if let Some(setting) = set.iter().find(|setting| !taken.contains(*setting)) {
-            let (name, problem) = (self.full_name(), problems.remove(setting).unwrap_or_default());
-            return Err(Error::Usage(format!("--set {setting}: no machine of {name} has this: {problem}")));
+        let mut lacks = Vec::new();
+        for setting in set.iter().filter(|setting| !taken.contains(*setting)) {
+            let problem = match no_machine {
+                Some(problem) => format!("{name}: {problem}"),
+                None => {
+                    let problem = problems.remove(setting).unwrap_or_default();
+                    format!("--set {setting}: no machine of {name} has this: {problem}")
+                }
+            };
+            lacks.push(Lack { option: format!("--set {setting}"), problem });
         }
+        if let Some(problem) = no_lines.filter(|_| lines) {
+            lacks.push(Lack { option: "--lines".into(), problem: format!("{name}: {problem}") });
+        }
+        let lines = lines && no_lines.is_none();
         self.lines |= lines;
-        self.changed = Changed { set: set.to_vec(), lines };
-        Ok(self)
+        let set = set.iter().filter(|setting| taken.contains(*setting)).cloned().collect();
+        self.changed = Changed { set, lines };
+        Ok((self, lacks))
     }
 
     /// The options that changed what a measure reads, or, without a measure, anything of the experiment.

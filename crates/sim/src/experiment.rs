@@ -297,21 +297,27 @@ pub fn run_parts(
     Ok(runs)
 }
 
+/// Whether the stream says which lines caches hold.
+///
+/// # Errors
+/// It has pages and no lines, or is sampled.
+pub fn check_stream_lines(info: &Info) -> Result<(), Error> {
+    let problem = if !info.lines {
+        "has pages and no lines: record or import it with --lines, or leave out --lines here"
+    } else if info.sampling.is_some() {
+        "is sampled, and what caches hold after a gap is not known: leave out --lines"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Usage(format!("{}: {problem}", info.workload)))
+}
+
 /// Whether the machines can hold the lines of the stream in their caches.
 fn check_lines(setups: &[Setup], info: &Info) -> Result<(), Error> {
-    let refused = |name: &str, problem: &str| Err(Error::Usage(format!("{name}: {problem}")));
-    if !info.lines {
-        return refused(
-            &info.workload,
-            "has pages and no lines: record or import it with --lines, or leave out --lines here",
-        );
-    }
-    if info.sampling.is_some() {
-        return refused(&info.workload, "is sampled, and what caches hold after a gap is not known: leave out --lines");
-    }
+    check_stream_lines(info)?;
     for setup in setups {
         if let Some(problem) = Mmu::refuses_lines(&setup.machine, setup.frames << setup.ladder.base().shift()) {
-            return refused(&format!("machine {}", setup.machine.name), &problem);
+            return Err(Error::Usage(format!("machine {}: {problem}", setup.machine.name)));
         }
     }
     Ok(())

@@ -43,7 +43,9 @@ pub use approximate::Certainty;
 pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
-pub use experiment::{Conditions, Progress, compare, plan, plan_machines, plan_on_host, plan_policies, run, run_parts};
+pub use experiment::{
+    Conditions, Progress, check_stream_lines, compare, plan, plan_machines, plan_on_host, plan_policies, run, run_parts,
+};
 pub use footprint::{KernelCounts, KernelModel, kernels};
 pub use fragment::Fragment;
 pub use group::groups;

@@ -1,11 +1,11 @@
 //! A stream on a machine whose memory is laid out, without a kernel: the pages of a region are mapped at its first touch.
 
-use super::layout::{Layout, Sizes};
+use super::layout::{Frames, Layout, Sizes};
 use crate::streams::Outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Contents, Counters, Machine, Mmu, Request, Trap};
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Batch, Event, Phase, Source, TRACE_PAGE_SHIFT};
+use superpage_trace::{Batch, Event, Phase, Source, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
 /// What was counted. Of a sampled stream these are estimates: each window counts by the accesses that it stands for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -19,9 +19,9 @@ pub(crate) struct Counted {
     pub(crate) second: f64,
     /// Page-table entries and words of bitmaps that walks read.
     pub(crate) walked: f64,
-    /// Translation, and instructions at what the machine file says.
+    /// Translation, instructions at what the machine file says, and with lines what misses in the first caches wait.
     pub(crate) cycles: f64,
-    /// The same if the data of each request came from memory, one after the other.
+    /// The same without these waits, but if the data of each request came from memory, one after the other.
     pub(crate) uncached: f64,
     /// Entries of the second level at the end.
     pub(crate) entries: Entries,
@@ -44,6 +44,10 @@ pub(crate) struct Drive<'a> {
     sizes: Sizes,
     mmu: Mmu,
     requests: Vec<Request>,
+    /// With lines, the place of each request's line in its page.
+    lines: Option<Vec<u32>>,
+    /// The pages of the regions that are mapped.
+    mapped: u64,
     /// The process that runs: each has a space.
     space: u32,
     accesses: u64,
@@ -54,16 +58,19 @@ pub(crate) struct Drive<'a> {
 }
 
 impl<'a> Drive<'a> {
-    /// Nothing is mapped yet.
+    /// Nothing is mapped yet. `lines`: the stream has lines, and data caches hold them.
     ///
     /// # Errors
-    /// The machine has no superpage of the size of a region, base pages of another size than traces, or shadow superpages.
-    pub(crate) fn new(machine: &'a Machine, layout: Layout) -> Result<Drive<'a>, String> {
+    /// The machine has no superpage of the size of a region, base pages of another size than traces, or shadow superpages;
+    /// or lines and no caches for them.
+    pub(crate) fn new(machine: &'a Machine, layout: Layout, lines: bool) -> Result<Drive<'a>, String> {
         if machine.shadow.is_some() {
-            return Err(format!(
-                "{}: [shadow] needs streams with lines, which kind \"holes\" has not; leave +shadow out",
-                machine.name
-            ));
+            return Err(format!("{}: kind \"holes\" has no shadow superpages; leave +shadow out", machine.name));
+        }
+        // As much again for the frames of holes.
+        let memory = (2 * Frames::MOST_PAGES) << TRACE_PAGE_SHIFT;
+        if let Some(problem) = Mmu::refuses_lines(machine, memory).filter(|_| lines) {
+            return Err(format!("machine {}: {problem}", machine.name));
         }
         let sizes = Sizes::of(machine).filter(|sizes| sizes.base.shift() == TRACE_PAGE_SHIFT);
         let sizes = sizes.ok_or_else(|| {
@@ -73,7 +80,20 @@ impl<'a> Drive<'a> {
             )
         })?;
         let (mmu, requests, counted) = (Mmu::new(machine), Vec::new(), Counted::default());
-        Ok(Drive { machine, layout, sizes, mmu, requests, space: 0, accesses: 0, window: None, counted })
+        let lines = lines.then(Vec::new);
+        Ok(Drive {
+            machine,
+            layout,
+            sizes,
+            mmu,
+            requests,
+            lines,
+            mapped: 0,
+            space: 0,
+            accesses: 0,
+            window: None,
+            counted,
+        })
     }
 
     /// Runs a stream to its end. Of a sampled stream the measured halves of windows count; of others all from the first piece
@@ -89,7 +109,7 @@ impl<'a> Drive<'a> {
             }
             let mut done = 0;
             for (at, event) in &batch.events {
-                self.translate(&batch, done..*at as usize);
+                self.translate(&batch, done..*at as usize)?;
                 done = *at as usize;
                 match event {
                     Event::Switch { process, .. } => {
@@ -105,24 +125,37 @@ impl<'a> Drive<'a> {
                     _ => {}
                 }
             }
-            self.translate(&batch, done..batch.runs.len());
+            self.translate(&batch, done..batch.runs.len())?;
         }
         self.end();
         self.counted.entries = self.entries();
         Ok(self.counted)
     }
 
-    fn translate(&mut self, batch: &Batch, runs: std::ops::Range<usize>) {
+    fn translate(&mut self, batch: &Batch, runs: std::ops::Range<usize>) -> Result<(), Outcome> {
         let runs = &batch.runs[runs];
         self.requests.clear();
         self.requests.extend(runs.iter().map(|run| Request::new(Vpn(run.page()), run.access())));
+        if let Some(lines) = &mut self.lines {
+            let in_page = (1 << (TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT)) - 1;
+            lines.clear();
+            lines.extend(runs.iter().map(|run| (run.line() & in_page) as u32));
+        }
         let mut done = 0;
-        while let Some((index, trap)) = self.mmu.run(&self.requests[done..]) {
+        while let Some((index, trap)) = match &self.lines {
+            None => self.mmu.run(&self.requests[done..]),
+            Some(lines) => self.mmu.run_lines(&self.requests[done..], &lines[done..]),
+        } {
             assert_eq!(trap, Trap::Absent, "all pages have all rights");
-            let request = self.requests[done + index];
-            self.layout.map(self.sizes, &mut self.mmu, self.space, request.page());
-            self.mmu.retry(request).expect("the page was mapped");
-            done += index + 1;
+            let at = done + index;
+            let request = self.requests[at];
+            self.map(request.page())?;
+            let again = match &self.lines {
+                None => self.mmu.retry(request),
+                Some(lines) => self.mmu.retry_line(request, lines[at]),
+            };
+            again.expect("the page was mapped");
+            done = at + 1;
         }
         let accesses: u64 = runs.iter().map(|run| u64::from(run.references)).sum();
         self.accesses += accesses;
@@ -130,6 +163,23 @@ impl<'a> Drive<'a> {
             *instructions += runs.iter().map(|run| u64::from(run.instructions)).sum::<u64>();
             *counted += accesses;
         }
+        Ok(())
+    }
+
+    /// Maps the region of a page.
+    fn map(&mut self, page: Vpn) -> Result<(), Outcome> {
+        let region = page.0 / self.sizes.pages;
+        let frames = match self.lines {
+            None => Frames::by_page(region * self.sizes.pages),
+            Some(_) if self.mapped + self.sizes.pages > Frames::MOST_PAGES => {
+                let most = Frames::MOST_PAGES >> (30 - TRACE_PAGE_SHIFT);
+                return Err(Outcome::Failed(format!("with lines a stream of kind \"holes\" has at most {most} GB")));
+            }
+            Some(_) => Frames::in_order(self.mapped),
+        };
+        self.mapped += self.sizes.pages;
+        self.layout.map(self.sizes, &mut self.mmu, (self.space, region), frames);
+        Ok(())
     }
 
     fn begin(&mut self, period: Option<u64>) {
@@ -143,11 +193,11 @@ impl<'a> Drive<'a> {
         let counts = |counters: &Counters| {
             let requests = counters.references.iter().sum::<u64>();
             let translation = self.machine.translation_cycles(counters).total();
-            let walked = counters.walk_memory_references();
-            [requests, counters.tlb_misses(), counters.level_hits(1), walked, translation]
+            let (walked, waited) = (counters.walk_memory_references(), self.machine.line_cycles(counters));
+            [requests, counters.tlb_misses(), counters.level_hits(1), walked, translation, waited]
         };
         let (now, before) = (counts(&self.mmu.counters(0)), counts(&before));
-        let [requests, misses, second, walked, translation] =
+        let [requests, misses, second, walked, translation, waited] =
             std::array::from_fn(|index| weight * (now[index] - before[index]) as f64);
         let (counted, instructions) = (&mut self.counted, weight * instructions as f64);
         counted.instructions += instructions;
@@ -156,7 +206,7 @@ impl<'a> Drive<'a> {
         counted.second += second;
         counted.walked += walked;
         let cycles = translation + instructions * self.machine.costs.cycles_per_instruction;
-        counted.cycles += cycles;
+        counted.cycles += cycles + waited;
         counted.uncached += cycles + requests * self.machine.memory.latency_cycles as f64;
     }
 
@@ -195,10 +245,10 @@ impl Walks {
         if let Some(host) = &mut machine.host {
             (host.nested_tlb, host.walk_cache) = (0, Vec::new());
         }
-        let Drive { mut mmu, sizes, .. } = Drive::new(&machine, layout)?;
+        let Drive { mut mmu, sizes, .. } = Drive::new(&machine, layout, false)?;
         let region = (0..u64::MAX).find(|region| layout.is_broken(*region) || layout.share == 0).unwrap_or(0);
         let first = region * sizes.pages;
-        layout.map(sizes, &mut mmu, 0, Vpn(first));
+        layout.map(sizes, &mut mmu, (0, region), Frames::by_page(first));
         let holes = layout.holes(region, sizes.pages);
         let walk = |mmu: &mut Mmu, place: u64| {
             let before = mmu.counters(0).walk_memory_references();

@@ -45,8 +45,35 @@ pub(crate) struct Layout {
 
 /// Regions are drawn in groups of so many, so that a group has as many that are not plain as the share says.
 const GROUP: u64 = 4;
-/// Frames from here on are those of holes. Frames in their places have the numbers of their pages, which are below in all streams.
-const ELSEWHERE: u64 = 1 << 36;
+/// The frames of a region: those in their places from `first` on, those of holes from `elsewhere` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frames {
+    first: u64,
+    elsewhere: u64,
+}
+
+impl Frames {
+    /// The most pages of regions that are mapped in order. There are as many frames for holes, and caches can tell the lines
+    /// of all of them apart.
+    pub(crate) const MOST_PAGES: u64 = 1 << 23;
+
+    /// Frames that have the numbers of their pages, which are below those of holes in all streams.
+    pub(crate) fn by_page(first: u64) -> Frames {
+        Frames { first, elsewhere: 1 << 36 }
+    }
+
+    /// Frames in the order in which regions are mapped: `first` is the first that none has, below [`Frames::MOST_PAGES`].
+    pub(crate) fn in_order(first: u64) -> Frames {
+        Frames { first, elsewhere: Frames::MOST_PAGES }
+    }
+
+    /// The frame of the hole at this place: far from those of its neighbours.
+    fn of_hole(self, place: u64) -> u64 {
+        let (frame, low) = (self.first + place, (1 << 20) - 1);
+        self.elsewhere + (frame & !low) + ((frame * APART) & low)
+    }
+}
+
 /// An odd number of 20 bits: times it, modulo 2^20, neighbours are far apart and no two numbers become one.
 const APART: u64 = 0x9_e377;
 
@@ -84,31 +111,24 @@ impl Layout {
         holes
     }
 
-    /// Maps the region that this page is in.
-    pub(crate) fn map(&self, sizes: Sizes, mmu: &mut Mmu, space: u32, page: Vpn) {
-        let first = page.0 / sizes.pages * sizes.pages;
-        let region = first / sizes.pages;
+    /// Maps the region with this number of a space to these frames.
+    pub(crate) fn map(&self, sizes: Sizes, mmu: &mut Mmu, (space, region): (u32, u64), frames: Frames) {
+        let first = region * sizes.pages;
         let mut enter = |at: u64, frame: u64, size: PageSize| {
             mmu.enter(space, Vpn(at), Mapped { frame: Pfn(frame), size, protection: Protection::ALL }, Access::Read);
         };
         if !self.is_broken(region) {
-            return enter(first, first, sizes.superpage);
+            return enter(first, frames.first, sizes.superpage);
         }
         let holes = self.holes(region, sizes.pages);
         let those = |hole: bool| (0..sizes.pages).filter(move |place| holes[*place as usize] == hole);
         for place in those.clone()(false) {
-            enter(first + place, first + place, sizes.base);
+            enter(first + place, frames.first + place, sizes.base);
         }
         for place in those(true) {
-            enter(first + place, elsewhere(first + place), sizes.base);
+            enter(first + place, frames.of_hole(place), sizes.base);
         }
     }
-}
-
-/// The frame of a hole: far from those of its neighbours.
-fn elsewhere(page: u64) -> u64 {
-    let low = (1 << 20) - 1;
-    ELSEWHERE + (page & !low) + ((page * APART) & low)
 }
 
 /// The sizes of the pages of a layout.
@@ -165,7 +185,7 @@ mod tests {
 
     #[test]
     fn holes_have_frames_of_their_own_that_are_not_contiguous() {
-        let frames: Vec<u64> = (0..1 << 21).map(elsewhere).collect();
+        let frames: Vec<u64> = (0..1 << 21).map(|page| Frames::by_page(page).of_hole(0)).collect();
         assert!(frames.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1000));
         let mut sorted = frames;
         sorted.sort_unstable();

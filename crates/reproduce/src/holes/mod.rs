@@ -167,7 +167,10 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
             if let Outcome::Failed(problem) = problem {
                 found.failures.push(format!("{}: {problem}", item.name));
             }
-            found.problems.insert(slug(&item.name), problem.clone());
+            // A mean of the others would be no mean of all.
+            for item in [slug(&item.name), "mean".into()] {
+                found.problems.insert(item, problem.clone());
+            }
             continue;
         }
         let mut counted = |laid: &Laid, point: (u32, u32)| {
@@ -192,6 +195,9 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
                 }
             }
         }
+    }
+    if found.problems.contains_key("mean") {
+        return found;
     }
     for ((name, key, point), (sum, count)) in means {
         note(&mut found, sweep, ("mean", &name, key), point, (sum / f64::from(count)).exp());
@@ -255,7 +261,7 @@ fn run(
             if jobs.iter().position(|other| other.item == job.item).is_some_and(|first| jobs[first] == *job) {
                 watch.stream(&item.name, job.item + 1, experiment.items.len());
             }
-            let result = one(item, job, options, stop);
+            let result = one(item, job, (options, experiment.lines), stop);
             results.lock().expect("no thread panics").insert(job.clone(), result);
         }
     };
@@ -263,12 +269,15 @@ fn run(
     results.into_inner().expect("no thread panics")
 }
 
-fn one(item: &Item, job: &Job, options: &Options, stop: &AtomicBool) -> Result<Counted, Outcome> {
+fn one(item: &Item, job: &Job, (options, lines): (&Options, bool), stop: &AtomicBool) -> Result<Counted, Outcome> {
     let failed = |problem: String| Outcome::Failed(problem);
     let machine: Machine = superpage_sim::machine(&job.machine).map_err(|error| failed(error.to_string()))?;
     let what = What::of(item, options.long).ok_or_else(|| failed("nothing runs".into()))?;
     let warm = item.warm.as_deref().map_or(Ok(0), superpage_pages::parse_count);
     let warm = warm.map_err(|error| failed(format!("warm: {error}")))?;
-    let mut source = what.open(&options.corpus, false)?;
-    Drive::new(&machine, job.layout).map_err(failed)?.run(source.as_mut(), warm, stop)
+    let mut source = what.open(&options.corpus, lines)?;
+    if lines {
+        superpage_sim::check_stream_lines(source.info()).map_err(|error| failed(error.to_string()))?;
+    }
+    Drive::new(&machine, job.layout, lines).map_err(failed)?.run(source.as_mut(), warm, stop)
 }

@@ -156,8 +156,13 @@ fn brute_force(layout: Layout, perforates: bool) -> Naive {
 
 fn counted(machine: &str, layout: Layout) -> Counted {
     let machine = Machine::builtin(machine).unwrap();
-    let (mut source, stop) = (workload::parse(RANDOM).unwrap(), AtomicBool::new(false));
-    let run = Drive::new(&machine, layout).unwrap().run(source.as_mut(), 0, &stop);
+    run(&machine, layout, false)
+}
+
+fn run(machine: &Machine, layout: Layout, lines: bool) -> Counted {
+    let parse = if lines { workload::parse_lines } else { workload::parse };
+    let (mut source, stop) = (parse(RANDOM).unwrap(), AtomicBool::new(false));
+    let run = Drive::new(machine, layout, lines).unwrap().run(source.as_mut(), 0, &stop);
     run.unwrap_or_else(|_| panic!("the stream runs to its end"))
 }
 
@@ -185,5 +190,19 @@ fn random_accesses_count_as_brute_force_counts_them() {
             let regions = 48.0 * 5.0;
             assert!((counted.walked - naive.walked as f64).abs() <= regions, "{machine}, {layout:?}");
         }
+    }
+}
+
+/// With lines TLBs miss as without; what walks and loads wait depends on the caches, which here have no room for 96 MB.
+#[test]
+fn lines_add_waits_and_change_no_miss() {
+    let mixed = Layout { made: Made::Mixed, share: 50, holes: 25, placed: Placed::Dispersed, seed: 1 };
+    for machine in ["skylake-sp", "skylake-sp+perforated"] {
+        let machine = Machine::builtin(machine).unwrap();
+        let [plain, lined] = [false, true].map(|lines| run(&machine, mixed, lines));
+        assert_eq!((lined.misses, lined.second, lined.instructions), (plain.misses, plain.second, plain.instructions));
+        let memory = machine.memory.latency_cycles as f64 / machine.memory.overlap;
+        let waited = (lined.cycles - plain.cycles) / 100_000.0;
+        assert!((0.5 * memory..1.5 * memory).contains(&waited), "{waited} cycles an access, {memory} of memory");
     }
 }
