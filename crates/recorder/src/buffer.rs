@@ -26,10 +26,12 @@ unsafe extern "C" {
     ) -> *mut c_void;
     fn posix_fallocate(file: c_int, offset: i64, length: i64) -> c_int;
     fn munmap(address: *mut c_void, length: usize) -> c_int;
+    fn getrlimit(resource: c_int, limits: *mut [u64; 2]) -> c_int;
 }
 
 const PROT_READ_WRITE: c_int = 3;
 const MAP_SHARED: c_int = 1;
+const RLIMIT_FSIZE: c_int = 1;
 
 /// The words of a slot that a thread fills, with the end mark.
 pub(crate) const BUFFER_WORDS: usize = CHUNK_WORDS + 1;
@@ -170,8 +172,12 @@ fn grow(path: &Path, slots: usize) -> bool {
     File::options().write(true).open(path).is_ok_and(|file| allocate(&file, slots))
 }
 
-/// Allocates all of it now: a page that does not fit on the file system would end the program with SIGBUS.
+/// Allocates all of it now: a page that does not fit on the file system would end the program with SIGBUS, and a file
+/// larger than the program's own limit (`ulimit -f`), which this process has too, with SIGXFSZ.
 fn allocate(file: &File, slots: usize) -> bool {
+    let mut limits = [0; 2];
+    // SAFETY: room for the current limit and the highest one.
+    let allowed = unsafe { getrlimit(RLIMIT_FSIZE, &mut limits) } == 0 && bytes(slots) as u64 <= limits[0];
     // SAFETY: the file is open; this changes no memory.
-    unsafe { posix_fallocate(file.as_raw_fd(), 0, bytes(slots) as i64) == 0 }
+    allowed && unsafe { posix_fallocate(file.as_raw_fd(), 0, bytes(slots) as i64) == 0 }
 }

@@ -68,21 +68,13 @@ impl Connection {
         // SAFETY: the previous plugin left this descriptor to us.
         self.stream = Some(unsafe { UnixStream::from_raw_fd(number) });
         self.number = number - 1;
-        self.keep_through_exec(false);
+        keep_through_exec(number, false);
         watch::watch(number);
     }
 
     /// The descriptor of the socket.
     pub(crate) fn number(&self) -> Option<RawFd> {
         self.stream.as_ref().map(|stream| stream.as_raw_fd())
-    }
-
-    /// Sets whether the next program in this process finds the socket open.
-    pub(crate) fn keep_through_exec(&self, keep: bool) {
-        if let Some(number) = self.number() {
-            // SAFETY: a call without pointers.
-            unsafe { fcntl(number, F_SETFD, if keep { 0 } else { FD_CLOEXEC }) };
-        }
     }
 
     /// Forgets a socket that the program itself has closed.
@@ -150,6 +142,12 @@ impl Connection {
         }
         true
     }
+}
+
+/// Sets whether the next program in this process finds a descriptor open.
+pub(crate) fn keep_through_exec(number: RawFd, keep: bool) {
+    // SAFETY: a call without pointers.
+    unsafe { fcntl(number, F_SETFD, if keep { 0 } else { FD_CLOEXEC }) };
 }
 
 /// The file behind the buffer of a thread of a process.

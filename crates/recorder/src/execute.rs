@@ -2,14 +2,17 @@
 //!
 //! QEMU would pass the call to the system, and the new program would run natively. The plugin sees the call first and
 //! makes it in its own way, after the same checks that the system makes; if one fails, QEMU continues and returns the
-//! error to the program. The socket stays open for the plugin in the new program.
+//! error to the program. The socket and the plugin's own file stay open for the new program, whatever this one has asked
+//! for: programs that start others mark all descriptors to be closed (`close_range`).
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::fs::File;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::connection::keep_through_exec;
 use crate::process::{self, Session};
 use crate::program::{self, Obstacle};
 use crate::runs::Runs;
@@ -82,10 +85,16 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointer
     else {
         return;
     };
-    connection.keep_through_exec(true);
+    let inherited = || connection.number().into_iter().chain(own_descriptor(plugin));
+    inherited().for_each(|number| keep_through_exec(number, true));
     // SAFETY: a string and two arrays of strings that end with null.
     unsafe { execve(emulator.as_ptr(), words.pointers(), environment.pointers()) };
-    connection.keep_through_exec(false);
+    inherited().for_each(|number| keep_through_exec(number, false));
+}
+
+/// The descriptor of this process that a path names, if it names one.
+pub(crate) fn own_descriptor(path: &Path) -> Option<RawFd> {
+    path.strip_prefix("/proc/self/fd").ok()?.to_str()?.parse().ok()
 }
 
 fn note(runs: &Runs, file: &Path, reason: &str) {

@@ -85,6 +85,9 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
         executed: settings.inherited.is_some(),
     };
     process::begin(session, settings.token, settings.thread, settings.children);
+    // A program that cannot be followed does not inherit it.
+    execute::own_descriptor(Path::new(&settings.plugin))
+        .inspect(|number| connection::keep_through_exec(*number, false));
     match settings.inherited {
         Some(number) => process::connection().inherit(number),
         None => process::connection().open(&settings.socket, settings.token),

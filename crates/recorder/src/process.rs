@@ -185,7 +185,10 @@ pub(crate) fn begin_thread(runs: &Runs) {
     unsafe { runs.begin(memory, thread, Gathering { format: session.format, sampler, sink: hand_over }) };
     if !own.is_shared() {
         let folder = file.parent().unwrap_or(&file).display().to_string();
-        let text = format!("{folder} has no room for a buffer: what a thread does last is lost if it is killed");
+        let text = format!(
+            "{folder} has no room for a buffer, or the program's limit of file sizes (ulimit -f) is lower: what a thread \
+             does last is lost if it is killed"
+        );
         // Not at once: during a fork the connection is locked.
         execute::add_note(runs, &text);
     }

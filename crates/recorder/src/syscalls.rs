@@ -98,6 +98,8 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0x1000;
+/// With this flag the call closes nothing before the next `execve`, where the plugin keeps its own descriptors open.
+const CLOSE_RANGE_CLOEXEC: u64 = 4;
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`.
 const DISCARDING: [u64; 4] = [4, 8, 9, 24];
 
@@ -255,7 +257,7 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
             let own = process::connection().number().map_or(u64::MAX, |own| own as u64);
             let hit = match call {
                 Call::Close => first == own,
-                Call::CloseRange => (first..=second).contains(&own),
+                Call::CloseRange => (first..=second).contains(&own) && third & CLOSE_RANGE_CLOEXEC == 0,
                 _ => second == own,
             };
             if !hit {

@@ -381,6 +381,32 @@ fn closing_all_files_does_not_end_a_recording() {
     assert_eq!(stream.count(|event| *event == Event::Exit), 1);
 }
 
+/// A parent and a child that execute a program each: the child marks descriptors with one call, the parent one by one.
+fn check_starting(words: &[&str]) -> record::Outcome {
+    let folder = folder();
+    let (stream, _, outcome) = recorded(&command(&calls(folder.path()), words));
+    assert_eq!(outcome.status.code(), Some(42), "the child's status was 7");
+    assert_eq!(stream.count(|event| *event == Event::Exec), 2);
+    assert_eq!(stream.count(|event| *event == Event::Exit), 2);
+    outcome
+}
+
+#[test]
+fn programs_are_followed_whose_parent_leaves_them_no_descriptors() {
+    if possible() {
+        let notes = check_starting(&["starting"]).notes;
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+}
+
+#[test]
+fn a_program_that_limits_the_size_of_files_is_not_killed_by_its_buffers() {
+    if possible() {
+        let notes = check_starting(&["starting", "tiny files"]).notes;
+        assert!(notes.len() == 1 && notes[0].contains("ulimit -f"), "{notes:?}");
+    }
+}
+
 #[test]
 fn a_script_runs_its_interpreter() {
     if !possible() {

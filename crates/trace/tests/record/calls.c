@@ -7,9 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC 4
+#endif
 
 enum { PAGE = 4096 };
 
@@ -93,6 +98,24 @@ static void closing(void) {
     memset(area, copy, 123 * PAGE);
 }
 
+// Starts programs as careful programs do: nothing but the first three descriptors is for them.
+static void starting(const char *self, int tiny_files) {
+    struct rlimit none = {0, 0};
+    if (tiny_files)
+        setrlimit(RLIMIT_FSIZE, &none);
+    pid_t child = fork();
+    if (child == 0) {
+        syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
+        execl("/no/such/program", self, (char *)0);
+        execl("/proc/self/exe", self, "status", "7", (char *)0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    for (int number = 3; number < 2000; number++)
+        fcntl(number, F_SETFD, FD_CLOEXEC);
+    execl("/proc/self/exe", self, "status", status == 7 << 8 ? "42" : "1", (char *)0);
+}
+
 static void copying(const char *file) {
     static char buffer[64];
     int ends[2], number = open(file, O_RDWR);
@@ -122,6 +145,8 @@ int main(int count, char **words) {
         children(words[0]);
     else if (!strcmp(what, "closing"))
         closing();
+    else if (!strcmp(what, "starting"))
+        starting(words[0], count > 2);
     else if (!strcmp(what, "crash"))
         *(volatile int *)8 = 1;
     else if (!strcmp(what, "status"))
