@@ -185,3 +185,108 @@ impl Recent {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const READ_BASE: usize = Access::Read as usize;
+    const WRITE_BASE: usize = Access::Write as usize;
+
+    /// Of one TLB that serves these kinds of request.
+    fn recent(kinds: &[usize], known: bool) -> Recent {
+        let kinds = kinds.iter().fold(0, |kinds, kind| kinds | 1 << bit_of(*kind));
+        Recent::new([FirstLevel { index: 3, kinds, known }].into_iter())
+    }
+
+    /// Judges once, where each translated request came after so many known ones.
+    fn judged(recent: &mut Recent, spared: usize) {
+        (1..JUDGED).for_each(|_| recent.judge(spared));
+        assert!(recent.notes(), "judged too early");
+        recent.judge(spared);
+    }
+
+    /// Checks that requests are noted again after so many.
+    fn pauses_for(recent: &mut Recent, requests: u32) {
+        assert!(!recent.notes());
+        recent.skip(1);
+        recent.skip(requests as usize - 2);
+        assert!(!recent.notes());
+        recent.skip(1);
+        assert!(recent.notes());
+    }
+
+    #[test]
+    fn where_few_requests_are_known_pauses_are_ever_longer_up_to_the_longest() {
+        let mut recent = recent(&[READ_BASE], true);
+        for doubled in 0..7 {
+            judged(&mut recent, 0);
+            pauses_for(&mut recent, (16 * PAUSE).min(PAUSE << doubled));
+        }
+        // As many known as translated is worth it, and the next pause is the first again.
+        judged(&mut recent, 1);
+        assert!(recent.notes());
+        judged(&mut recent, 0);
+        pauses_for(&mut recent, PAUSE);
+        // One fewer is not; what was known before it was judged last does not count.
+        recent.spare(JUDGED as usize - 1);
+        judged(&mut recent, 0);
+        pauses_for(&mut recent, 2 * PAUSE);
+        recent.spare(JUDGED as usize);
+        judged(&mut recent, 0);
+        assert!(recent.notes());
+    }
+
+    #[test]
+    fn of_tlbs_of_which_nothing_is_known_nothing_is_ever_noted() {
+        let mut recent = recent(&[READ_BASE], false);
+        recent.skip(usize::MAX);
+        recent.skip(u32::MAX as usize);
+        assert_eq!((recent.notes(), recent.serving(READ_BASE)), (false, None));
+    }
+
+    #[test]
+    fn a_kind_of_request_is_served_by_the_tlb_that_says_so() {
+        let large = (MAX_LEVELS - 1) << 2 | Access::Execute as usize;
+        let recent = recent(&[WRITE_BASE, large], true);
+        let serving = |kind: &usize| recent.serving(*kind) == Some(3);
+        assert_eq!((0..KINDS).filter(serving).collect::<Vec<_>>(), [WRITE_BASE, large]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_known_when_the_rounds_begin_again() {
+        let mut recent = recent(&[READ_BASE], true);
+        let request = Request::new(Vpn(0x1234), Access::Read);
+        let mut known_after = |forgotten: u32| {
+            recent.note(request, Place { tlb: 3, at: 7, head: 9, order: 4 });
+            (0..forgotten).for_each(|_| recent.forget());
+            recent.known().map(|(request, number, place)| (request, number, place.at, place.head)).collect::<Vec<_>>()
+        };
+        assert_eq!(known_after(0), [(request, 0x123, 7, 9)]);
+        for forgotten in [1, 2, u32::from(u16::MAX) - 1, u32::from(u16::MAX), u32::from(u16::MAX) + 1] {
+            assert_eq!(known_after(forgotten), [], "after {forgotten} rounds");
+        }
+        assert_eq!(known_after(0).len(), 1);
+        judged(&mut recent, 0);
+        assert_eq!(recent.known().count(), 0, "nothing is known in a pause");
+        recent.skip(PAUSE as usize);
+        assert_eq!(recent.known().count(), 0, "nor after it");
+    }
+
+    #[test]
+    fn pages_beside_each_other_and_kinds_of_access_have_places_apart() {
+        let apart = |requests: &[(u64, Access)]| {
+            let slots: HashSet<usize> =
+                requests.iter().map(|(page, access)| slot(Request::new(Vpn(*page), *access))).collect();
+            assert_eq!(slots.len(), requests.len());
+        };
+        let pages = |pages: std::ops::Range<u64>| {
+            pages.flat_map(|page| [(page, Access::Read), (page, Access::Write), (page, Access::Execute)])
+        };
+        apart(&pages(0..256).collect::<Vec<_>>());
+        apart(&pages(0x12_3400..0x12_3500).collect::<Vec<_>>());
+        // Pages as far apart as there are places, as two arrays' are.
+        apart(&(0..64).flat_map(|page| [(page, Access::Read), (page << 10 | 0x81, Access::Read)]).collect::<Vec<_>>());
+    }
+}

@@ -72,3 +72,31 @@ impl Machine {
         tables && alone && !beside
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use superpage_pages::{Access, Vpn};
+
+    #[test]
+    fn requests_wait_where_no_new_mapping_changes_how_they_are_served() {
+        let defers = |name: &str| Machine::builtin(name).unwrap().may_defer();
+        for name in ["zen5", "harpertown", "alpha-21264", "neoverse-v2", "zen5+fractured", "zen5+skewed"] {
+            assert!(defers(name), "{name}");
+        }
+        let depend = ["coalescing", "colt", "partial-subblock", "complete-subblock", "range", "shadow", "perforated"];
+        for name in depend.into_iter().chain(["nested", "nested+perforated", "clustered", "hashed"]) {
+            assert!(!defers(&format!("zen5+{name}")), "{name}");
+        }
+        assert!(!defers("ppc603") && !defers("ppc604"));
+    }
+
+    #[test]
+    #[should_panic(expected = "what waits is not counted yet")]
+    fn counts_are_not_asked_for_while_requests_wait() {
+        let mut mmu = Mmu::new(&Machine::builtin("zen5").unwrap());
+        mmu.defer();
+        assert!(mmu.run(&[Request::new(Vpn(1), Access::Read)]).is_some());
+        mmu.counters(0);
+    }
+}

@@ -410,4 +410,17 @@ fn a_hash_table_of_groups_is_of_four_gigabytes_and_names_who_searches() {
     assert!(software.contains("groups.entry-cycles: software searches here"), "{software}");
     let hardware = refused("ppc603", "[groups]\nsearch = \"hardware\"\n");
     assert!(hardware.contains("groups.entry-cycles: a processor that searches"), "{hardware}");
+    let wrong = |set: &str| Machine::builtin(&format!("ppc604:groups.{set}")).unwrap_err().to_string();
+    assert!(wrong("groups=1000").contains("groups.groups: expected a power of two, not 1000"));
+    for size in ["64K", "192K", "512M"] {
+        assert!(wrong(&format!("block-size={size}")).contains("expected a power of two from 128K to 256M"), "{size}");
+    }
+    for size in ["128K", "256M"] {
+        Machine::builtin(&format!("ppc604:groups.block-size={size}")).unwrap();
+    }
+    // The largest is what a file that names none has.
+    let unread = |_: &str| unreachable!("there is no file");
+    let (_, text) = Machine::with_text("ppc604:groups.block-size=128K", unread).unwrap();
+    let silent: Vec<&str> = text.lines().filter(|line| !line.starts_with("block-size")).collect();
+    assert_eq!(Machine::parse(&silent.join("\n"), "silent").unwrap().groups.unwrap().block_size, 256 << 20);
 }

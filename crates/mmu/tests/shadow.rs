@@ -161,6 +161,17 @@ fn machines_that_cannot_have_a_controller_say_so() {
         let error = Machine::builtin(name).unwrap_err().to_string();
         assert!(error.contains("shadow") && error.contains(why), "{error}");
     }
+    for (set, why) in [
+        ("size=33G", "size is at most 32 GB"),
+        ("entries=0", "shadow"),
+        ("ways=0", "shadow"),
+        ("entries=127", "127 entries are not a whole number of sets of 2 ways"),
+        ("entries=130,shadow.ways=65", "at most 64 ways, not 65"),
+    ] {
+        let error = Machine::builtin(&format!("zen5+shadow:shadow.{set}")).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    Machine::builtin("zen5+shadow:shadow.entries=128,shadow.ways=64").unwrap();
     let shadow = Machine::builtin("zen5+shadow").unwrap();
     assert_eq!(Mmu::refuses_lines(&shadow, 64 << 30), None);
     let why = Mmu::refuses_lines(&shadow, 65 << 30).unwrap();

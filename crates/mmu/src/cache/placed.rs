@@ -253,7 +253,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     #[cold]
     fn make_places(&mut self, key: u32) {
-        self.places.resize((key as usize | (PLACES - 1)) + 1, 0);
+        self.places.resize((key as usize + 1).next_multiple_of(PLACES), 0);
     }
 
     /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
@@ -393,5 +393,63 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.tags[set * self.shape.ways + way] = EMPTY;
         self.kept.invalidate(set, way);
         *self.vacant += R::VACANT_FIRST as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Index;
+    use crate::reach::Exact;
+
+    /// Two sets of three ways, of which both hold the key 9, and each another.
+    fn two_sets(replacement: Replacement) -> Placed<Exact> {
+        let mut placed = Placed::new(Shape::new(2, 3, Index::Low), replacement);
+        for (number, key) in [(0, 9), (1, 9), (2, 2), (3, 3)] {
+            placed.fill(number, key, ());
+        }
+        assert_eq!(placed.validate(), Ok(()), "{replacement:?}");
+        placed
+    }
+
+    #[test]
+    fn an_entry_that_a_set_holds_twice_is_refused() {
+        for replacement in [Replacement::RoundRobin, Replacement::Nru] {
+            for set in 0..2 {
+                let mut placed = two_sets(replacement);
+                let own = &mut placed.tags[3 * set..3 * set + 3];
+                let held = own.iter().position(|tag| *tag == 9).unwrap();
+                let other = own.iter().position(|tag| *tag < 9).unwrap();
+                (own[held], own[other]) = (7, 7);
+                let refused = placed.validate().unwrap_err();
+                assert!(refused.starts_with(&format!("set {set} holds an entry twice")), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_count_of_empty_places_is_refused_where_it_is_used() {
+        let mut placed = two_sets(Replacement::Nru);
+        placed.vacant += 1;
+        assert_eq!(placed.validate().unwrap_err(), "3 places are counted as empty, but 2 are");
+        let mut placed = two_sets(Replacement::RoundRobin);
+        placed.vacant += 1;
+        assert_eq!(placed.validate(), Ok(()));
+    }
+
+    #[test]
+    fn all_but_what_searches_finds_a_key_where_it_was_put_last() {
+        let mut placed = two_sets(Replacement::Nru);
+        let way = placed.find(2, 2).unwrap();
+        assert_eq!(placed.places.len(), PLACES, "places are made for many keys at a time");
+        placed.places[2] = (way as u16 + 1) % 3;
+        assert_eq!(placed.find(2, 2), None, "the tag elsewhere is not looked for");
+        placed.searches = true;
+        assert_eq!(placed.find(2, 2), Some(way));
+        placed.fill(4, PLACES as u32, ());
+        assert_eq!(placed.places.len(), PLACES, "and nothing is remembered");
+        let mut placed = two_sets(Replacement::Nru);
+        placed.fill(4, PLACES as u32, ());
+        assert_eq!((placed.places.len(), placed.find(4, PLACES as u32).is_some()), (2 * PLACES, true));
     }
 }

@@ -229,6 +229,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_that_no_operation_leaves_are_refused() {
+        let refused = |row: &[u32]| {
+            let mut rows = Rows::of(Shape::new(2, 3, Index::Low), |set| if set == 0 { vec![5, 6, 7] } else { vec![5] });
+            assert_eq!(rows.validate(), Ok(()), "two sets may hold the same key");
+            rows.rows_mut()[8..][..row.len()].copy_from_slice(row);
+            rows.validate().err()
+        };
+        assert_eq!(refused(&[6, 7, 8]), None);
+        let behind = |row: &[u32]| refused(row).is_some_and(|problem| problem.contains("set 1 holds something behind"));
+        assert!(behind(&[6, 0, 7]) && behind(&[0, 6]) && behind(&[6, 7, 8, 9]) && behind(&[6, 0, 0, 9]));
+        assert!(refused(&[6, 7, 6]).is_some_and(|problem| problem.contains("set 1 holds an entry twice")));
+    }
+
+    #[test]
+    fn rows_take_their_lanes_and_a_line() {
+        assert_eq!([bytes(4, 3), bytes(4, 8), bytes(1, 9), bytes(2, 32)], [(32 + 16) * 4, 48 * 4, 32 * 4, 80 * 4]);
+        assert_eq!(bytes(u64::MAX, 1), u64::MAX);
+    }
+
     proptest! {
         /// Each unit that this processor has does the same as the naive model, after each operation.
         #[test]

@@ -49,7 +49,7 @@ impl Machine {
         if size > most {
             return Err(format!("size is at most {} GB, not {size} bytes", most >> 30));
         }
-        if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
+        if !entries.is_multiple_of(ways) {
             return Err(format!("{entries} entries are not a whole number of sets of {ways} ways"));
         }
         if ways > SEARCHED_WAYS {

@@ -353,3 +353,62 @@ fn tree(mappings: &Mappings, (space, page): (u32, Vpn)) -> Vec<u32> {
     let levels = (last..=last.max(TREE_LEVELS)).rev();
     levels.filter_map(|level| mappings.find(space, page, level)).map(|found| found.id).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    /// A table that holds a page of a context that no space has, with the mappings beside it, of which there are none.
+    fn with_a_zombie() -> (Groups, Mappings, usize) {
+        let machine = Machine::builtin("ppc604").unwrap();
+        let shape = Groups::shape(&machine);
+        let (mut groups, mappings) = (Groups::new(&machine, &shape), Mappings::new(machine.ladder(), &shape));
+        let page = (5 << 4) << 16 | 0x123;
+        let at = groups.groups(page)[0].start + 3;
+        groups.entries[at] = page;
+        (groups.in_use, groups.most_in_use, groups.of_context[5]) = (1, 1, 1);
+        assert_eq!(groups.validate(&mappings), Ok(()));
+        (groups, mappings, at)
+    }
+
+    #[test]
+    fn a_table_that_does_not_agree_with_its_counts_is_refused() {
+        let refused = |expected: &str, change: fn(&mut Groups, usize)| {
+            let (mut groups, mappings, at) = with_a_zombie();
+            change(&mut groups, at);
+            let problem = groups.validate(&mappings).unwrap_err();
+            assert!(problem.contains(expected), "{problem}, expected {expected}");
+        };
+        refused("of groups", |groups, at| {
+            let groups_apart = groups.entries.len() / 4;
+            groups.entries.swap(at, at ^ groups_apart);
+        });
+        refused("1 entries, 1 of different pages, 2 counted", |groups, _| {
+            (groups.in_use, groups.most_in_use, groups.of_context[5]) = (2, 2, 2);
+        });
+        refused("2 entries, 1 of different pages, 2 counted", |groups, at| {
+            groups.entries[at + 1] = groups.entries[at];
+            (groups.in_use, groups.most_in_use, groups.of_context[5]) = (2, 2, 2);
+        });
+        refused("0 live entries, 1 counted", |groups, _| groups.live = 1);
+        refused("2 of contexts", |groups, _| groups.of_context[7] = 1);
+        refused("0 at most", |groups, _| groups.most_in_use = 0);
+        refused("is in the hash table and is not mapped", |groups, _| {
+            let page = groups.segments.page(0, 7).unwrap();
+            let at = groups.groups(page)[1].end - 1;
+            groups.entries[at] = page;
+            groups.of_context[context_of(page)] += 1;
+            (groups.in_use, groups.most_in_use, groups.live) = (2, 2, 1);
+        });
+    }
+
+    #[test]
+    fn the_table_says_what_it_holds_and_takes() {
+        let (groups, _, at) = with_a_zombie();
+        assert_eq!((groups.use_of(), groups.most_in_use()), ([1, 0, groups.entries.len() as u64], 1));
+        let by_group: Vec<u64> = groups.by_group().collect();
+        assert_eq!((by_group.len(), by_group[at / WAYS], by_group.iter().sum()), (groups.entries.len() / WAYS, 1, 1));
+        assert_eq!(Groups::bytes(16), (16 * 64, 16 * 64 + (5 << 20)));
+    }
+}
