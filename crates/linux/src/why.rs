@@ -115,8 +115,8 @@ pub fn misaligned_shared(size: PageSize, setting: &str, word: Option<&str>) -> S
 
 /// What helps against [`misaligned_shared`]: a sentence without a full stop.
 pub const SHARED_WAY_OUT: &str = "shared memory that was mapped under shmem_enabled=never lies where no huge page fits, for good; \
-     start the program again under `superpage run` (promote: sets advise while memory is mapped; nothing grows, and the promoter \
-     makes full memory huge) or `run -p thp:shared=on` (within_size: huge at once), or set \
+     start the program again under `superpage run` (promote: sets advise while memory is mapped, and the promoter makes huge what a process \
+     has mapped whole) or `run -p thp:shared=on` (within_size: huge at once), or set \
      /sys/kernel/mm/transparent_hugepage/shmem_enabled before it starts; files in /dev/shm follow the option huge= of its mount";
 
 /// A reason with the memory that it applies to.

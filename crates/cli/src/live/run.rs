@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 use superpage_linux::promote::Counters;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
@@ -122,13 +123,13 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         for (reason, regions) in &promoted.refused {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }
-        if 10 * outcome.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
+        if outcome.sparse > 0 && 10 * outcome.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
             let sparse = bytes(outcome.sparse);
             eprintln!(
                 "superpage: up to {sparse} were in regions that were not populated to the share (promote:share=SHARE)"
             );
         }
-        if let Some(why) = too_short(policy, promoted, outcome.candidates) {
+        if let Some(why) = too_short(policy, promoted, outcome.candidates, ended.wall) {
             eprintln!("superpage: {why}");
         }
     }
@@ -138,14 +139,17 @@ fn summary(policy: &Policy, outcome: &Outcome) {
 }
 
 /// Why a promoter promoted nothing, if the command ended before anything was due.
-fn too_short(policy: &Policy, promoted: &Counters, candidates: u64) -> Option<String> {
+fn too_short(policy: &Policy, promoted: &Counters, candidates: u64, wall: Duration) -> Option<String> {
     let Policy::Promote(options) = policy else { return None };
     if promoted.promoted_regions > 0 || promoted.calls > 0 {
         return None;
     }
     match (promoted.scans, candidates) {
-        (0, _) => Some(format!("the command ended before the first scan, which comes after {}", options.interval)),
-        (_, 0) => None,
+        (0, _) if wall < options.interval.0 => {
+            Some(format!("the command ended before the first scan, which comes after {}", options.interval))
+        }
+        // Processes that are excluded are not scanned, and others had nothing that could be promoted.
+        (0, _) | (_, 0) => None,
         _ => Some(format!(
             "{} regions were populated enough to be promoted, but none had been unchanged for {} when the command ended \
              (promote:age=TIME)",
@@ -190,7 +194,7 @@ fn memory(memory: &Memory) -> String {
         let part = part(huge, looked);
         text += &format!("; {part} ({:.1} %) in huge pages at the last look near that", coverage * 100.0);
     } else {
-        text += "; how much of it was huge was not seen, as no look came near that";
+        text += "; how much of it was huge is not known, as no look near that was finished in the processor time that looks may take";
     }
     if let Some(folios) = memory.folios {
         text += &format!("; {} in folios of the policy's size", bytes(folios));
