@@ -459,7 +459,8 @@ impl Evidence {
     /// [`rare`](Evidence::rare), and the difference of all that was recorded, also while windows warmed up. 0 if more windows differ.
     fn apart(&self, theirs: &Evidence) -> f64 {
         let both = self.windows.iter().zip(&theirs.windows);
-        let differences = || both.clone().map(|((own, _), (their, _))| own.others.count().abs_diff(their.others.count()));
+        let differences =
+            || both.clone().map(|((own, _), (their, _))| own.others.count().abs_diff(their.others.count()));
         let differing = differences().filter(|difference| *difference > 0).count() as f64;
         if differing >= RARE {
             return 0.0;

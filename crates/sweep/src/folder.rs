@@ -363,3 +363,6 @@ fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, Str
     let own = held(own, locked, &format!("shard {index}/{of} of it runs already"))?;
     Ok(vec![whole, kind, own])
 }
+
+#[cfg(test)]
+mod tests;

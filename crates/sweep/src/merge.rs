@@ -228,3 +228,73 @@ fn runs(plan: &Plan, kept: &Cells, part: &Part, cells: &[usize]) -> Result<Vec<R
     compare(&mut runs);
     Ok(runs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use superpage_sim::Sampled;
+
+    fn plan() -> Plan {
+        let text = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\nmachine = \"zen5\"\n\
+                    policy = [\"thp\", \"ingens\"]\nmemory = [\"64M\", \"128M\"]\n";
+        Plan::new(crate::Sweep::of_text(text, "small.toml").unwrap(), &[]).unwrap()
+    }
+
+    #[test]
+    fn the_row_of_a_point_is_found_among_all() {
+        let (plan, mut merged) = (plan(), Merged::default());
+        let row = |part: usize, row: usize| Row { seconds: (10 * part + row) as f64, ..Row::default() };
+        for (number, part) in plan.parts.iter().enumerate() {
+            merged.add("stream", &(0..part.rows).map(|place| row(number, place)).collect::<Vec<_>>());
+        }
+        // Each is compared with a row of `base`, which is no point.
+        assert_eq!((plan.parts.len(), merged.rows.len(), plan.sweep.points().count()), (4, 12, 8));
+        for point in plan.sweep.points() {
+            let (part, row) = plan.find(&point);
+            assert_eq!(merged.rows[merged.place(&plan, &point)].seconds, (10 * part + row) as f64);
+        }
+    }
+
+    #[test]
+    fn a_row_is_whole_if_it_ran_to_its_end_and_its_kernel_is_known() {
+        let whole = |row: Row| Brief::of(&row).whole;
+        let complete = || Row { complete: true, ..Row::default() };
+        let sampled = |kernel_exact| Some(Sampled { kernel_exact, ..Sampled::default() });
+        assert!(whole(complete()) && whole(Row { sampled: sampled(true), ..complete() }));
+        assert!(!whole(Row { sampled: sampled(false), ..complete() }));
+        assert!(!whole(Row { error: Some("killed".into()), ..complete() }));
+        assert!(!whole(Row::default()));
+    }
+
+    #[test]
+    fn a_row_with_an_error_is_named() {
+        let mut merged = Merged::default();
+        let killed =
+            Row { error: Some("killed".into()), machine: "zen5".into(), policy: "thp".into(), ..Row::default() };
+        merged.add("touch", &[Row::default(), killed]);
+        assert_eq!(merged.failed, ["touch, zen5 thp: killed"]);
+    }
+
+    #[test]
+    fn ten_damaged_cells_are_named_and_the_others_counted() {
+        let (plan, cells) = (plan(), Cells::of("none".as_ref()));
+        let refused = |number: usize| {
+            let damaged: Vec<Damaged> =
+                (0..number).map(|at| (at % plan.cells.len(), format!("problem {at}"))).collect();
+            refused(&plan, &cells, &damaged).to_string()
+        };
+        let one = refused(1);
+        assert!(
+            one.contains("1 damaged cell: ") && one.contains(": problem 0; --repair") && one.contains("removes it"),
+            "{one}"
+        );
+        let ten = refused(10);
+        assert!(
+            ten.contains("10 damaged cells: ") && ten.contains("problem 9; --repair") && ten.contains("removes them"),
+            "{ten}"
+        );
+        assert!(refused(11).contains("problem 9; and 1 more; --repair"));
+        let many = refused(13);
+        assert!(many.contains("problem 9; and 3 more; --repair") && !many.contains("problem 10"), "{many}");
+    }
+}

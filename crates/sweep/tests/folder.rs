@@ -1,54 +1,20 @@
 //! The folder of a sweep: who may work in it at once, and which cells it takes for its own.
 
+mod common;
+
+use common::{Seen, cells, options, plan, ran};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use superpage_sim::{Error, Kept, keep};
-use superpage_sweep::{Done, Options, Plan, Shard, Store, Sweep, Watch, run};
-
-const SWEEP: &str = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\n\
-    machine = \"zen5\"\npolicy = [\"base\", \"thp\"]\nmemory = [\"64M\", \"128M\"]\n";
-
-fn plan() -> Plan {
-    Plan::new(Sweep::of_text(SWEEP, "small.toml").unwrap(), &[]).unwrap()
-}
-
-fn options(shard: &str) -> Options {
-    Options { jobs: 2, shard: shard.parse().unwrap(), repair: false, limits: Vec::new(), command: "sweep".into() }
-}
-
-#[derive(Default)]
-struct Seen(Mutex<Vec<(usize, usize)>>);
-
-impl Watch for Seen {
-    fn note(&self, text: &str) {
-        panic!("{text}");
-    }
-
-    fn begins(&self, cells: usize, there: usize) {
-        self.0.lock().unwrap().push((cells, there));
-    }
-
-    fn ended(&self) {}
-}
-
-fn ran(path: &Path, options: &Options) -> Result<Done, Error> {
-    run(&plan(), path, options, &AtomicBool::new(false), &Seen::default())
-}
+use superpage_sweep::{Options, Shard, Store, run};
 
 fn refused(path: &Path, shard: &str) -> String {
     match ran(path, &options(shard)) {
         Err(Error::Usage(problem)) => problem,
         other => panic!("{shard}: {other:?}"),
     }
-}
-
-/// The paths of a folder's cells, in the order of their names.
-fn cells(path: &Path) -> Vec<PathBuf> {
-    let mut cells: Vec<_> = fs::read_dir(path.join("cells")).unwrap().map(|file| file.unwrap().path()).collect();
-    cells.sort();
-    cells
 }
 
 /// Holds the locks of a shard, as a process that runs it does.
