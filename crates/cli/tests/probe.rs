@@ -50,6 +50,12 @@ fn what_is_measured_makes_a_machine_for_the_simulator() {
     assert!(sim.status.success(), "{}", String::from_utf8_lossy(&sim.stderr));
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&sim.stdout).unwrap();
     assert_eq!((rows[0]["machine"].as_str(), rows[0]["faults"].as_u64() >= Some(1024)), (Some("probed"), true));
+    let table = superpage(&["sim", "--machine", &machine, "--policy", "thp", "touch:bytes=4M"]);
+    let said = String::from_utf8_lossy(&table.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("On a machine file that probe wrote the time of thp over base, predicted from pages alone,"),
+        "{said}"
+    );
 }
 
 #[test]

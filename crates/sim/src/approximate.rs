@@ -1,6 +1,7 @@
 //! Which figures are estimates and why, and formatting them: with their error, and only the digits that it leaves. All that shows rows asks
 //! here.
 
+use crate::predictions;
 use crate::row::{Row, Sampled};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,8 @@ pub struct Certainty {
     unsure: u64,
     /// The largest speedup of rows without line caches.
     most: Option<f64>,
+    /// Whether there are speedups on a machine that was probed, without and with line caches.
+    probed: [bool; 2],
     /// Why estimates have no known error.
     bare: BTreeMap<Cow<'static, str>, u64>,
 }
@@ -60,8 +63,11 @@ impl Certainty {
     /// Takes a row into account.
     pub fn see(&mut self, row: &Row) {
         self.rows += 1;
-        if let (None, Some(gain), false) = (&row.caches, row.speedup, row.is_base()) {
-            self.most = Some(self.most.map_or(gain, |most| most.max(gain)));
+        if let (Some(gain), false) = (row.speedup, row.is_base()) {
+            if row.caches.is_none() {
+                self.most = Some(self.most.map_or(gain, |most| most.max(gain)));
+            }
+            self.probed[usize::from(row.caches.is_some())] |= predictions::is_probed(&row.machine);
         }
         let Some(sampled) = &row.sampled else { return };
         self.estimates += 1;
@@ -76,14 +82,18 @@ impl Certainty {
         if self.estimates > 0 { "≈ " } else { "" }
     }
 
-    /// What speedups of rows without line caches are, as a sentence; empty where there are none.
+    /// How far speedups of rows without line caches, and on machines that were probed, can be trusted, in sentences; empty where there are
+    /// neither.
     pub fn bound(&self) -> String {
-        self.most.map_or(String::new(), |most| {
+        let most = self.most.map(|most| {
             format!(
                 "Speedups are bounds, not times: at most {most:.3} x, with walks that nothing overlaps and a program whose own cache \
                  misses cost nothing; --lines models caches."
             )
-        })
+        });
+        let earned =
+            [false, true].into_iter().filter(|lines| self.probed[usize::from(*lines)]).map(predictions::sentence);
+        most.into_iter().chain(earned).collect::<Vec<String>>().join(" ")
     }
 
     /// What a reader must know of times and misses of these rows, in sentences.

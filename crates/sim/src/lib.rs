@@ -30,6 +30,7 @@ mod memory;
 mod parts;
 mod piece;
 mod policy;
+mod predictions;
 mod report;
 mod requests;
 mod room;
