@@ -52,7 +52,7 @@ fn a_move_is_no_use_of_pages() {
         });
         move_to(&mut machine, 4096, 16);
         for page in (0..pages).step_by(step as usize) {
-            let idle = page / step % 2 == 0;
+            let idle = (page / step).is_multiple_of(2);
             assert_eq!(
                 machine.pmap.clear_referenced(machine.space, Vpn(4096 + page), size),
                 !idle,
