@@ -236,7 +236,7 @@ mod tests {
 
     fn plan() -> Plan {
         let text = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\nmachine = \"zen5\"\n\
-                    policy = [\"thp\", \"ingens\"]\nmemory = [\"64M\", \"128M\"]\n";
+                    policy = [\"thp\", \"mthp\"]\nmemory = [\"64M\", \"128M\"]\n";
         Plan::new(crate::Sweep::of_text(text, "small.toml").unwrap(), &[]).unwrap()
     }
 
