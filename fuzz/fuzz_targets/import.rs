@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
-use superpage_trace::{Batch, import};
+use superpage_trace::{Batch, Source, import};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (format, bytes) = input;
