@@ -90,3 +90,19 @@ fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
     let press_again = [28, 74, 105, 8, 65, 172];
     run(World::of(setting), press.into_iter().chain([map]).chain(read_twice).chain([press_again]));
 }
+
+/// Between a fault of a write and the write itself the background makes a superpage of the region, which may not be written
+/// until all of it is dirty: the write faults again, and goes through if the background leaves it alone.
+#[test]
+fn a_superpage_is_made_between_the_fault_of_a_write_and_the_write() {
+    let setting = Setting {
+        ladder: "4K 8K 32K 128K",
+        lacks: "",
+        policy: "watch:batch=4,place=extent,dirty=all,demote-on-unmap=off,demote-on-write=on,hash=off,around=8".into(),
+        frames: 67,
+        swap_pages: 4000,
+        daemon_comes: true,
+        ends: false,
+    };
+    run(World::of(setting), [[0, 86, 178, 6, 0, 192], [33, 86, 178, 6, 0, 192]]);
+}

@@ -14,8 +14,8 @@ impl World {
         let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
         assert_eq!(self.vm.hint(space, at), slot.map(|slot| slot.hint), "the hint of page {page:#x} of {space:?}");
         let promotions = |vm: &Vm| vm.stats().promotions.iter().sum::<u64>();
-        // The daemon may have to make room, once.
-        let (mut steps, mut daemon) = (0, false);
+        // The daemon may have to make room, once; and it and the background come before the program, once.
+        let (mut steps, mut daemon, mut before_it) = (0, false, page.is_multiple_of(2));
         while !self.pmap.access(space, at, access) {
             if self.vm.wants_misses() {
                 self.vm.missed(&self.pmap, space, at);
@@ -53,9 +53,10 @@ impl World {
                     }
                     let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
                     assert_eq!(mapped.frame, fault.frame);
-                    // A kernel may also let it run before the program.
-                    if page.is_multiple_of(2) {
+                    // What the background does may make it fault again.
+                    if std::mem::take(&mut before_it) {
                         self.answer_daemon();
+                        steps = 0;
                     }
                 }
                 Err(FaultError::Busy(frame)) => {
