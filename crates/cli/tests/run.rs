@@ -613,6 +613,29 @@ fn a_setting_that_cannot_be_put_back_harms_no_command() {
     }
 }
 
+/// The second command starts while the first has the setting, and maps its memory after the first has ended.
+#[test]
+fn a_second_command_has_the_setting_of_shared_memory_as_long_as_it_needs() {
+    let _turn = superpage_testing::turn_of("run");
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "word=/sys/kernel/mm/transparent_hugepage/shmem_enabled; {SUPERPAGE} run -p promote -- sleep 3 & sleep 1; cat $word; \
+         {SUPERPAGE} run -v -p promote -- sh -c \"sleep 3; cat $word\"; cat $word; wait"
+    );
+    let Some(output) = inside(SHMEM, folder.path(), &["run", "-p", "base", "--", "sh", "-c", &script]) else { return };
+    let lines = lines(&output);
+    if stdout(&output).is_empty() {
+        return superpage_testing::skip!("system", "{lines:?}");
+    }
+    // The file in the place of the kernel's has no line feed after it was written.
+    assert_eq!(stdout(&output), "adviseadvisenever", "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.ends_with("while the command maps its memory, and never again then")),
+        "{lines:?}"
+    );
+}
+
 /// As another user, to whom `/proc` shows no process of root, inside a command whose settings are in force.
 #[test]
 fn a_process_that_cannot_be_seen_is_not_taken_for_dead() {

@@ -20,6 +20,8 @@ use superpage_linux::{Error, Policy};
 
 /// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
 const MAPS: Duration = Duration::from_secs(10);
+/// How often a command looks meanwhile whether another has put back what both need: in between, memory is not aligned.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
 /// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
@@ -183,7 +185,16 @@ impl Running<'_> {
     ) -> Result<Option<T>, Error> {
         let maps = MAPS.saturating_sub(self.started.elapsed());
         let first = timeout.unwrap_or(maps).min(maps);
-        let done = wait(&mut self.tree, Some(first))?;
+        let deadline = Instant::now() + first;
+        let done = loop {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let look = if self.arrangement.is_pending() { rest.min(LOOK) } else { rest };
+            let done = wait(&mut self.tree, Some(look))?;
+            if done.is_some() || look == rest {
+                break done;
+            }
+            self.arrangement.take_over();
+        };
         if done.is_some() || timeout == Some(first) {
             return Ok(done);
         }

@@ -210,9 +210,14 @@ impl Plan {
     }
 
     /// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one
-    /// that makes nothing huge by itself, and only `never` gives way to it.
+    /// that makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and
+    /// will put `never` back.
     fn aligned(&mut self, shared: bool, system: &System) {
-        if shared && system.get(SHMEM_ENABLED).is_ok_and(|word| word == "never") {
+        let never = || {
+            let word = system.put_back_by_another(SHMEM_ENABLED);
+            word.or_else(|| system.get(SHMEM_ENABLED).ok()).is_some_and(|word| word == "never")
+        };
+        if shared && never() {
             let (setting, value) = (SHMEM_ENABLED.to_string(), "advise".to_string());
             self.settings.push(Wanted { setting, value, exactly: true, optional: true, brief: true });
         }
@@ -241,13 +246,16 @@ impl Plan {
     pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
         let mark = settings.mark();
         let brief = !self.is_global();
-        let mut arrangement = Arrangement { plan: self, settings, mark, brief, ended: false };
+        let mut arrangement = Arrangement { plan: self, settings, mark, brief, ended: false, pending: None };
         for wanted in std::mem::take(&mut arrangement.plan.settings) {
             arrangement.set(&wanted)?;
         }
         Ok(arrangement)
     }
 }
+
+/// What follows where `shmem_enabled` stays `never` while the command maps its memory.
+const UNALIGNED: &str = "shared memory may lie where no huge page fits";
 
 /// A policy in force, for commands that are started with it. System-wide settings are restored when
 /// this is dropped; what cannot be restored is reported on standard error, once.
@@ -260,14 +268,20 @@ pub struct Arrangement<'s> {
     brief: bool,
     /// Whether that is over.
     ended: bool,
+    /// What matters only while the command maps its memory, where another process has set it and will put it back.
+    pending: Option<Wanted>,
 }
 
 impl Arrangement<'_> {
     fn set(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        if wanted.brief && self.settings.system().put_back_by_another(&wanted.setting).is_some() {
+            self.pending = Some(wanted.clone());
+            return Ok(());
+        }
         let (before, now) = match self.settings.ask(&wanted.setting, &wanted.value) {
             Err(error) if wanted.optional => {
                 let what = match wanted.brief {
-                    true => "shared memory may lie where no huge page fits",
+                    true => UNALIGNED,
                     false => "only what is there already can be used",
                 };
                 self.plan.notes.push(format!("{what}: {error}"));
@@ -355,11 +369,34 @@ impl Arrangement<'_> {
         Promoting::start(promoter).map(Some)
     }
 
+    /// Whether another process has set what this command needs while it maps its memory: then
+    /// [`take_over`](Arrangement::take_over) is to be called often.
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back. Reads two
+    /// small files; nobody is waited for. It stays pending until it is done.
+    pub fn take_over(&mut self) {
+        let Some(wanted) = self.pending.take() else { return };
+        let notes = self.plan.notes.len();
+        if self.set(&wanted).is_err() || self.settings.mark() == self.mark {
+            // The other has it still, or again: between its journal and its lock there is a moment.
+            self.plan.notes.truncate(notes);
+            self.pending = Some(wanted);
+        }
+    }
+
     /// Restores what matters only while the command maps its memory, and gives up a lock that was not waited for: the
     /// command has done that by now. What cannot be restored is reported on standard error, and tried again when this is dropped.
     pub fn end_brief(&mut self) {
         if self.brief && !self.ended {
             self.ended = true;
+            if self.pending.take().is_some()
+                && self.settings.system().get(SHMEM_ENABLED).is_ok_and(|word| word == "never")
+            {
+                self.plan.notes.push(format!("{UNALIGNED}: another process has the settings of this kernel"));
+            }
             self.settings.restore_or_tell(self.mark);
             self.settings.release();
         }

@@ -93,9 +93,21 @@ impl System {
     /// The process that has changed settings of this system and not yet put them back, if it lives and is not this one.
     /// Anybody may ask.
     pub fn changed_by(&self) -> Option<u32> {
+        self.journal_of_another().map(|journal| journal.pid())
+    }
+
+    /// The value that a setting had before another process that lives changed it: that process puts it back. `None` if
+    /// no other has changed it. Anybody may ask.
+    pub fn put_back_by_another(&self, setting: &str) -> Option<String> {
+        let (journal, path) = (self.journal_of_another()?, self.path(setting));
+        journal.changes.into_iter().find(|change| change.path == path).map(|change| change.before)
+    }
+
+    /// The journal, if it is that of another process that lives.
+    fn journal_of_another(&self) -> Option<Journal> {
         let journal = Journal::load(&self.journal_file(), &self.root).ok()??;
-        let pid = journal.pid();
-        (pid != std::process::id() && journal.owner(&self.root, &self.lock_file()) == Owner::Alive).then_some(pid)
+        let lives = || journal.owner(&self.root, &self.lock_file()) == Owner::Alive;
+        (journal.pid() != std::process::id() && lives()).then_some(journal)
     }
 
     /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
