@@ -57,9 +57,20 @@ impl Rules {
         self.sizes.get(&size).or(self.enabled.as_ref()).map(String::as_str)
     }
 
-    /// The word for shared anonymous memory in huge pages of a size.
+    /// The word for shared anonymous memory in huge pages of a size. `deny` rules all sizes.
     pub fn shared(&self, size: PageSize) -> Option<&str> {
-        self.shmem_sizes.get(&size).or(self.shmem_enabled.as_ref()).map(String::as_str)
+        let own = self.shmem_sizes.get(&size).filter(|_| !self.denies_shared());
+        own.or(self.shmem_enabled.as_ref()).map(String::as_str)
+    }
+
+    /// The word that rules all memory that is shared, whatever the mount of its file says: `deny` or `force`, if there is one.
+    pub fn over_mounts(&self) -> Option<&str> {
+        self.shmem_enabled.as_deref().filter(|word| matches!(*word, "deny" | "force"))
+    }
+
+    /// Whether no shared memory may be huge, not even by promotion: `shmem_enabled` is `deny`.
+    pub fn denies_shared(&self) -> bool {
+        self.over_mounts() == Some("deny")
     }
 }
 

@@ -13,12 +13,14 @@ use std::ops::Range;
 use std::path::Path;
 
 /// What backs a mapping that may hold huge pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// Private memory without a file.
     Anonymous,
-    /// Memory shared through a memory file: `memfd_create`, `shm_open`, System V, `MAP_SHARED | MAP_ANONYMOUS`.
+    /// Memory shared without a mounted file system: `memfd_create`, System V, `MAP_SHARED | MAP_ANONYMOUS`.
     Shared,
+    /// Memory shared through a file of a mounted file system in memory, by `shm_open`: in `/dev/shm`.
+    Mounted,
 }
 
 /// A mapping of a process that may hold huge pages: anonymous memory, private or shared, that may be read or written.
@@ -95,13 +97,13 @@ fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     let name = words.next().unwrap_or_default().trim_start();
     let anonymous = name.is_empty() || name == "[heap]" || name == "[stack]" || name.starts_with("[anon:");
     let memory = name.starts_with("/memfd:")
-        || name.starts_with("/dev/shm/")
         || name.starts_with("/dev/zero")
         || name.starts_with("/SYSV")
         || name.starts_with("[anon_shmem:");
     let kind = match rights.as_bytes()[3] {
         b'p' if inode == "0" && anonymous => Kind::Anonymous,
         b's' if memory => Kind::Shared,
+        b's' if name.starts_with("/dev/shm/") => Kind::Mounted,
         _ => return None,
     };
     Some((Mapping { range, kind, name: name.to_string() }, u64::from_str_radix(offset, 16).ok()?))
@@ -125,7 +127,7 @@ pub struct Unsuitable {
     pub range: Range<u64>,
     /// The flag of `smaps` that shows it: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
     pub flag: &'static str,
-    /// Bytes of it that are resident.
+    /// Bytes of it that are resident, static huge pages included.
     pub resident: u64,
 }
 
@@ -137,21 +139,28 @@ pub struct Unsuitable {
 pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     let path = format!("/proc/{pid}/smaps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
+    Ok(unsuitable_in(&String::from_utf8_lossy(&text)))
+}
+
+/// [`unsuitable`], of the text of `smaps`.
+fn unsuitable_in(smaps: &str) -> Vec<Unsuitable> {
+    /// The lines that add up to what is resident: static huge pages are not in `Rss`.
+    const RESIDENT: [&str; 3] = ["Rss", "Shared_Hugetlb", "Private_Hugetlb"];
     let (mut range, mut resident, mut found) = (0..0, 0, Vec::new());
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in smaps.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
             let excluding = ["nh", "ht", "pf", "io"];
             let flag = excluding.into_iter().find(|flag| flags.split_whitespace().any(|word| word == *flag));
             found.extend(flag.map(|flag| Unsuitable { range: range.clone(), flag, resident }));
-        } else if let Some(size) = line.strip_prefix("Rss:") {
-            resident = size.split_whitespace().next().and_then(|size| size.parse::<u64>().ok()).unwrap_or(0) * 1024;
+        } else if let Some((_, size)) = line.split_once(':').filter(|(name, _)| RESIDENT.contains(name)) {
+            resident += size.split_whitespace().next().and_then(|size| size.parse::<u64>().ok()).unwrap_or(0) * 1024;
         } else if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-'))
             && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
         {
-            range = start..end;
+            (range, resident) = (start..end, 0);
         }
     }
-    Ok(found)
+    found
 }
 
 /// The population of one region.
@@ -300,7 +309,19 @@ mod tests {
         assert!(found("7ffc00000000-7ffc00400000 r-xp 00000000 00:00 0  [vdso]").is_none());
         let shared = found("7f0000000000-7f0000400000 rw-s 00200000 00:01 9  /memfd:a b (deleted)").unwrap();
         assert_eq!((shared.0.kind, shared.0.name.as_str()), (Kind::Shared, "/memfd:a b (deleted)"));
+        let mounted = found("7f0000000000-7f0000400000 rw-s 00200000 00:01 9  /dev/shm/a").unwrap();
+        assert_eq!(mounted.0.kind, Kind::Mounted);
         assert!(found("7f0000000000-7f0000400000 rw-s 00001000 00:01 9  /memfd:a (deleted)").is_none(), "shifted");
+    }
+
+    #[test]
+    fn what_is_unsuitable_counts_what_is_resident_and_not_addresses() {
+        let smaps = "7f0000000000-7f0040000000 rw-p 00000000 00:00 0 \nSize: 1048576 kB\nRss: 8 kB\nVmFlags: rd wr nh \n\
+                     7f0040000000-7f0040800000 rw-p 00000000 00:10 7 /anon_hugepage (deleted)\nRss: 0 kB\nShared_Hugetlb: 0 kB\n\
+                     Private_Hugetlb: 4096 kB\nVmFlags: rd wr ht \n7f0050000000-7f0050800000 rw-p 00000000 00:00 0 \nRss: 8 kB\n\
+                     VmFlags: rd wr \n";
+        let found: Vec<_> = unsuitable_in(smaps).iter().map(|found| (found.flag, found.resident)).collect();
+        assert_eq!(found, [("nh", 8 << 10), ("ht", 4 << 20)]);
     }
 
     #[test]

@@ -259,6 +259,64 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
 }
 
 #[test]
+fn a_survey_counts_the_blocks_that_memory_is_in() {
+    let _turn = superpage_testing::turn_of("promote");
+    let mut program = Program::start("half");
+    program.tell("go");
+    program.hear("filled");
+    let mut promoter = Promoter::observer(options(""), Target::pids([program.pid()])).unwrap();
+    let finding = promoter.survey(&AtomicBool::new(false)).remove(0);
+    let sparse = finding.reasons.iter().find(|reason| reason.why == Why::NotPopulated).unwrap();
+    assert_eq!(sparse.blocks, finding.sparse, "{finding:?}");
+    assert!(sparse.blocks * BLOCK as u64 > sparse.bytes + 10 * BLOCK as u64, "{finding:?}");
+    let small = finding.reasons.iter().find(|reason| reason.why == Why::TooSmall).unwrap();
+    assert!(small.blocks > small.bytes / BLOCK as u64 + 1, "{finding:?}");
+    program.finish();
+}
+
+/// Has this thread see another word as the setting of shared memory; `None` after a message where it may not.
+fn set_here(folder: &std::path::Path, word: &str) -> Option<()> {
+    let file = folder.join("word");
+    fs::write(&file, word).unwrap();
+    let path = |path: &std::path::Path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    let (file, setting) =
+        (path(&file), path(std::path::Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled")));
+    let none = std::ptr::null();
+    // SAFETY: the thread gets mounts and a working directory of its own, and the strings live to the end of the calls.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0
+            && libc::mount(file.as_ptr(), setting.as_ptr(), none, libc::MS_BIND, none.cast()) == 0
+    };
+    if !done {
+        superpage_testing::skip!("system", "no mount namespace can be had here");
+    }
+    done.then_some(())
+}
+
+#[test]
+fn where_a_setting_denies_it_no_shared_memory_would_be_promoted() {
+    let _turn = superpage_testing::turn_of("promote");
+    let program = Program::start("shared");
+    let folder = tempfile::tempdir().unwrap();
+    let survey = || {
+        let mut promoter = Promoter::observer(options(""), Target::pids([program.pid()])).unwrap();
+        promoter.survey(&AtomicBool::new(false)).remove(0)
+    };
+    let Some(()) = set_here(folder.path(), "never") else { return };
+    let found = survey();
+    assert!(found.promotable >= 1 && found.stuck.is_empty(), "{found:?}");
+    let here = found.reasons.iter().find(|reason| reason.text == "not populated by this process").unwrap();
+    assert_eq!((here.why, here.bytes, here.blocks), (Why::NotPopulated, BLOCK as u64 / 2, 1));
+    fs::write(folder.path().join("word"), "deny").unwrap();
+    let found = survey();
+    let denied = found.reasons.iter().find(|reason| reason.why == Why::Never).unwrap();
+    assert_eq!((found.promotable, denied.text.as_str()), (0, "shmem_enabled=deny"), "{found:?}");
+    assert_eq!((denied.bytes, denied.blocks, found.stuck), (3 * BLOCK as u64 / 2, 2, vec![Kind::Shared]));
+    program.finish();
+}
+
+#[test]
 fn what_is_left_alone_is_told_in_the_words_of_inspect() {
     let _turn = superpage_testing::turn_of("promote");
     let survey = |program: &Program| {

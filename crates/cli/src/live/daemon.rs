@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
 use superpage_linux::promote::{Finding, Options, Promoter};
-use superpage_linux::why::{SHARED_WAY_OUT, Why};
+use superpage_linux::rules::Rules;
+use superpage_linux::scan::Kind;
+use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -209,9 +211,9 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
         1 => format!("1 process is not shown: it has no {size} that could be huge; "),
         rest => format!("{rest} processes are not shown: they have no {size} that could be huge; "),
     };
-    let rest = format!("{rest}\"too sparse\" is below share {share}");
+    let rest = format!("{rest}\"too sparse\" is below share {share} by the process's own page table");
     let more = if screen.is_wide() { "" } else { "; --wide shows what is too young and what is excluded, too" };
-    let misplaced = findings.iter().flat_map(|finding| &finding.reasons).any(|reason| reason.why == Why::Misaligned);
-    let note = if misplaced { screen.note(SHARED_WAY_OUT) } else { String::new() };
+    let stuck: Vec<Kind> = findings.iter().flat_map(|finding| finding.stuck.iter().copied()).collect();
+    let note = shared_way_out(&stuck, &Rules::read()).map(|note| screen.note(&note)).unwrap_or_default();
     format!("{}\n{}{note}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
 }

@@ -32,7 +32,9 @@ use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
 use crate::policy::LINUX;
-use crate::why::{Reason, Why};
+use crate::rules::Rules;
+use crate::scan::Kind;
+use crate::why::{Part, Reason, Why};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,13 +137,16 @@ pub struct Finding {
     pub sparse: u64,
     /// Regions that are huge pages already.
     pub huge: u64,
-    /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
+    /// Resident bytes of mappings under `MADV_NOHUGEPAGE`, or in static huge pages.
     pub unsuitable_bytes: u64,
     /// Resident memory in which nothing is promoted, by reason, the largest first; this includes what waits for memory,
     /// but not what is too young.
     pub reasons: Vec<Reason>,
     /// Addresses of the first few regions to be promoted, in order.
     pub first: Vec<u64>,
+    /// The kinds of shared memory that no promotion can make huge, because of where they lie or of a setting.
+    #[serde(skip)]
+    pub stuck: Vec<Kind>,
 }
 
 impl Promoter {
@@ -236,11 +241,12 @@ impl Promoter {
         let live = &self.live;
         let mut counters = live.counters.clone();
         counters.elapsed = live.began.elapsed();
+        counters.left = [Why::TooSmall, Why::Misaligned, Why::NotPopulated].map(|why| (why.name(), 0)).into();
         let watched = || live.processes.values().filter(|process| process.watched());
         counters.watched = watched().count() as u64;
         counters.excluded = process::count_excluded(live.processes.values());
-        for (why, bytes) in live.processes.values().flat_map(Process::left) {
-            *counters.left.entry(why.name()).or_default() += bytes;
+        for (why, _, part) in live.processes.values().flat_map(|process| process.left(live.size)) {
+            *counters.left.entry(why.name()).or_default() += part.bytes;
         }
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
         counters.huge_regions = sum(|process| process.seen.huge + process.promoted);
@@ -300,7 +306,7 @@ impl Live {
 
     /// Scans every process, and returns what would be promoted in it according to its scanner.
     fn find(&mut self, scanners: &mut BTreeMap<i32, Scanner>) -> Vec<Finding> {
-        let now = self.began.elapsed();
+        let (now, rules) = (self.began.elapsed(), Rules::read());
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.learn_flags(now, &self.options);
@@ -321,7 +327,9 @@ impl Live {
             candidates.sort_unstable_by(Candidate::order);
             let young = scanner.candidates() as u64 - candidates.len() as u64;
             let shared = process.drop_shared(&mut candidates, self.size, self.least);
-            let left = process.left().chain([(Why::SharedByFork, shared)]).filter(|(_, bytes)| *bytes > 0);
+            let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
+            let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
+            let stuck = left.iter().filter(|(why, ..)| matches!(why, Why::Misaligned | Why::Never));
             let finding = Finding {
                 pid: process.pid,
                 name: process.name.clone(),
@@ -334,10 +342,14 @@ impl Live {
                     .unsuitable
                     .iter()
                     .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
-                    .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
+                    .map(|unsuitable| unsuitable.resident)
                     .sum(),
-                reasons: left.map(|(why, bytes)| Reason::of(why, bytes, self.size)).collect(),
+                reasons: left
+                    .iter()
+                    .map(|(why, kind, part)| Reason::of(*why, *kind, *part, self.size, &rules))
+                    .collect(),
                 first: Vec::new(),
+                stuck: stuck.map(|(_, kind, _)| *kind).collect(),
             };
             findings.push((process.pace.rate(), finding, candidates));
         }
@@ -368,12 +380,9 @@ impl Live {
         finding.first = fit.iter().take(8).map(|candidate| candidate.region * self.size).collect();
         if let Some(place) = place.filter(|_| !wait.is_empty()) {
             let bytes = wait.iter().map(|candidate| u64::from(candidate.populated) * page).sum();
-            let reason = Reason::of(why, bytes, self.size);
-            finding.reasons.push(Reason {
-                blocks: wait.len() as u64,
-                text: format!("{} in {place}", reason.text),
-                ..reason
-            });
+            let size = PageSize::from_bytes(self.size).expect("a power of two");
+            let text = format!("{} in {place}", why.words(size));
+            finding.reasons.push(Reason { why, bytes, blocks: wait.len() as u64, text });
         }
     }
 }

@@ -6,8 +6,9 @@ use super::pace::Pace;
 use crate::Error;
 use crate::pagemap::Pagemap;
 use crate::proc;
-use crate::scan::{self, Unsuitable};
-use crate::why::Why;
+use crate::rules::Rules;
+use crate::scan::{self, Kind, Unsuitable};
+use crate::why::{Part, Why};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
@@ -96,8 +97,8 @@ pub(super) struct Process {
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
-    /// Resident bytes of mappings that contain no region, and of regions populated below the share, by reason.
-    left: BTreeMap<Why, u64>,
+    /// Resident memory of mappings that contain no region that could be huge, and of regions populated below the share, by reason and kind.
+    left: BTreeMap<(Why, Kind), Part>,
     /// When it was first seen, and when that is measured again: each time that it has run twice as long.
     met: Duration,
     next_measure: Duration,
@@ -161,7 +162,7 @@ impl Process {
         match scanned {
             Ok(()) if self.excluded == Some(Excluded::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
-                self.left = [(Why::Disabled, resident)].into();
+                self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, size))].into();
                 Ok(Scanned::Closed)
             }
             Ok(()) => {
@@ -232,18 +233,26 @@ impl Process {
         if Stat::read(self.pid).map(|stat| stat.identity) != self.identity {
             return Err(Error::system("open a process")(std::io::Error::from_raw_os_error(libc::ESRCH)));
         }
-        let scan::Split { fitting: mut mappings, left: misfits } = scan::split(self.pid, size)?;
-        mappings.retain(|mapping| options.shared || mapping.kind == scan::Kind::Anonymous);
+        let scan::Split { fitting: mut mappings, left: mut misfits } = scan::split(self.pid, size)?;
+        let shared = |mapping: &scan::Mapping| mapping.kind != Kind::Anonymous;
+        if !options.shared {
+            mappings.retain(|mapping| !shared(mapping));
+        } else if mappings.iter().any(shared) && Rules::read().denies_shared() {
+            misfits.extend(mappings.extract_if(.., |mapping| shared(mapping)).map(|mapping| (mapping, Why::Never)));
+        }
         let page = rustix::param::page_size() as u64;
         let pages = (size / page) as u32;
-        let (mut seen, mut sparse) = (Seen::default(), 0);
+        let mut seen = Seen::default();
+        self.left.retain(|(why, _), _| !matches!(why, Why::Disabled | Why::NotPopulated));
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
             }
             pagemap.populations(mapping, size, &mut |found| {
                 if !found.huge && found.populated < least {
-                    sparse += u64::from(found.populated) * page;
+                    let part = self.left.entry((Why::NotPopulated, mapping.kind)).or_default();
+                    part.bytes += u64::from(found.populated) * page;
+                    part.blocks += 1;
                 }
                 match found.huge {
                     true => seen.huge += 1,
@@ -254,11 +263,9 @@ impl Process {
             })?;
         }
         self.seen = seen;
-        self.left.remove(&Why::Disabled);
-        self.left.insert(Why::NotPopulated, sparse);
         self.unmeasured = now < self.next_measure;
         if !self.unmeasured {
-            self.measure(&pagemap, &misfits)?;
+            self.measure(&pagemap, &misfits, size)?;
             self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval.0));
         }
         self.promoted = 0;
@@ -266,15 +273,22 @@ impl Process {
         Ok(())
     }
 
-    /// Measures resident memory in mappings that contain no region.
-    fn measure(&mut self, pagemap: &Pagemap, misfits: &[(scan::Mapping, Why)]) -> Result<(), Error> {
-        let mut resident: BTreeMap<Why, u64> = [(Why::TooSmall, 0), (Why::Misaligned, 0)].into();
+    /// Measures resident memory in mappings that contain no region that could be huge.
+    fn measure(&mut self, pagemap: &Pagemap, misfits: &[(scan::Mapping, Why)], size: u64) -> Result<(), Error> {
+        self.left.retain(|(why, _), _| !matches!(why, Why::TooSmall | Why::Misaligned | Why::Never));
+        // Two mappings may be in one block, and are in ascending order unless they lie apart for a reason.
+        let mut last = BTreeMap::new();
         for (mapping, why) in misfits {
-            let bytes = resident.entry(*why).or_default();
-            let done = pagemap.runs(mapping.range.clone(), |run| *bytes += run.end - run.start);
+            let key = (*why, mapping.kind);
+            let part = self.left.entry(key).or_default();
+            let done = pagemap.runs(mapping.range.clone(), |run| {
+                let (first, end) = (run.start / size, run.end.div_ceil(size));
+                let before = last.insert(key, end - 1);
+                part.bytes += run.end - run.start;
+                part.blocks += end - first - u64::from(before == Some(first));
+            });
             done.map_err(Error::system("scan the pages of a process"))?;
         }
-        self.left.extend(resident);
         Ok(())
     }
 
@@ -284,19 +298,23 @@ impl Process {
         self.unmeasured = true;
     }
 
-    /// Resident bytes in which nothing is promoted, by reason.
-    pub(super) fn left(&self) -> impl Iterator<Item = (Why, u64)> {
+    /// Resident memory in which nothing is promoted, by reason and kind; regions have `size` bytes.
+    pub(super) fn left(&self, size: u64) -> impl Iterator<Item = (Why, Kind, Part)> {
         let advised = self.unsuitable.iter().filter(|unsuitable| unsuitable.flag == "nh");
         let advised: u64 = advised.map(|unsuitable| unsuitable.resident).sum();
-        let advised = if self.excluded.is_none() { advised } else { 0 };
-        self.left.iter().map(|(why, bytes)| (*why, *bytes)).chain([(Why::AdvisedAgainst, advised)])
+        let advised = Part::of_bytes(if self.excluded.is_none() { advised } else { 0 }, size);
+        let left = self.left.iter().map(|((why, kind), part)| (*why, *kind, *part));
+        left.chain([(Why::AdvisedAgainst, Kind::Anonymous, advised)])
     }
 
-    /// Removes candidates whose pages are shared with others; returns their bytes.
-    pub(super) fn drop_shared(&self, candidates: &mut Vec<Candidate>, size: u64, least: u32) -> u64 {
-        let before = candidates.len();
-        candidates.retain(|candidate| self.check(candidate.region, size, least) != Check::Shared);
-        (before - candidates.len()) as u64 * size
+    /// Removes candidates whose pages are shared with others; returns how much memory they have.
+    pub(super) fn drop_shared(&self, candidates: &mut Vec<Candidate>, size: u64, least: u32) -> Part {
+        let page = rustix::param::page_size() as u64;
+        let shared = |candidate: &mut Candidate| self.check(candidate.region, size, least) == Check::Shared;
+        candidates.extract_if(.., shared).fold(Part::default(), |part, candidate| Part {
+            bytes: part.bytes + u64::from(candidate.populated) * page,
+            blocks: part.blocks + 1,
+        })
     }
 
     /// Checks a region page by page: how far it is populated, or that others share too many of its pages.

@@ -216,6 +216,7 @@ mod tests {
     use crate::compare::advice::tests::row;
     use crate::inspect::Library;
     use superpage_linux::promote::Counters;
+    use superpage_linux::scan::Kind;
     use superpage_linux::why::Why;
 
     const MB: u64 = 1 << 20;
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(told(Some(581 * MB), numpy), "advised by the program itself: 581 of 620 MB huge");
         let plain = Reach { resident: 600 * MB, ..Reach::default() };
         assert_eq!(told(Some(0), plain.clone()), "nothing huge: the program does not ask for it (enabled=madvise)");
-        let redis = Reach { left: [(Why::Disabled, 590 * MB)].into(), ..plain };
+        let redis = Reach { left: [((Why::Disabled, Kind::Anonymous), 590 * MB)].into(), ..plain };
         assert_eq!(told(Some(0), redis), "nothing huge: the process disabled huge pages by prctl");
         assert_eq!(told(None, Reach::default()), "what is huge could not be seen");
     }

@@ -39,9 +39,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::launch::Plan;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
+use superpage_linux::scan::Kind;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
-use superpage_linux::why::SHARED_WAY_OUT;
+use superpage_linux::why::shared_way_out;
 use superpage_linux::{Error, Policy};
 use superpage_output::quoted;
 use superpage_vm::Sizes;
@@ -322,8 +323,9 @@ pub fn compare_with(
     }));
     let rows = rows(options, &entries, rounds, (memory_before, &rules));
     notes.extend(unseen(options, &rows, comparing.traces.err()));
-    let misplaced = |entry: &Entry| entry.seen.reach.as_ref().is_some_and(Reach::is_misplaced);
-    notes.extend(entries.iter().any(misplaced).then(|| SHARED_WAY_OUT.to_string()));
+    let reaches = entries.iter().filter_map(|entry| entry.seen.reach.as_ref());
+    let misplaced: Vec<Kind> = reaches.flat_map(Reach::misplaced).collect();
+    notes.extend(shared_way_out(&misplaced, &Rules::read()));
     if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }

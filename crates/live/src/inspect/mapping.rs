@@ -2,7 +2,7 @@
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
-use super::reason::{Block, Circumstances, Part};
+use super::reason::{Block, Circumstances};
 use procfs::process::{MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use superpage_linux::Error;
 use superpage_linux::pagemap::{Entry, Pagemap, Told, aligned_frames, huge_page_bytes};
 use superpage_linux::proc::refused;
 use superpage_linux::rules::Rules;
-use superpage_linux::why::{Reason, Why};
+use superpage_linux::why::{Part, Reason, Why};
 use superpage_pages::PageSize;
 
 /// The kind of memory that a mapping maps.
@@ -259,6 +259,8 @@ pub(super) fn circumstances<'a>(
     let (kind, mount_rule) = kind(map, tmpfs);
     let huge = huge_page_bytes();
     let huge_size = PageSize::from_bytes(huge).expect("a power of two");
+    // `deny` and `force` rule the files of all mounts.
+    let rule = mount_rule.filter(|_| rules.over_mounts().is_none());
     let advised = match () {
         () if flags.contains(VmFlags::NH) => Some(false),
         () if flags.contains(VmFlags::HG) => Some(true),
@@ -271,8 +273,8 @@ pub(super) fn circumstances<'a>(
         disabled,
         advised,
         eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
-        mounted: mount_rule.is_some(),
-        word: mount_rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
+        mounted: rule.is_some(),
+        word: rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
     }
 }
 

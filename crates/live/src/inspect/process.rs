@@ -1,7 +1,7 @@
 //! A whole process.
 
 use super::folios::Folios;
-use super::mapping::{Kind, Mapping, Surroundings};
+use super::mapping::{Kind, Mapping, Surroundings, circumstances};
 use procfs::FromBufRead;
 use procfs::process::MountInfos;
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use superpage_linux::pagemap::{Frames, Pagemap, open};
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{self, disabled, ended, refused};
 use superpage_linux::rules::Rules;
-use superpage_linux::why::{SHARED_WAY_OUT, Why};
+use superpage_linux::scan;
+use superpage_linux::why::{Why, shared_way_out};
 
 /// A process and all its mappings.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,7 +74,7 @@ impl Process {
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
         let mappings: Vec<Mapping> =
-            known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
+            known.clone().map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
         if !pagemap.alive() {
             return Err(ended(pid));
         }
@@ -87,11 +88,25 @@ impl Process {
         if disabled {
             notes.push("the process disabled transparent huge pages for itself (PR_SET_THP_DISABLE)".into());
         }
-        let misplaced = |mapping: &Mapping| {
-            mapping.kind == Kind::SharedMemory && mapping.reasons.iter().any(|reason| reason.why == Why::Misaligned)
+        let shared = |(map, mapping): (&_, &Mapping)| {
+            let whys = || mapping.reasons.iter().map(|reason| reason.why);
+            let stuck = whys().any(|why| why == Why::Misaligned || (why == Why::Never && rules.denies_shared()));
+            let kind = || match circumstances(map, &rules, disabled, &tmpfs).mounted {
+                true => scan::Kind::Mounted,
+                false => scan::Kind::Shared,
+            };
+            (mapping.kind == Kind::SharedMemory && stuck).then(kind)
         };
-        if mappings.iter().any(misplaced) {
-            notes.push(SHARED_WAY_OUT.into());
+        let stuck: Vec<scan::Kind> = known.clone().zip(&mappings).filter_map(shared).collect();
+        notes.extend(shared_way_out(&stuck, &rules));
+        let promotable = |mapping: &Mapping| {
+            let denied = mapping.kind == Kind::SharedMemory && rules.denies_shared();
+            !denied && mapping.reasons.iter().any(|reason| reason.why == Why::Never)
+        };
+        if mappings.iter().any(promotable) {
+            notes.push(format!(
+                "`never` binds the kernel alone: as root, `superpage daemon --pid {pid}` makes regions huge that are full"
+            ));
         }
         Ok(Process { pid, command: status.name, mappings, notes })
     }

@@ -10,7 +10,8 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;
-use superpage_linux::why::{Why, misaligned_shared};
+use superpage_linux::scan;
+use superpage_linux::why::Why;
 use superpage_pages::PageSize;
 use superpage_report::bytes;
 
@@ -41,8 +42,9 @@ pub struct Reach {
     pub hugetlb: u64,
     /// Not huge because of the program or its mappings, and not because of settings or time: the first of
     /// [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned), [`Disabled`](Why::Disabled) and
-    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the mapping.
-    pub left: BTreeMap<Why, u64>,
+    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the mapping. Kinds are told apart where the words differ: where memory is
+    /// misaligned.
+    pub left: BTreeMap<(Why, scan::Kind), u64>,
     /// The library that the process with most of this memory uses.
     pub library: Option<Library>,
 }
@@ -67,7 +69,12 @@ impl Reach {
             for map in &smaps {
                 let circumstances = circumstances(map, &rules, disabled, &tmpfs);
                 if matches!(circumstances.kind, Kind::Anonymous | Kind::SharedMemory | Kind::Hugetlb) {
-                    one.add(map, circumstances.whole());
+                    let kind = |why| match (why, circumstances.mounted) {
+                        (Why::Misaligned, true) => scan::Kind::Mounted,
+                        (Why::Misaligned, false) => scan::Kind::Shared,
+                        _ => scan::Kind::Anonymous,
+                    };
+                    one.add(map, circumstances.whole().map(|why| (why, kind(why))));
                 }
             }
             if one.resident > most {
@@ -79,7 +86,7 @@ impl Reach {
         sum
     }
 
-    fn add(&mut self, map: &MemoryMap, why: Option<Why>) {
+    fn add(&mut self, map: &MemoryMap, why: Option<(Why, scan::Kind)>) {
         let sum = |keys: &[&str]| keys.iter().filter_map(|key| map.extension.map.get(*key)).sum::<u64>();
         let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
         let (resident, thp) = (sum(&["Rss"]), sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]));
@@ -127,11 +134,11 @@ impl Reach {
         }
         // What most of the memory is left alone for, if that is most of it.
         let most = self.left.iter().max_by_key(|(_, bytes)| **bytes);
-        if let Some((why, bytes)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
+        if let Some((&(why, kind), bytes)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
             let share = *bytes as f64 / self.resident as f64;
             // The rest may become huge: what is said of all must not be of a part.
             let of = if share < 0.95 { format!("{:.0} % of it: ", 100.0 * share) } else { String::new() };
-            return Some(of + &words(*why));
+            return Some(of + &why.words_of(kind, huge_size(), &Rules::read()));
         }
         match reached {
             _ if !asks => None,
@@ -149,18 +156,21 @@ impl Reach {
         }
     }
 
-    /// Whether a tenth of the memory or more is shared and lies where no huge page fits.
-    pub(crate) fn is_misplaced(&self) -> bool {
-        let misplaced = self.left.get(&Why::Misaligned).copied().unwrap_or(0);
-        misplaced > 0 && misplaced as f64 >= LITTLE * self.resident as f64
+    /// The kinds of shared memory of which a tenth of all memory or more lies where no huge page fits.
+    pub(crate) fn misplaced(&self) -> impl Iterator<Item = scan::Kind> {
+        let much = |bytes: u64| bytes > 0 && bytes as f64 >= LITTLE * self.resident as f64;
+        let misaligned = self.left.iter().filter(move |((why, _), bytes)| *why == Why::Misaligned && much(**bytes));
+        misaligned.map(|((_, kind), _)| *kind)
     }
 
     /// What is not huge and why, the largest first: reasons that apply to at least a hundredth of the memory.
     pub fn reasons(&self) -> Vec<(u64, String)> {
-        let mut reasons: Vec<(Why, u64)> = self.left.iter().map(|(why, bytes)| (*why, *bytes)).collect();
-        reasons.retain(|(_, bytes)| *bytes * 100 >= self.resident);
-        reasons.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        reasons.into_iter().map(|(why, bytes)| (bytes, words(why))).collect()
+        let (size, rules) = (huge_size(), Rules::read());
+        let much = self.left.iter().filter(|(_, bytes)| **bytes * 100 >= self.resident);
+        let mut reasons: Vec<(u64, String)> =
+            much.map(|((why, kind), bytes)| (*bytes, why.words_of(*kind, size, &rules))).collect();
+        reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        reasons
     }
 }
 
@@ -170,14 +180,6 @@ pub fn part(some: u64, all: u64) -> String {
     match (some.split_once(' '), all.split_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
         _ => format!("{some} of {all}"),
-    }
-}
-
-/// A reason in words. All this memory is anonymous or shared, and only shared memory has offsets.
-fn words(why: Why) -> String {
-    match why {
-        Why::Misaligned => misaligned_shared(huge_size(), "shmem_enabled", Rules::read().shared(huge_size())),
-        why => why.words(huge_size()),
     }
 }
 
@@ -227,11 +229,12 @@ mod tests {
         assert_eq!(why("thp:malloc=on"), "the allocator does not ask the C library, but for 2.00 of 100 MB");
         assert_eq!(why("hugetlb"), "the allocator does not ask the C library, but for 4.00 of 100 MB");
         assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(&policy("thp")), None);
-        let left = [(Why::Disabled, 99 << 20), (Why::TooSmall, 100)].into();
+        let own = |why| (why, scan::Kind::Anonymous);
+        let left = [(own(Why::Disabled), 99 << 20), (own(Why::TooSmall), 100)].into();
         let redis = Reach { left, library: Some(Library::Gnu), ..reach };
         let begun = Reach { huge: 5 << 20, ..redis.clone() };
         assert_eq!(begun.why_nothing(&policy("thp")).unwrap(), "the process disabled huge pages by prctl");
-        let node = Reach { left: [(Why::TooSmall, 80 << 20)].into(), ..redis.clone() };
+        let node = Reach { left: [(own(Why::TooSmall), 80 << 20)].into(), ..redis.clone() };
         assert_eq!(node.why_nothing(&policy("promote")).unwrap(), "80 % of it: no aligned 2M in the mapping");
         for text in ["thp", "thp:malloc=on", "promote", "hugetlb"] {
             assert_eq!(redis.why_nothing(&policy(text)).unwrap(), "the process disabled huge pages by prctl");

@@ -2,7 +2,7 @@
 
 use super::mapping::Kind;
 use superpage_linux::rules::Rules;
-use superpage_linux::why::{Why, misaligned_shared};
+use superpage_linux::why::{MOUNT_OPTION, NOT_POPULATED_HERE, Part, Why, misaligned_shared};
 use superpage_pages::PageSize;
 
 /// What a block's pages are like; all numbers are of base pages.
@@ -19,14 +19,6 @@ pub(super) struct Block {
     pub(super) inside: bool,
     /// The block is one folio.
     pub(super) one_folio: bool,
-}
-
-/// Memory that one reason holds for.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Part {
-    pub(super) bytes: u64,
-    /// The blocks that it lies in.
-    pub(super) blocks: u64,
 }
 
 /// What holds for a mapping as a whole.
@@ -103,7 +95,7 @@ impl<'a> Circumstances<'a> {
         let size = PageSize::from_bytes(block).expect("a power of two");
         let word = self.word.unwrap_or("absent");
         let setting = match self.kind {
-            Kind::SharedMemory if self.mounted => "the mount's huge",
+            Kind::SharedMemory if self.mounted => MOUNT_OPTION,
             Kind::SharedMemory => "shmem_enabled",
             _ => "enabled",
         };
@@ -113,7 +105,8 @@ impl<'a> Circumstances<'a> {
             Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {
                 let pages = part.bytes as f64 / base as f64 / part.blocks as f64;
-                format!("{}: {pages:.0} of {} pages a block", why.words(size), block / base)
+                let words = if self.kind == Kind::SharedMemory { NOT_POPULATED_HERE.into() } else { why.words(size) };
+                format!("{words}: {pages:.0} of {} pages a block", block / base)
             }
             why => why.words(size),
         }
