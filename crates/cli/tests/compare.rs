@@ -281,6 +281,28 @@ fn wait_for(path: &Path) -> u32 {
     }
 }
 
+/// A command whose first run alone fails.
+#[test]
+fn a_failure_in_a_warm_up_run_is_told() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("flag");
+    let script = format!("[ -e {0} ] || {{ touch {0}; exit 3; }}", flag.display());
+    for options in [&["-r", "1", "--policy", "base"][..], &["-r", "1", "--policy", "base", "-i"]] {
+        let _ = fs::remove_file(&flag);
+        let done = output(options, &["sh", "-c", &script]);
+        let said = text(&done.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = said.contains("the command ended with status 3 under now in a warm-up run");
+        match done.status.code() {
+            Some(0) => assert!(told, "{said}"),
+            // Where nothing is traced nothing is repeated.
+            code => {
+                assert!(code == Some(1) && text(&done.stderr).contains("in a warm-up run"), "{}", text(&done.stderr))
+            }
+        }
+    }
+}
+
 #[test]
 fn settings_are_put_back() {
     let _turn = superpage_testing::turn_of("compare");

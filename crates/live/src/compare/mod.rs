@@ -464,7 +464,7 @@ struct Comparing<'a> {
     traces: Result<(), String>,
     /// How many processes that the command left behind had to be ended.
     left: usize,
-    /// What there is to say of the command's code.
+    /// What there is to say of the command and its code.
     notes: Vec<String>,
 }
 
@@ -496,6 +496,10 @@ impl Comparing<'_> {
         if run.code != 0 && traced && !options.ignore_failure {
             // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
             self.traces = Err("it ended with a failure where it was traced".into());
+            self.note(format!(
+                "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
+                run.code, entry.name
+            ));
             if let Some(conclude) = &options.conclude {
                 aside("--conclude", conclude, options.output)?;
             }
@@ -503,12 +507,7 @@ impl Comparing<'_> {
         }
         self.left += left;
         entry.seen.add(reach, work, code_bytes, &code);
-        for said in code {
-            let said = format!("{}: {said}", entry.name);
-            if !self.notes.contains(&said) {
-                self.notes.push(said);
-            }
-        }
+        code.into_iter().for_each(|said| self.note(format!("{}: {said}", entry.name)));
         if let Some(conclude) = &options.conclude {
             aside("--conclude", conclude, options.output)?;
         }
@@ -520,7 +519,17 @@ impl Comparing<'_> {
                 run.code, entry.name
             )));
         }
+        if run.code != 0 && round.is_none() {
+            self.note(format!("the command ended with status {} under {} in a warm-up run", run.code, entry.name));
+        }
         Ok(Some(Run { warmed, ..run }))
+    }
+
+    /// Says something once, at the end.
+    fn note(&mut self, said: String) {
+        if !self.notes.contains(&said) {
+            self.notes.push(said);
+        }
     }
 }
 
