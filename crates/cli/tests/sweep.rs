@@ -296,6 +296,20 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     assert!(said.contains(", 3 of them new"), "{said}");
     assert!(!fs::symlink_metadata(path(one)).unwrap().is_symlink() && place.path("whole").exists());
     assert!(place.sweep("out", &["--repair"]).contains(" 0 of them new"));
+    // A folder is somebody else's: it is named with the others, and nothing is removed.
+    fs::remove_file(path(one)).unwrap();
+    fs::create_dir(path(one)).unwrap();
+    fs::write(path(one).join("a file"), "").unwrap();
+    fs::write(path(other), "damaged").unwrap();
+    for more in [&[][..], &["--repair"]] {
+        let done = place.run(&[&["sweep", "a.toml", "-o", "out"], more].concat());
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(1) && said.contains("2 damaged cells: "), "{said}");
+        assert!(said.contains(&format!("{one} is a folder, and no sweep made it: remove it, then --repair")), "{said}");
+        assert!(path(one).join("a file").exists() && fs::read(path(other)).unwrap() == b"damaged");
+    }
+    fs::remove_dir_all(path(one)).unwrap();
+    assert!(place.sweep("out", &["--repair"]).contains(" 2 of them new"));
     // What a kill has left just now goes, where no shard may be about to name it.
     fs::write(path(".superpage-0123456789abcdef"), "").unwrap();
     place.sweep("out", &[]);

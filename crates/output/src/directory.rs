@@ -67,6 +67,12 @@ impl Directory {
         })
     }
 
+    /// Whether a directory in it has that name.
+    pub fn is_folder(&self, name: &str) -> bool {
+        let there = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+        there.is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
+    }
+
     /// The names in it; some, if reading it fails halfway.
     pub fn names(&self) -> Vec<OsString> {
         let entries = Dir::read_from(&self.0).into_iter().flatten().flatten();

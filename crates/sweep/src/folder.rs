@@ -242,6 +242,11 @@ impl Cells {
         Ok(bytes)
     }
 
+    /// Whether a folder has the name of a cell's file.
+    pub(crate) fn is_folder(&self, name: &str) -> bool {
+        self.directory.as_ref().is_some_and(|directory| directory.is_folder(&format!("{name}{END}")))
+    }
+
     /// Removes the file of a cell, or a link in its place.
     pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
         let directory = self.directory.as_ref().ok_or("there are no cells")?;

@@ -150,13 +150,17 @@ pub(crate) fn refused(plan: &Plan, kept: &Cells, damaged: &[Damaged]) -> Error {
         all += &format!("; and {} more", damaged.len() - SHOWN);
     }
     let (cells, them) = if damaged.len() == 1 { ("cell", "it") } else { ("cells", "them") };
-    Error::Output {
-        what: "all rows".into(),
-        problem: format!(
-            "{} damaged {cells}: {all}; --repair (in Python, repair=True) removes {them} and computes {them} again",
-            damaged.len()
-        ),
-    }
+    let repair = format!("--repair (in Python, repair=True) removes {them} and computes {them} again");
+    let mut folders = damaged.iter().map(|(place, _)| &plan.cells[*place].name).filter(|name| kept.is_folder(name));
+    let way_out = match (folders.next(), folders.count()) {
+        (None, _) => repair,
+        (Some(name), more) => {
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            let folder = kept.path(name);
+            format!("{}{more} is a folder, and no sweep made it: remove it, then {repair}", folder.display())
+        }
+    };
+    Error::Output { what: "all rows".into(), problem: format!("{} damaged {cells}: {all}; {way_out}", damaged.len()) }
 }
 
 /// The places of the cells of each part.

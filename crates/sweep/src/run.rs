@@ -149,7 +149,7 @@ fn there(plan: &Plan, cells: &Cells) -> usize {
 /// Those of these cells that a folder does not have, and what is damaged if it is to be repaired: that is removed.
 ///
 /// # Errors
-/// [`Error::Output`] names all damaged cells, or one that cannot be removed.
+/// [`Error::Output`] names all damaged cells; if one of them is a folder, nothing was removed. Or it names one that cannot be removed.
 pub(crate) fn missing(
     plan: &Plan,
     cells: &Cells,
@@ -165,7 +165,9 @@ pub(crate) fn missing(
         return Ok(missing);
     }
     let damaged = merge::damaged(plan, cells, &there, jobs);
-    if !damaged.is_empty() && !repair {
+    // Superpage makes no folder there, so that one belongs to somebody else.
+    let stranger = damaged.iter().any(|(place, _)| cells.is_folder(&plan.cells[*place].name));
+    if !damaged.is_empty() && (!repair || stranger) {
         return Err(merge::refused(plan, cells, &damaged));
     }
     for (place, _) in damaged {
