@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::print::print;
+use crate::stop::Stop;
 use std::path::{Path, PathBuf};
 use superpage_report::Export;
 
@@ -12,14 +13,16 @@ pub(crate) fn create(path: Option<&PathBuf>) -> Result<Option<Export>, Failure> 
 }
 
 /// Writes each of the files, even if another one fails, and then prints in any case: results that took long to compute
-/// must appear somewhere.
+/// must appear somewhere. A signal ends that: a pipe that nobody reads is waited for.
 ///
 /// # Errors
 /// [`Failure::Run`] with a sentence for each file that could not be written, and for a failure to print.
 pub(crate) fn write_and_print(
     files: impl IntoIterator<Item = (Export, String)>,
     findings: impl AsRef<[u8]>,
+    stop: &Stop,
 ) -> Result<(), Failure> {
+    stop.done();
     let mut failed = Vec::new();
     for (file, text) in files {
         failed.extend(file.write(&text).err().map(|error| error.to_string()));

@@ -103,7 +103,7 @@ impl Reproduce {
         let kept = if page.is_some() { "; no file was written, and what was there is as it was" } else { "" };
         // An interrupted report is not what the file's name promises.
         let page = page.filter(|_| !stop.is_set()).map(|page| (page, superpage_reproduce::html(&report)));
-        export::write_and_print(page, findings)?;
+        export::write_and_print(page, findings, &stop)?;
         for note in &report.notes {
             eprintln!("superpage: {note}");
         }

@@ -19,6 +19,8 @@ pub(crate) struct Stop {
     /// Whether the next signal ends the process.
     ready: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
+    /// Whether any signal ends the process: nothing is left to stop or to restore.
+    done: Arc<AtomicBool>,
 }
 
 /// What a second signal does.
@@ -62,15 +64,15 @@ impl Stop {
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
         let flag = Arc::default();
         let ready = if second == Second::Ends { Arc::clone(&flag) } else { Arc::default() };
-        let stop = Stop { flag, ready, signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
+        let stop = Stop { flag, ready, signal: Arc::new(AtomicUsize::new(SIGINT as usize)), done: Arc::default() };
         for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(**signal))
         {
+            let ends_if = |flag: &Arc<AtomicBool>| {
+                signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(flag)).map(drop)
+            };
             let ends = || match second {
-                Second::Ends | Second::EndsLater => {
-                    signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.ready))
-                        .map(drop)
-                }
-                Second::Waits => Ok(()),
+                Second::Ends | Second::EndsLater => ends_if(&stop.done).and_then(|()| ends_if(&stop.ready)),
+                Second::Waits => ends_if(&stop.done),
             };
             // The order matters: the second signal finds the flag set by the first, and when the flag is seen set, the
             // number is set too.
@@ -92,6 +94,12 @@ impl Stop {
     /// Whether a signal has arrived.
     pub(crate) fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
+    }
+
+    /// From now on a signal ends the process at once: all is computed and restored, and what is written now may block for ever, as a
+    /// pipe that nobody reads.
+    pub(crate) fn done(&self) {
+        self.done.store(true, Ordering::Relaxed);
     }
 
     /// The exit status of a stopped process: 128 plus the signal.

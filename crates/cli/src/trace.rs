@@ -125,8 +125,9 @@ pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_tra
 
 /// Writes all of `source` to a trace. If interrupted, it leaves no file.
 fn convert(source: &mut Imported, output: &Path) -> Result<ExitCode, Failure> {
-    let stop = Stop::catch();
+    // Before signals are caught: a pipe that nobody reads is waited for.
     let mut writer = Writer::create(output, source.info(), source.notes())?;
+    let stop = Stop::catch();
     let bar = Bar::new(String::new());
     let (mut batch, mut runs) = (Batch::default(), 0);
     while source.fill(&mut batch)? {

@@ -441,3 +441,39 @@ fn values_are_set_in_the_layouts_of_holes_too() {
     assert!(rows.iter().all(|row| row["verdict"] == "shown"));
     assert!(run(&[]).iter().all(|row| row["settings"].is_null()));
 }
+
+/// The pipe is opened when all is computed, and nobody reads it.
+#[test]
+fn one_signal_ends_what_waits_for_the_reader_of_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (experiment, pipe) = (file(folder.path(), SMALL), folder.path().join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let arguments = ["reproduce", experiment.to_str().unwrap(), "--export-html", pipe.to_str().unwrap()];
+    let mut waits = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // It opens the pipe: the only system call in which it blocks for ever.
+    let opens = || {
+        std::fs::read_to_string(format!("/proc/{}/wchan", waits.id()))
+            .is_ok_and(|at| at.contains("fifo") || at.contains("wait_for_partner"))
+    };
+    let began = std::time::Instant::now();
+    while !opens() && began.elapsed().as_secs() < 5 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").arg(waits.id().to_string()).status().unwrap().success());
+    let began = std::time::Instant::now();
+    let status = loop {
+        match waits.try_wait().unwrap() {
+            Some(status) => break status,
+            None if began.elapsed().as_secs() > 20 => {
+                waits.kill().unwrap();
+                panic!("one signal does not end it");
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(status.code(), Some(128 + 15));
+}

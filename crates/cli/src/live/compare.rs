@@ -138,7 +138,7 @@ impl Compare {
                 "superpage: interrupted; what is shown are the {rounds} of {of} rounds that were complete{written}"
             );
         }
-        files::write_and_print(exports, self.findings(&comparison))?;
+        files::write_and_print(exports, self.findings(&comparison), &stop)?;
         Ok(if comparison.ended_early() { stop.status() } else { ExitCode::SUCCESS })
     }
 

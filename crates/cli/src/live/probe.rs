@@ -76,7 +76,7 @@ impl Measure {
         }
         let page = page.map(|page| (page, probe.html()));
         let machine = machine.map(|machine| (machine, probe.machine_file()));
-        export::write_and_print(page.into_iter().chain(machine), findings)?;
+        export::write_and_print(page.into_iter().chain(machine), findings, &stop)?;
         Ok(ExitCode::SUCCESS)
     }
 }
