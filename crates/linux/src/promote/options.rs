@@ -297,6 +297,8 @@ mod tests {
             ("share=x", "0.9 or 90%"),
             ("age=2y", "250ms"),
             ("age=-1", "250ms"),
+            ("age=8761h", "at most 365 days"),
+            ("idle=31536001s", "at most 365 days"),
             ("cpu=200%", "at most 1"),
             ("idle=1ms", "interval"),
             ("interval=0", "a time of at least 1ms"),

@@ -38,7 +38,7 @@ pub enum Values {
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
     Share,
-    /// A time of at most centuries: `100us`, `250ms`, `2s`, `1m`, `1h`, or in `ns`; a plain number means seconds.
+    /// A time of at most 365 days: `100us`, `250ms`, `2s`, `1m`, `1h`, or in `ns`; a plain number means seconds.
     Time,
     /// A time as [`Time`](Values::Time), of at least this.
     TimeFrom(Duration),
@@ -54,9 +54,13 @@ impl Values {
             Values::PageSizes => "a page size, or several, such as 64K or 64K+2M".to_string(),
             Values::Bytes => "a size of memory such as 512M".to_string(),
             Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
-            Values::Time => "a time such as 100us, 250ms, 2s, 1m or a number of seconds".to_string(),
+            Values::Time => {
+                "a time of at most 365 days, such as 100us, 250ms, 2s, 1m or a number of seconds".to_string()
+            }
             Values::TimeFrom(least) => {
-                format!("a time of at least {least:?}, such as 250ms, 2s, 1m or a number of seconds")
+                format!(
+                    "a time of at least {least:?} and at most 365 days, such as 250ms, 2s, 1m or a number of seconds"
+                )
             }
             Values::Count(least, most) => format!("a number from {least} to {most}"),
         }
@@ -109,8 +113,12 @@ fn time(text: &str) -> Option<Duration> {
         "h" => 3600.0,
         _ => return None,
     };
-    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
+    let time = Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()?;
+    (time <= LONGEST).then_some(time)
 }
+
+/// The longest time of a parameter: sums of several are far from the end of a clock of nanoseconds.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// One value.
 #[derive(Clone, Copy, PartialEq, Debug)]
