@@ -408,31 +408,33 @@ impl Touched {
         });
         for (start, window) in space.overlapping(low, high) {
             let Some((object @ Object::Memory(_), offset)) = window.object else { continue };
-            let reached = self.reached(object, low, high);
-            let Some(shared) = self.shared.get_mut(&object) else { continue };
             let gone = low.max(start) - start + offset..high.min(window.end) - start + offset;
-            let mut gone = RangeSet::from([gone]);
-            reached.into_iter().for_each(|pages| gone.remove(pages));
+            let gone = self.unreached(object, gone, (low, high));
+            let Some(shared) = self.shared.get_mut(&object) else { continue };
             let gone: u64 = gone.into_iter().map(|pages| shared.remove(pages)).sum();
             *self.owned.entry(None).or_default() -= gone;
         }
     }
 
-    /// The pages of an object that its mappings reach, without a range of the current process's addresses.
-    fn reached(&self, object: Object, low: u64, high: u64) -> Vec<Range<u64>> {
-        let mut reached = Vec::new();
-        for (number, space) in self.spaces.iter().enumerate() {
+    /// Those of an object's pages that no mapping reaches, where a range of the current process's addresses does not count.
+    fn unreached(&self, object: Object, pages: Range<u64>, (low, high): (u64, u64)) -> RangeSet<u64> {
+        let mut left = RangeSet::from([pages]);
+        // The youngest first: of processes that end in the order in which they began, it still maps all, and is the only one looked at.
+        for (number, space) in self.spaces.iter().enumerate().rev() {
             for (start, window) in &space.windows {
                 let Some((_, offset)) = window.object.filter(|(known, _)| *known == object) else { continue };
                 let but = if number == self.current { low..high } else { window.end..window.end };
                 for (from, to) in [(*start, window.end.min(but.start)), ((*start).max(but.end), window.end)] {
                     if from < to {
-                        reached.push(from - start + offset..to - start + offset);
+                        left.remove(from - start + offset..to - start + offset);
                     }
                 }
             }
+            if left.is_empty() {
+                break;
+            }
         }
-        reached
+        left
     }
 
     /// Sets the end of the growing mapping that starts at `start`.

@@ -12,6 +12,8 @@ use superpage_pages::{Access, Protection};
 
 /// The most processes.
 const MOST: u64 = 100_000;
+/// The most base pages that all map: their entries and page tables take some 30 bytes each while this is simulated, 8 GB.
+const MOST_MAPPED: u64 = 1 << 28;
 /// So many are forked at once: between steps the simulation can be ended.
 const FORKED: u32 = 64;
 
@@ -30,6 +32,13 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let bytes = values.bytes("bytes", 1..=MOST_BYTES)?;
     let processes = values.count("processes", 1..=MOST)? as u32;
     let step = values.bytes("step", 1..=MOST_BYTES)?;
+    if bytes.div_ceil(PAGE).saturating_mul(u64::from(processes)) > MOST_MAPPED {
+        let most = (MOST_MAPPED * PAGE) >> 30;
+        let problem = format!(
+            "processes x bytes is more than {most}G, and page tables for more do not fit into memory; give less of one"
+        );
+        return Err(Error::input("share", problem));
+    }
     let runs = bytes.div_ceil(step.max(PAGE)).saturating_mul(u64::from(processes));
     Ok(Running::start(values, Share { bytes, processes, step, state: State::Start }, false, runs))
 }
