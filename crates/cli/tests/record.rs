@@ -203,3 +203,23 @@ fn a_full_folder_for_buffers_ends_no_program() {
     assert!(said.contains("has no room for a buffer"), "{said}");
     assert!(!said.contains("interrupted") && place.path().join("full.sp").exists(), "{said}");
 }
+
+/// A folder that was removed has no right that root would lack, whatever the system says.
+#[test]
+fn where_the_working_directory_was_removed_an_output_is_refused_for_that() {
+    let place = tempfile::tempdir().unwrap();
+    let input = place.path().join("small.lackey");
+    std::fs::write(&input, " L 1000,8\nI  400000,3\n").unwrap();
+    let gone = place.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let script = "rmdir \"$PWD\" && exec \"$0\" trace import lackey \"$1\" -o out.sp";
+    let import = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_superpage")])
+        .arg(&input)
+        .current_dir(&gone)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&import.stderr);
+    assert_eq!(import.status.code(), Some(2), "{said}");
+    assert!(said.contains("out.sp: the working directory was removed"), "{said}");
+}

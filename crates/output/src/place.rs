@@ -84,6 +84,10 @@ pub(crate) fn walk(path: &Path, missing: Missing) -> io::Result<End> {
                 continue;
             }
             Err(rustix::io::Errno::NOENT) if left.is_empty() => {
+                // Nothing can be made in a folder without a name, and what the system says of that depends on how it is tried.
+                if rustix::fs::fstat(&folder)?.st_nlink == 0 {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "the working directory was removed"));
+                }
                 return Ok(End::Name(Place { folder, name: step, there: There::Regular(None) }));
             }
             Err(error) => return Err(error.into()),
