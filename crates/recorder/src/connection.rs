@@ -22,6 +22,7 @@ const SOL_SOCKET: c_int = 1;
 const SO_SNDBUF: c_int = 7;
 /// How many bytes may be in flight, if the system allows that many: many chunks, so that neither side often waits.
 const ON_THEIR_WAY: c_int = 1 << 21;
+const F_GETFD: c_int = 1;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
 const F_DUPFD_CLOEXEC: c_int = 1030;
@@ -142,6 +143,13 @@ impl Connection {
         }
         true
     }
+}
+
+/// Whether the next program in this process does not find a descriptor open.
+pub(crate) fn closes_at_exec(number: RawFd) -> bool {
+    // SAFETY: a call without pointers.
+    let flags = unsafe { fcntl(number, F_GETFD) };
+    flags >= 0 && flags & FD_CLOEXEC != 0
 }
 
 /// Sets whether the next program in this process finds a descriptor open.

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::connection::keep_through_exec;
+use crate::connection::{closes_at_exec, keep_through_exec};
 use crate::process::{self, Session};
 use crate::program::{self, Obstacle};
 use crate::runs::Runs;
@@ -25,19 +25,43 @@ unsafe extern "C" {
 /// More strings than a program can be given.
 const STRINGS: usize = 1 << 20;
 
-/// What a program passes to `execve`, as guest pointers.
+/// What a program passes to `execve` or `execveat`, as guest pointers.
 pub(crate) struct Pointers {
+    /// The folder's descriptor and the flags of `execveat`.
+    pub(crate) at: Option<(RawFd, u64)>,
     pub(crate) path: u64,
     pub(crate) arguments: u64,
     pub(crate) environment: u64,
 }
 
-/// Executes `execve`. Returns only on failure.
+const AT_FDCWD: RawFd = -100;
+const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// The file that is executed, and the descriptor that it is reached by, which must stay open for the emulator even if the program wants
+/// it closed. `None` where only the system knows: links that are not followed, errors.
+fn file(path: Vec<u8>, at: Option<(RawFd, u64)>) -> Option<(PathBuf, Option<RawFd>)> {
+    let path = PathBuf::from(OsString::from_vec(path));
+    let number = match at {
+        Some((number, flags)) if path.as_os_str().is_empty() && flags & !AT_EMPTY_PATH == 0 => Some(number),
+        Some((number, 0)) if path.is_relative() && number != AT_FDCWD => {
+            return Some((std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?.join(path), None));
+        }
+        Some((_, flags)) if flags & !AT_EMPTY_PATH != 0 => return None,
+        _ => own_descriptor(&path),
+    };
+    let Some(number) = number else { return Some((path, None)) };
+    let open = PathBuf::from(format!("/proc/self/fd/{number}"));
+    // A file that has its name yet: then nothing has to stay open. A memfd has none.
+    let named = std::fs::read_link(&open).ok().filter(|name| process::identity(name) == process::identity(&open));
+    Some(named.map_or((open, Some(number)), |name| (name, None)))
+}
+
+/// Executes `execve` or `execveat`. Returns only on failure.
 pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointers) {
     let Some(memory) = Memory::open(session) else { return };
     let (Some(path), Some(arguments)) = (memory.string(passed.path), memory.strings(passed.arguments)) else { return };
     let Some(environment) = memory.strings(passed.environment) else { return };
-    let mut file = PathBuf::from(OsString::from_vec(path));
+    let Some((mut file, descriptor)) = self::file(path, passed.at) else { return };
     if file == Path::new("/proc/self/exe") || file == Path::new(&format!("/proc/{}/exe", std::process::id())) {
         file.clone_from(&session.program);
     }
@@ -85,7 +109,8 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointer
     else {
         return;
     };
-    let inherited = || connection.number().into_iter().chain(own_descriptor(plugin));
+    let descriptor = descriptor.filter(|number| closes_at_exec(*number));
+    let inherited = || connection.number().into_iter().chain(own_descriptor(plugin)).chain(descriptor);
     inherited().for_each(|number| keep_through_exec(number, true));
     // SAFETY: a string and two arrays of strings that end with null.
     unsafe { execve(emulator.as_ptr(), words.pointers(), environment.pointers()) };
@@ -94,7 +119,8 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointer
 
 /// The descriptor of this process that a path names, if it names one.
 pub(crate) fn own_descriptor(path: &Path) -> Option<RawFd> {
-    path.strip_prefix("/proc/self/fd").ok()?.to_str()?.parse().ok()
+    let number = path.strip_prefix("/proc/self/fd").or_else(|_| path.strip_prefix("/dev/fd"));
+    number.ok()?.to_str()?.parse().ok()
 }
 
 fn note(runs: &Runs, file: &Path, reason: &str) {

@@ -37,6 +37,7 @@ enum Call {
     Fork,
     Clone,
     Execute,
+    ExecuteAt,
     Exit,
     ExitGroup,
     Close,
@@ -64,6 +65,7 @@ const X86_64: Calls = Calls {
         (67, Call::DetachSegment),
         (231, Call::ExitGroup),
         (292, Call::Duplicate),
+        (322, Call::ExecuteAt),
         (436, Call::CloseRange),
     ],
 };
@@ -86,6 +88,7 @@ const GENERIC: Calls = Calls {
         (222, Call::Map),
         (226, Call::Protect),
         (233, Call::Advise),
+        (281, Call::ExecuteAt),
         (436, Call::CloseRange),
     ],
 };
@@ -247,7 +250,13 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
             }
         }
         Call::Execute => {
-            let passed = execute::Pointers { path: first, arguments: second, environment: third };
+            let passed = execute::Pointers { at: None, path: first, arguments: second, environment: third };
+            execute::execute(session, cpu, runs, &passed);
+            return;
+        }
+        Call::ExecuteAt => {
+            let at = Some((first as RawFd, fifth));
+            let passed = execute::Pointers { at, path: second, arguments: third, environment: fourth };
             execute::execute(session, cpu, runs, &passed);
             return;
         }
@@ -336,7 +345,7 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
                 tell_range(runs, code::UNMAP, address, length);
             }
         }
-        Call::Execute | Call::Exit | Call::ExitGroup => {}
+        Call::Execute | Call::ExecuteAt | Call::Exit | Call::ExitGroup => {}
     }
     if process::several() {
         process::tell_changes(cpu);

@@ -408,6 +408,51 @@ fn a_program_that_limits_the_size_of_files_is_not_killed_by_its_buffers() {
 }
 
 #[test]
+fn programs_are_followed_that_are_executed_by_a_descriptor() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let (stream, _, outcome) = recorded(&command(&calls(folder.path()), &["descriptors"]));
+    assert_eq!(outcome.status.code(), Some(3 * 7), "{:?}", outcome.notes);
+    assert_eq!(stream.count(|event| *event == Event::Exec), 3, "{:?}", outcome.notes);
+}
+
+#[test]
+fn a_program_that_removes_the_folder_of_its_recording_is_told() {
+    if !possible() {
+        return;
+    }
+    let script = "rm -r /dev/shm/superpage-record-* /tmp/superpage-record-* 2>&-; exec ls /";
+    // In a place of its own: other recordings have folders there.
+    let words = ["-m", "sh", "-c", "mount -t tmpfs none /dev/shm && exec \"$@\"", "sh"];
+    let this = std::env::current_exe().expect("a path");
+    if std::env::var_os("SUPERPAGE_TEST_REMOVES").is_none() {
+        let mut own = std::process::Command::new("unshare");
+        own.args(words)
+            .arg(this)
+            .args(["--exact", "record::a_program_that_removes_the_folder_of_its_recording_is_told"]);
+        let output = own.env("SUPERPAGE_TEST_REMOVES", "1").output().expect("unshare");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        if said.contains("unshare: ") || said.contains("mount: ") {
+            return superpage_testing::skip!("system", "no mount namespace can be had here");
+        }
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let mut recording = record::start(&record::Command::new(["sh", "-c", script])).expect("it starts");
+    let mut batch = Batch::default();
+    let error = loop {
+        match recording.fill(&mut batch) {
+            Ok(more) => assert!(more, "it ended"),
+            Err(error) => break error,
+        }
+    };
+    let said = error.to_string();
+    assert!(said.contains("removed /dev/shm/superpage-record-") && error.status() == 1, "{said}");
+}
+
+#[test]
 fn a_script_runs_its_interpreter() {
     if !possible() {
         return;

@@ -252,7 +252,15 @@ impl Recording {
     }
 
     fn io(&self, source: std::io::Error) -> Error {
-        Error::Io { path: self.folder.path().to_path_buf(), source }
+        let path = self.folder.path().to_path_buf();
+        if source.kind() == std::io::ErrorKind::NotFound && !path.exists() {
+            let problem = format!(
+                "the recorded program, or another, removed {}, through which the recorder hears of it; record again without that",
+                path.display()
+            );
+            return Error::Run { what: self.info.workload.clone(), problem };
+        }
+        Error::Io { path, source }
     }
 
     fn confused(&self, problem: String) -> Error {

@@ -116,6 +116,31 @@ static void starting(const char *self, int tiny_files) {
     execl("/proc/self/exe", self, "status", status == 7 << 8 ? "42" : "1", (char *)0);
 }
 
+// A program by a descriptor that is closed when it begins: that of a file, of one without a name (removed, in memory), and of a folder.
+static int descriptors(const char *self) {
+    extern char **environ;
+    int file = open(self, O_RDONLY | O_CLOEXEC), memory = memfd_create("program", MFD_CLOEXEC), sum = 0;
+    const char *name = strrchr(self, '/') + 1;
+    int folder = open(strndup(self, name - self), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char buffer[1 << 14];
+    for (long got; (got = read(file, buffer, sizeof buffer)) > 0;)
+        write(memory, buffer, got);
+    for (int which = 0; which < 3; which++) {
+        if (fork() == 0) {
+            char *words[] = {"program", "status", "7", 0};
+            if (which < 2)
+                fexecve(which ? memory : file, words, environ);
+            else
+                syscall(SYS_execveat, folder, name, words, environ, 0);
+            _exit(1);
+        }
+        int status;
+        wait(&status);
+        sum += WEXITSTATUS(status);
+    }
+    return sum;
+}
+
 static void copying(const char *file) {
     static char buffer[64];
     int ends[2], number = open(file, O_RDWR);
@@ -147,6 +172,8 @@ int main(int count, char **words) {
         closing();
     else if (!strcmp(what, "starting"))
         starting(words[0], count > 2);
+    else if (!strcmp(what, "descriptors"))
+        return descriptors(words[0]);
     else if (!strcmp(what, "crash"))
         *(volatile int *)8 = 1;
     else if (!strcmp(what, "status"))
