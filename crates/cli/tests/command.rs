@@ -510,6 +510,8 @@ fn inputs_that_never_end_or_never_come_are_refused() {
     }
     refused(&["sim", "touch:bytes=64K", "-p", "promote:interval=0"], &["a time of at least 1ms", "not `0`"]);
     refused(&["run", "-p", "promote:interval=0", "--", "true"], &["a time of at least 1ms", "not `0`"]);
+    refused(&["sim", "touch:bytes=64K", "-p", "promote:age=8761h"], &["a time of at most 365 days", "not `8761h`"]);
+    refused(&["sim", "share:processes=100K,bytes=64M"], &["processes x bytes is more than 1024G"]);
     refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is not a regular file"]);
     // In the place of the journal of settings: an inspect does not wait for it.
     assert!(Command::new("mkfifo").arg(path("settings.json")).status().unwrap().success());
@@ -573,4 +575,32 @@ fn a_policy_of_the_host_is_for_guests() {
         let row = rows.iter().find(|row| row.starts_with(&policies));
         assert!(row.is_some_and(|row| row.last().unwrap().ends_with(pages)), "{policies:?}: {table}");
     }
+}
+
+/// With less memory than a group of rows takes: from limits under which nothing starts to one under which all is done.
+#[test]
+fn an_export_without_memory_ends_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp");
+    let out = folder.path().join("out.parquet");
+    let export = |kilobytes: u64| {
+        let line = format!("ulimit -v {kilobytes}; exec \"$0\" trace export parquet \"$1\" -o \"$2\"");
+        let words = ["-c", &line, env!("CARGO_BIN_EXE_superpage"), whole];
+        Command::new("sh").args(words).arg(&out).output().unwrap()
+    };
+    let mut told = 0;
+    for megabytes in (80..=260).step_by(20) {
+        let done = export(megabytes << 10);
+        let said = text(&done.stderr);
+        match done.status.code() {
+            Some(0) => {}
+            Some(1) => {
+                assert!(said.contains("there is no memory for more than") && !out.exists(), "{megabytes}: {said}");
+                told += 1;
+            }
+            code => panic!("{megabytes} MB: {code:?}: {said}"),
+        }
+        let _ = std::fs::remove_file(&out);
+    }
+    assert!(told > 0, "the limits are too high");
 }

@@ -7,6 +7,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use std::collections::TryReserveError;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -23,6 +24,11 @@ const SCHEMA: &str = "message trace {
 }";
 
 const GROUP: usize = 1 << 20;
+
+/// So much memory is to be free when a group is encoded: some for each row, and as much for buffers and compression. The library allocates
+/// it, and ends the process where it cannot.
+const ENCODED_ROW: usize = 96;
+const ENCODER: usize = 24 << 20;
 
 struct Parquet {
     writer: SerializedFileWriter<Box<dyn Write + Send>>,
@@ -52,6 +58,11 @@ impl<T> Optional<T> {
         self.levels.push(value.is_some().into());
         self.values.extend(value);
     }
+
+    fn reserve(&mut self, rows: usize) -> std::result::Result<(), TryReserveError> {
+        self.levels.try_reserve(rows)?;
+        self.values.try_reserve(rows)
+    }
 }
 
 pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
@@ -72,6 +83,9 @@ pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
 
 impl Table for Parquet {
     fn row(&mut self, row: Row) -> io::Result<()> {
+        if self.kind.len() == self.kind.capacity() {
+            self.reserve().map_err(|_| self.no_memory())?;
+        }
         self.process.push(row.process as i32);
         self.thread.push(row.thread as i32);
         self.kind.push(ByteArray::from(bytes::Bytes::from_static(row.kind.as_bytes())));
@@ -90,6 +104,27 @@ impl Table for Parquet {
 }
 
 impl Parquet {
+    /// Makes room for more rows, and sees that they can be encoded.
+    fn reserve(&mut self) -> std::result::Result<(), TryReserveError> {
+        let rows = self.kind.len().max(1024).min(GROUP - self.kind.len());
+        self.process.try_reserve(rows)?;
+        self.thread.try_reserve(rows)?;
+        self.numbers.iter_mut().try_for_each(|column| column.reserve(rows))?;
+        self.detail.reserve(rows)?;
+        self.line.reserve(rows)?;
+        Vec::<u8>::new().try_reserve_exact(ENCODER + ENCODED_ROW * (self.kind.len() + rows))?;
+        self.kind.try_reserve(rows)
+    }
+
+    fn no_memory(&self) -> io::Error {
+        let problem = format!(
+            "there is no memory for more than {} rows of a group, which may have {GROUP}; raise the limit (ulimit -v), or export csv, \
+             which takes next to none",
+            self.kind.len()
+        );
+        io::Error::new(io::ErrorKind::OutOfMemory, problem)
+    }
+
     fn end_group(&mut self) -> Result<()> {
         if self.kind.is_empty() {
             return Ok(());
