@@ -274,3 +274,31 @@ fn emulated_use_bits_cost_each_replicated_entry() {
     }
     assert_eq!(traps("zen5", "2M"), (1, 0));
 }
+
+/// A table translates a part of the page number: each stretch of so many pages has a root, and walks in it have as many references.
+#[test]
+fn each_stretch_of_addresses_has_a_root_of_its_own() {
+    let mut machine = machine("zen5");
+    machine.walk_cache.clear();
+    let stretch = 1 << machine.page_table.bits.iter().sum::<u8>();
+    let pages: Vec<u64> = [0, 1, 5, 100].iter().map(|number| 5 + number * stretch).collect();
+    let mut mmu = Mmu::new(&machine);
+    for (frame, page) in pages.iter().enumerate() {
+        let to = Mapped { frame: Pfn(frame as u64), size: machine.pages.sizes[0], protection: Protection::READ };
+        mmu.enter(0, Vpn(*page), to, Access::Read);
+        mmu.validate().unwrap();
+    }
+    let read = |mmu: &mut Mmu, pages: &[u64]| {
+        let requests: Vec<Request> = pages.iter().map(|page| Request::new(Vpn(*page), Access::Read)).collect();
+        assert_eq!(mmu.run(&requests), None);
+        let counters = mmu.counters(0);
+        (counters.tlb_misses(), counters.walk_memory_references())
+    };
+    // Each misses once, by a walk of a reference a level, and then hits: no entry is shared.
+    let levels = machine.page_table.bits.len() as u64;
+    assert_eq!(read(&mut mmu, &pages), (4, 4 * levels));
+    assert_eq!(read(&mut mmu, &pages), (4, 4 * levels));
+    for (frame, page) in pages.iter().enumerate() {
+        assert_eq!(mmu.lookup(0, Vpn(*page)).map(|mapped| mapped.frame), Some(Pfn(frame as u64)));
+    }
+}
