@@ -28,7 +28,7 @@ fuzz_target!(|input: Input| match input {
         read(&mut Reader::from_bytes(bytes.clone(), "fuzz", true).expect("the header is sound"));
         let mut reader = Reader::from_bytes(bytes, "fuzz", true).expect("the header is sound").unchecked();
         read(&mut reader);
-        if reader.seek_to_run(seek.into()).is_ok() {
+        if reader.seek_to_block(usize::from(seek)).is_ok() {
             read(&mut reader);
         }
     }

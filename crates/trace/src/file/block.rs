@@ -410,17 +410,6 @@ impl Decoder {
         self.next_run == self.runs && self.next_event == self.events.len()
     }
 
-    /// Skips the first `runs` runs and returns the events before them.
-    pub(crate) fn skip(&mut self, runs: usize) -> impl Iterator<Item = &Event> {
-        let end = runs.min(self.runs);
-        self.next_run = end;
-        drop(self.references.long_before(&self.raw, end));
-        drop(self.instructions.long_before(&self.raw, end));
-        let from = self.next_event;
-        self.next_event = self.events.partition_point(|event| (event.0 as usize) < end).max(from);
-        self.events[from..self.next_event].iter().map(|event| &event.1)
-    }
-
     /// Adds up to `limit` runs, and the events before, between and directly after them, to `batch`.
     pub(crate) fn read(&mut self, limit: usize, batch: &mut Batch) {
         let start = self.next_run;

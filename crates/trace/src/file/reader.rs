@@ -175,32 +175,6 @@ impl Reader {
         Ok(())
     }
 
-    /// Continues reading at the run with number `run`, counted from 0, and the events directly before it; otherwise
-    /// like [`Reader::seek_to_block`]. The number of runs itself seeks to the end. Cost: one block is decompressed.
-    ///
-    /// # Errors
-    /// There are fewer runs, or the block is damaged.
-    pub fn seek_to_run(&mut self, run: u64) -> Result<(), Error> {
-        let all = self.layout.info.runs.unwrap_or(0);
-        if run > all {
-            let problem = format!("has {all} runs, so there is no run {run}");
-            return Err(Error::input(self.path.display().to_string(), problem));
-        }
-        let block = self.layout.blocks.partition_point(|block| block.first_run + block.runs <= run);
-        self.seek_to_block(block)?;
-        if let Some(&Block { first_run, .. }) = self.layout.blocks.get(block) {
-            for event in self.decoder.skip((run - first_run) as usize) {
-                if let Event::Switch { process, thread } = *event {
-                    self.resume = Some((process.0, thread));
-                }
-            }
-            if let Some(checked) = self.rules.as_mut().filter(|_| run > first_run) {
-                checked.rules = None;
-            }
-        }
-        Ok(())
-    }
-
     /// Checks the checksums of all blocks without decoding them; returns their bytes before compression.
     pub(crate) fn verify(&mut self) -> Result<u64, Error> {
         let mut raw = 0;
