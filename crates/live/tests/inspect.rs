@@ -330,6 +330,12 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
     assert_eq!((shared.kind, shared.resident_bytes), (Kind::SharedMemory, BLOCK));
     if rules.shared("2M".parse().unwrap()) == Some("never") {
         assert_eq!(sums(shared), (BLOCK, 0, 0, vec![(Why::Never, BLOCK)]));
+        // The setting stops the kernel alone.
+        assert!(
+            process.notes.iter().any(|note| note.contains("as root, `superpage daemon --pid")),
+            "{:?}",
+            process.notes
+        );
     }
     assert_eq!(sums(of("forked")), (BLOCK, 0, 0, vec![(Why::SharedByFork, BLOCK)]));
 
