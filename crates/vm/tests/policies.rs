@@ -1,10 +1,27 @@
 //! What the policies `freebsd`, `talluri-hill`, `thp` and `mthp` do differently.
 
+use crate::common::setting;
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Vpn};
 use superpage_vm::{FaultKind, Growth, Pmap, Policy, SoftPmap, Stats};
 
 const ARM: &str = "4K 64K 2M";
+
+/// Whatever it is: what it prints is read again as the same policy.
+#[test]
+fn the_text_of_a_policy_is_the_policy() {
+    for number in 0..4000_u128 {
+        let text = setting(number as u8, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835), 0).policy;
+        if text.starts_with("watch") {
+            continue;
+        }
+        let policy: Policy = text.parse().unwrap();
+        let printed = policy.to_string();
+        let again: Policy = printed.parse().unwrap_or_else(|error| panic!("{text}: {printed}: {error}"));
+        assert_eq!((again.answers, again.given()), (policy.answers, policy.given()), "{text}: {printed}");
+        assert_eq!(again.to_string(), printed, "{text}");
+    }
+}
 
 #[test]
 fn freebsd_reserves_what_its_page_tables_map_whatever_else_a_machine_has() {

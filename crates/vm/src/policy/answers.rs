@@ -409,6 +409,18 @@ pub struct Key {
     pub(super) set: fn(&mut Answers, usize),
 }
 
+impl Key {
+    /// Its value in these answers; `None` if none of its values gives them.
+    pub(super) fn value(&self, answers: &Answers) -> Option<&'static str> {
+        let is = |value: &usize| {
+            let mut same = *answers;
+            (self.set)(&mut same, *value);
+            same == *answers
+        };
+        (0..self.values.len()).find(is).map(|value| self.values[value])
+    }
+}
+
 const SWITCH: &[&str] = &["on", "off"];
 
 pub(super) static KEYS: [Key; 27] = [

@@ -350,6 +350,28 @@ fn unknown(definition: &Definition, key: &str, target: &Target) -> PolicyError {
     })
 }
 
+impl fmt::Display for Policy {
+    /// Its one canonical text, which [`Policy::parse`] reads: the name, and what is not as it would be if nothing was given, in the order of
+    /// its own parameters, sizes and answers. An answer that was set by field to what no parameter says is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let definition = self.definition();
+        let mut pairs: Vec<(&str, String)> = self.given.changed().collect();
+        if !self.sizes.is_empty() {
+            pairs.push(("sizes", self.sizes.iter().copied().collect::<Sizes>().to_string()));
+        }
+        let made = (definition.make)(&self.given).answers;
+        for key in &KEYS {
+            let value = key.value(&self.answers).filter(|value| key.value(&made) != Some(*value));
+            pairs.extend(value.map(|value| (key.name, value.to_string())));
+        }
+        f.write_str(definition.name)?;
+        for (place, (name, value)) in pairs.iter().enumerate() {
+            write!(f, "{}{name}={value}", if place == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
 impl FromStr for Policy {
     type Err = PolicyError;
 
@@ -402,6 +424,18 @@ mod tests {
                 assert!(!taken, "{name}: {} is an answer", parameter.name);
             }
         }
+    }
+
+    #[test]
+    fn a_policy_has_one_text() {
+        let canonical = |text: &str| text.parse::<Policy>().unwrap().to_string();
+        assert_eq!(canonical("reservation:preempt=on"), "reservation");
+        assert_eq!(canonical("base:sizes=4M+64K"), "base:sizes=64K+4M");
+        assert_eq!(canonical("reservation:pieces=free,place=base"), "reservation:place=base,pieces=free");
+        let times = ["100us", "0.0001s", "100000ns"].map(|age| canonical(&format!("promote:preempt=off,age={age}")));
+        assert_eq!(times, ["promote:age=100us,preempt=off"; 3]);
+        let sizes = ["1M", "1024K", "1048576"].map(|size| canonical(&format!("mthp:size={size}")));
+        assert_eq!(sizes, ["mthp:size=1M"; 3]);
     }
 
     #[test]

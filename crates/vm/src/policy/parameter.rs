@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use superpage_pages::parse_bytes;
+use superpage_pages::{format_bytes, parse_bytes};
 
 /// The values of a switch.
 pub(super) const SWITCH: &[&str] = &["on", "off"];
@@ -70,7 +70,7 @@ impl Values {
         match self {
             Values::Words(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
             Values::PageSizes => text.parse().ok().map(Value::Sizes),
-            Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Number),
+            Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
             Values::Share => share(text).filter(|share| *share > 0.0 && *share <= 1.0).map(Value::Share),
             Values::Time => time(text).map(Value::Time),
             Values::TimeFrom(least) => time(text).filter(|time| *time >= least).map(Value::Time),
@@ -125,9 +125,30 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 enum Value {
     Word(&'static str),
     Number(u64),
+    Bytes(u64),
     Sizes(Sizes),
     Share(f64),
     Time(Duration),
+}
+
+impl fmt::Display for Value {
+    /// As [`Values`] read it, in one way.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Word(word) => f.write_str(word),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Bytes(bytes) => format_bytes(*bytes, f),
+            Value::Sizes(sizes) => write!(f, "{sizes}"),
+            Value::Share(share) => write!(f, "{share}"),
+            Value::Time(time) => {
+                let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+                let nanoseconds = time.as_nanos();
+                let (each, unit) =
+                    units.into_iter().find(|(each, _)| nanoseconds.is_multiple_of(*each)).expect("1 divides all");
+                write!(f, "{}{unit}", nanoseconds / each)
+            }
+        }
+    }
 }
 
 /// The values given for a policy's own parameters, or their defaults.
@@ -172,6 +193,15 @@ impl Given {
         found.unwrap_or_else(|| panic!("policy {} has no parameter {name}", self.definition.name))
     }
 
+    /// The parameters that are not as they are if nothing is given, with their values.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let defaults = Given::defaults(self.definition).values;
+        let pairs = self.definition.parameters.iter().zip(self.values.iter().zip(defaults));
+        pairs.filter_map(|(parameter, (value, default))| {
+            Some((parameter.name, value.filter(|value| Some(*value) != default)?.to_string()))
+        })
+    }
+
     fn value(&self, name: &str) -> Option<Value> {
         self.values[self.position(name)]
     }
@@ -179,7 +209,7 @@ impl Given {
     /// A number, of bytes or of a count; `None` if it has no default.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.value(name).map(|value| match value {
-            Value::Number(number) => number,
+            Value::Number(number) | Value::Bytes(number) => number,
             other => panic!("{name} is {other:?}"),
         })
     }
