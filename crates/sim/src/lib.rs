@@ -37,6 +37,7 @@ mod room;
 mod row;
 mod setup;
 mod simulation;
+mod sources;
 mod touched;
 mod workers;
 
@@ -54,8 +55,8 @@ pub use grouped::RowFile;
 pub use kept::{Kept, keep};
 pub use machine::{machine, machine_with_text, machines, overlays, with_values};
 pub use parts::{Part, Run, Sample, Watch, rows};
-pub use policy::{SIMULATOR, expand, policies, policy, policy_help, policy_with_text};
-pub use report::{Format, columns_of, write};
+pub use policy::{SIMULATOR, expand, named, policies, policy, policy_help, policy_with_text};
+pub use report::{Format, write};
 pub use room::{Limit, check_memory, watch_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};

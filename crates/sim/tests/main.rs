@@ -16,6 +16,7 @@ mod navarro02;
 mod page_tables;
 mod parts;
 mod pressure;
+mod rows;
 mod sampling;
 mod shadow;
 mod together;

@@ -51,6 +51,8 @@ fn the_kernel_does_the_same() {
                     tlb_miss_reduction_percent: row.tlb_miss_reduction_percent,
                     walks: row.walks,
                     walk_memory_references: row.walk_memory_references,
+                    mpki: row.mpki,
+                    walk_mpki: row.walk_mpki,
                     cycles: row.cycles,
                     tlb_hit_cycles: row.tlb_hit_cycles,
                     walk_cycles: row.walk_cycles,
