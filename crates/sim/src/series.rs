@@ -6,6 +6,7 @@ use crate::simulation::Simulation;
 use crate::sources::active;
 use crate::{Error, Sources};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 use superpage_keys::Keys;
 use superpage_pages::{PageSize, parse_count};
@@ -27,6 +28,16 @@ impl Every {
             Every::Seconds(step) if step > 0.0 && step.is_finite() => Ok(()),
             Every::Instructions(1..) => Ok(()),
             _ => Err(Error::Usage("a sample every 0 seconds or 0 instructions: expected more".into())),
+        }
+    }
+}
+
+impl fmt::Display for Every {
+    /// As it is parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Every::Seconds(step) => write!(f, "{step}s"),
+            Every::Instructions(step) => write!(f, "{step}"),
         }
     }
 }
@@ -63,7 +74,7 @@ pub struct Sample {
     #[key(count, of_stream, from = it.run.passed())]
     pub instructions: u64,
     /// What the stream said just before: the text of a mark, or which process has ended; `end` is the end of the run. `None` where it was
-    /// only time for a sample.
+    /// only time for a sample, or a process is about to end.
     #[key(state)]
     pub event: Option<String>,
     /// Pages that programs have touched and still have.

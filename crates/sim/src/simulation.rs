@@ -248,6 +248,9 @@ impl Simulation {
                     let event = &piece.batch.events[event].1;
                     let said = self.said(event);
                     self.average();
+                    if matches!(event, Event::Exit) {
+                        self.sample(None);
+                    }
                     if let Err(problem) = self.event(event, stop) {
                         self.give_up(problem);
                     }

@@ -5,7 +5,8 @@ use crate::script;
 use script::{Batches, Marked, Script, run_script};
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
-use superpage_sim::{Conditions, Every, Run, Sample, Watch, plan, rows, run_parts};
+use superpage_report::{KeyKind, Keys};
+use superpage_sim::{Conditions, Every, Row, Run, Sample, Watch, plan, rows, run_parts};
 use superpage_trace::{Event, Sampling, Source, workload};
 
 fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
@@ -17,9 +18,7 @@ fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
 
 /// Whether a key of a row counts something, rather than to tell of the state at a moment.
 fn counted(key: &str) -> bool {
-    let state = ["peak_touched", "peak_resident", "page_table", "active", "inactive", "cache", "swap_used"];
-    let conditions = ["memory", "swap", "immovable"];
-    !["seed", "threads"].contains(&key) && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
+    Row::KEYS.iter().any(|known| known.name == key && known.kind == KeyKind::Count)
 }
 
 #[test]
@@ -104,8 +103,12 @@ fn marks_change_no_row() {
     let workload = "zipf:bytes=4M,references=200K";
     let plain = runs(workload::parse(workload).unwrap().as_mut(), &["reservation"], Watch::default());
     let mut marked = Marked::new(workload::parse(workload).unwrap(), 2);
-    let marked = runs(&mut marked, &["reservation"], Watch { every: Some(superpage_sim::Every::Seconds(0.001)), ..Watch::default() });
-    let bare = |runs: &[Run]| runs.iter().map(|run| run.row.clone()).collect::<Vec<_>>();
+    let marked = runs(
+        &mut marked,
+        &["reservation"],
+        Watch { every: Some(superpage_sim::Every::Seconds(0.001)), ..Watch::default() },
+    );
+    let bare = |runs: &[Run]| runs.iter().map(|run| Row { series: None, ..run.row.clone() }).collect::<Vec<_>>();
     assert_eq!(bare(&plain), bare(&marked));
 }
 
