@@ -51,12 +51,11 @@ fn panel(number: usize, row: &Row, series: &[Sample]) -> String {
         let rate = |place: usize, sample: &Sample| {
             let Some(before) = place.checked_sub(1).map(|place| &series[place]) else { return 0.0 };
             let misses = sample.tlb_misses.unwrap_or(0).saturating_sub(before.tlb_misses.unwrap_or(0));
-            let instructions = sample.instructions - before.instructions;
-            if instructions == 0 { 0.0 } else { 1000.0 * misses as f64 / instructions as f64 }
+            let seconds = sample.seconds - before.seconds;
+            if seconds > 0.0 { misses as f64 / seconds } else { 0.0 }
         };
         let misses = vec![of("TLB misses".into(), &rate)];
-        panel += &figure("TLB misses", Kind::Areas, "misses per 1000 instructions", misses)
-            .html(&format!("misses-{number}"));
+        panel += &figure("TLB misses", Kind::Areas, "misses a second", misses).html(&format!("misses-{number}"));
     }
     format!("<section><h2>{}</h2>\n{panel}</section>\n", escape(&name))
 }
