@@ -86,7 +86,13 @@ impl<T: Keys> Keys for Option<T> {
     const KEYS: &'static [Key] = T::KEYS;
 }
 
-impl<T> Keys for Vec<T> {}
+/// A list, whose keys are those of its members.
+impl<T: Keys> Keys for Vec<T> {
+    const KEYS: &'static [Key] = T::KEYS;
+}
+
+/// Of a list that is an object, with page sizes as keys.
+impl<T> Keys for (PageSize, T) {}
 
 impl Keys for PageSize {
     const STORED: Stored = Stored::Text;

@@ -213,8 +213,7 @@ pub fn run(
 /// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a batch of one machine.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Like [`run`], and also returns the named parts of the stream each by itself, and samples of the state of memory if
-/// `watch` asks for them.
+/// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch` asks for.
 ///
 /// # Errors
 /// As for [`run`], or the sampling interval is 0.
@@ -225,9 +224,7 @@ pub fn run_parts(
     progress: &(dyn Fn(Progress) + Sync),
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
-    if watch.sample_seconds.is_some_and(|step| step.is_nan() || step <= 0.0) {
-        return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
-    }
+    watch.every.map_or(Ok(()), crate::Every::check)?;
     match watch.lines {
         true => check_lines(setups, source.info())?,
         false => check_pages(setups)?,

@@ -19,7 +19,7 @@ const EVIDENCE: &str = "evidence";
 /// The most bytes that the data of such a file may say to have when they are unpacked.
 const UNPACKED: i64 = 1 << 30;
 
-/// The file that keeps these runs, without parts and samples, and notes for whoever reads it.
+/// The file that keeps these runs, without parts, and notes for whoever reads it.
 ///
 /// # Errors
 /// [`Error::Output`]: it cannot be made.
@@ -79,7 +79,6 @@ impl Kept {
                 row: serde_json::from_value(Value::Object(values)).map_err(|error| error.to_string())?,
                 evidence: serde_json::from_value(evidence).map_err(|error| error.to_string())?,
                 parts: Vec::new(),
-                samples: Vec::new(),
             })
         };
         Ok(Kept { runs: rows.map(run).collect::<Result<_, _>>()?, notes })

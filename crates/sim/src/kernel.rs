@@ -135,6 +135,7 @@ impl Simulation {
             return;
         }
         self.work.background_time = now;
+        self.work.background_runs += u64::from(self.vm.stats().resident_pages > 0);
         self.note_peak();
         let before = self.effort();
         let spent = self.only().kernel(&self.work.background).total();

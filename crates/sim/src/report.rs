@@ -340,6 +340,13 @@ fn notes(group: &[Row]) -> Vec<String> {
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
         }
+        if row.background_runs == Some(0) {
+            notes.push(format!(
+                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period",
+                time(row.seconds + row.idle_seconds),
+                if row.sampled.is_some() { "seem" } else { "are" }
+            ));
+        }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         let leaked = row.frames_leaked + row.host_frames_leaked;
         if leaked > 0 {

@@ -2,7 +2,7 @@
 
 use crate::cost;
 use crate::sources::{Sources, active, bloat};
-use crate::{ContiguousPercent, Digest, Files, KernelCounts, Setup};
+use crate::{ContiguousPercent, Digest, Files, KernelCounts, Sample, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -229,6 +229,9 @@ pub struct Row {
     /// Runs of the page daemon.
     #[key(count, from = it.stats.daemon_runs)]
     pub daemon_runs: u64,
+    /// Calls of the background of the policy while programs had memory; `None` if it has none.
+    #[key(count, from = it.run.vm.has_background().then_some(it.run.work.background_runs))]
+    pub background_runs: Option<u64>,
     /// The daemon's work: part of `cycles`.
     #[key(count, "cycles", from = it.daemon.total())]
     pub daemon_cycles: u64,
@@ -250,9 +253,25 @@ pub struct Row {
     /// Those for which no such frame was free.
     #[key(count, "pages", from = it.stats.uncoloured_pages)]
     pub uncoloured_pages: u64,
+    /// What programs had touched and still had when the run ended.
+    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.run.touched.now))]
+    pub touched_bytes: u64,
+    /// Frames that held pages of objects then, before the run's memory was freed.
+    #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
+    pub resident_bytes: u64,
+    /// What was resident over what was touched, averaged over the time of the program: its instructions at the machine's rate, and idle time.
+    /// `None` of a part, and where nothing was touched or no instruction ran.
+    #[key(ratio, from = it.run.record.averages.resident_over_touched(it.member))]
+    pub average_resident_over_touched: Option<f64>,
+    /// The share of mapped memory that was in superpages, averaged in the same way.
+    #[key(ratio, "%", from = it.run.record.averages.huge_percent(it.member))]
+    pub average_huge_percent: Option<f64>,
+    /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
+    #[key(state)]
+    pub series: Option<Vec<Sample>>,
     /// Pages on the active list when the run ends, before its memory is freed; all that are resident, under a policy
     /// without page lists.
-    #[key(state, "bytes", group = "Memory at the end", from = it.bytes(active(&it.stats)))]
+    #[key(state, "bytes", from = it.bytes(active(&it.stats)))]
     pub active_bytes: u64,
     /// Pages on the inactive list then.
     #[key(state, "bytes", from = it.bytes(it.stats.inactive_pages))]
@@ -480,12 +499,14 @@ fn serialize_shares<S: Serializer>(shares: &[(PageSize, f64)], serializer: S) ->
     serializer.collect_map(shares.iter().map(|(size, share)| (size.to_string(), share)))
 }
 
-fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pages.iter().map(|(size, count)| (size.to_string(), count)))
 }
 
 /// What [`serialize_pages`] and [`serialize_shares`] write.
-fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<(PageSize, T)>, D::Error> {
+pub(crate) fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<(PageSize, T)>, D::Error> {
     struct BySize<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for BySize<T> {
         type Value = Vec<(PageSize, T)>;

@@ -14,13 +14,14 @@ use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
 use crate::requests::Asked;
-use crate::sources::{active, bloat};
+use crate::series::Averages;
+use crate::sources::bloat;
 use crate::{ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped};
-use superpage_trace::{Info, ProcessId, Threads};
+use superpage_trace::{Event, Info, ProcessId, Threads};
 use superpage_vm::{Config, Hash, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
@@ -83,7 +84,7 @@ pub(crate) struct Counted {
 /// Pages that programs have touched and still have.
 #[derive(Default)]
 pub(crate) struct TouchedPages {
-    now: u64,
+    pub(crate) now: u64,
     pub(crate) peak: u64,
     /// What was mapped at the peak, by level.
     pub(crate) mapped_at_peak: [u64; MAX_LEVELS],
@@ -100,6 +101,8 @@ pub(crate) struct Work {
     /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
     pub(crate) background: Effort,
     pub(crate) background_time: u64,
+    /// How often it was called while programs had memory.
+    pub(crate) background_runs: u64,
 }
 
 /// What went wrong.
@@ -120,9 +123,10 @@ pub(crate) struct Record {
     /// The peak of page tables before it, in bytes.
     page_tables: u64,
     pub(crate) watch: Watch,
-    samples: Vec<Sample>,
-    /// The modelled time from which the next sample is due.
-    due: f64,
+    pub(crate) samples: Vec<Sample>,
+    /// The time, or the number of instructions, from which the next sample is due.
+    pub(crate) due: f64,
+    pub(crate) averages: Averages,
 }
 
 /// The current part. Its state when it began is each machine's own.
@@ -158,7 +162,7 @@ impl Simulation {
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
-        if !asks_the_machine(setup) && watch.sample_seconds.is_none() {
+        if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
@@ -187,7 +191,14 @@ impl Simulation {
             touched: TouchedPages::default(),
             work: Work::default(),
             outcome: Outcome::default(),
-            record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
+            record: Record {
+                part: None,
+                page_tables: 0,
+                watch: *watch,
+                samples: Vec::new(),
+                due: 0.0,
+                averages: Averages::default(),
+            },
             setup: setup.clone(),
             info: info.clone(),
         };
@@ -234,8 +245,18 @@ impl Simulation {
                             self.leave_peak();
                         }
                     }
-                    if let Err(problem) = self.event(&piece.batch.events[event].1, stop) {
+                    let event = &piece.batch.events[event].1;
+                    let said = self.said(event);
+                    self.average();
+                    if matches!(event, Event::Exit) {
+                        self.sample(None);
+                    }
+                    if let Err(problem) = self.event(event, stop) {
                         self.give_up(problem);
+                    }
+                    self.average();
+                    if said.is_some() {
+                        self.sample(said);
                     }
                 }
                 Some(Mark::Window(window)) => self.turn(window),
@@ -245,6 +266,16 @@ impl Simulation {
             if let Err(problem) = self.back_guest() {
                 self.give_up(problem);
             }
+        }
+        self.average();
+    }
+
+    /// What a sample says of an event that it follows, if one does.
+    fn said(&self, event: &Event) -> Option<String> {
+        match event {
+            Event::Mark(name) => Some(name.clone()),
+            Event::Exit => self.processes.current.map(|process| format!("process {} ends", process.0)),
+            _ => None,
         }
     }
 
@@ -336,24 +367,7 @@ impl Simulation {
     /// Calls the background of the policy, and takes a sample, if one is due.
     fn run_due(&mut self) {
         self.background();
-        let Some(step) = self.record.watch.sample_seconds else { return };
-        let seconds = self.seconds(self.only());
-        if seconds < self.record.due {
-            return;
-        }
-        self.record.due = ((seconds / step).floor() + 1.0) * step;
-        let (stats, ladder) = (self.vm.stats(), &self.setup.ladder);
-        let bytes = |pages: u64| pages * ladder.base().bytes();
-        self.record.samples.push(Sample {
-            seconds,
-            contiguity: self.contiguity(),
-            free_bytes: bytes(self.vm.buddy().plain_frames()),
-            cache_bytes: bytes(stats.cache_pages),
-            inactive_bytes: bytes(stats.inactive_pages),
-            active_bytes: bytes(active(&stats)),
-            wired_bytes: bytes(stats.wired_frames),
-            pages: ladder.sizes().iter().copied().zip(stats.mapped).collect(),
-        });
+        self.sample_if_due();
     }
 
     /// The modelled time so far on a machine, including idle time.
@@ -438,6 +452,8 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
+                average_resident_over_touched: None,
+                average_huge_percent: None,
                 ..self.row(member).part(before)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
@@ -460,6 +476,8 @@ impl Simulation {
         self.disk.settle();
         self.close_part();
         self.leave_peak();
+        self.average();
+        self.sample(Some("end".into()));
         let state = |member: &Member| {
             let translated = member.translated(&self.mmu);
             (self.row(member), member.windows.evidence(&self.info, &translated, &self.counted))
@@ -485,6 +503,9 @@ impl Simulation {
                 cache_bytes: left.cache_bytes,
                 swap_used_bytes: left.swap_used_bytes,
                 contiguity: left.contiguity,
+                resident_bytes: left.resident_bytes,
+                touched_bytes: left.touched_bytes,
+                series: self.record.watch.every.map(|_| samples.clone()),
                 frames_leaked,
                 ..self.row(&member)
             };
@@ -496,7 +517,7 @@ impl Simulation {
             if let Some(last) = member.parts.last_mut() {
                 last.row.complete &= complete;
             }
-            (member.place, Run { row, parts: member.parts, samples: samples.clone(), evidence })
+            (member.place, Run { row, parts: member.parts, evidence })
         };
         let mut runs: Vec<(usize, Run)> = members.into_iter().zip(left).map(run).collect();
         if let Some(mut host) = self.host.take() {

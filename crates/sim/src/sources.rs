@@ -58,10 +58,15 @@ impl Sources<'_> {
 impl Simulation {
     /// The counts so far on a machine.
     pub(crate) fn row(&self, member: &Member) -> Row {
+        self.with_sources(member, Row::of).rated()
+    }
+
+    /// What is made of the state on a machine.
+    pub(crate) fn with_sources<T>(&self, member: &Member, make: impl Fn(&Sources<'_>) -> T) -> T {
         let translated = member.translated(&self.mmu);
         let Translated { counters, .. } = &translated;
         let (whole, effort) = (self.whole(member, &translated), self.effort());
-        Row::of(&Sources {
+        make(&Sources {
             run: self,
             member,
             machine: &member.setup.machine,
@@ -74,7 +79,6 @@ impl Simulation {
             effort,
             host: self.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&self.mmu)),
         })
-        .rated()
     }
 }
 

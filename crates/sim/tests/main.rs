@@ -18,6 +18,7 @@ mod parts;
 mod pressure;
 mod rows;
 mod sampling;
+mod series;
 mod shadow;
 mod together;
 mod touched;

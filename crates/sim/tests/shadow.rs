@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Row, Watch, plan, run_parts};
 use superpage_trace::workload;
 
-const WITH: Watch = Watch { lines: true, sample_seconds: None, contiguity: false };
+const WITH: Watch = Watch { lines: true, every: None, contiguity: false };
 
 fn rows(machines: &[&str], policies: &[&str], text: &str, memory: u64) -> Vec<Row> {
     let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_mmu::{Machine, MachineError};
-use superpage_sim::Error;
+use superpage_sim::{Error, Every};
 use toml::Value;
 
 /// The most points of a sweep.
@@ -21,6 +21,8 @@ pub struct Sweep {
     pub(crate) lines: bool,
     /// Whether rows say how contiguous mapped memory is.
     pub(crate) contiguity: bool,
+    /// How often rows keep their state.
+    pub(crate) every: Option<Every>,
     /// The axes, the slowest first.
     pub(crate) axes: Vec<Axis>,
     /// Which of them go together, the slowest first; each is in one of these.
@@ -78,6 +80,7 @@ struct Head {
     lines: bool,
     #[serde(default)]
     contiguity: bool,
+    every: Option<String>,
 }
 
 /// A list of streams with a name.
@@ -141,8 +144,9 @@ impl Sweep {
         for Axis { name, values } in &mut axes {
             values.iter_mut().for_each(|value| *value = canonical(name, value));
         }
-        let Head { name, lines, contiguity, .. } = sweep;
-        let sweep = Sweep { name, lines, contiguity, axes, bundles, own };
+        let Head { name, lines, contiguity, every, .. } = sweep;
+        let every = every.map(|every| every.parse()).transpose().map_err(|error| format!("sweep.every: {error}"))?;
+        let sweep = Sweep { name, lines, contiguity, every, axes, bundles, own };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {

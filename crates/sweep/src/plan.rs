@@ -191,10 +191,10 @@ impl Plan {
 
     /// The name of a cell, whose rows are given by their setups and the digests of their machines' texts.
     fn name<'a>(&self, part: &Part, rows: impl Iterator<Item = (&'a Setup, &'a str)>, texts: &Texts) -> String {
-        let (stream, Sweep { lines, contiguity, .. }) = (&self.streams[part.stream], &self.sweep);
+        let (stream, Sweep { lines, contiguity, every, .. }) = (&self.streams[part.stream], &self.sweep);
         let Conditions { sizes, memory, swap, fragment, seed, files, digest, .. } = &part.conditions;
         let mut text = format!(
-            "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}\nsizes {sizes:?}\nmemory {memory:?}\n\
+            "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}, every {every:?}\nsizes {sizes:?}\nmemory {memory:?}\n\
              swap {swap:?}\nfragment {fragment}\nseed {seed}\nfiles {files:?}\ndigest {digest:?}\n",
             stream.digest
         );
@@ -262,7 +262,7 @@ impl Plan {
 
     /// What is recorded of every run.
     pub(crate) fn watch(&self) -> Watch {
-        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, ..Watch::default() }
+        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every }
     }
 
     /// The stream of a cell.
