@@ -44,8 +44,8 @@ pub(crate) struct GivenPolicy {
 impl GivenPolicy {
     /// Reads `given`: a text, or a tuple of a name, the text of the policy with the same answers, and the object.
     pub(crate) fn read(given: &Bound<'_, PyAny>) -> PyResult<GivenPolicy> {
-        if let Ok(name) = given.extract::<String>() {
-            let policy = superpage_sim::policy(&name).map_err(failed)?;
+        if let Ok(text) = given.extract::<String>() {
+            let (name, policy) = superpage_sim::named(&text).map_err(failed)?;
             return Ok(GivenPolicy { name, policy, definition: None });
         }
         let (name, answers, object) = given.extract::<(String, String, Py<PyAny>)>()?;

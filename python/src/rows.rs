@@ -57,7 +57,7 @@ impl Rows {
 
     fn columns(&self) -> Vec<Column> {
         match &self.0 {
-            Kind::Sim(rows) => superpage_sim::columns_of(rows),
+            Kind::Sim(rows) => superpage_sim::columns::columns(rows),
             Kind::Reproduce(report) => superpage_reproduce::columns(report),
         }
     }

@@ -43,6 +43,7 @@ pub(crate) struct Words {
     parts: bool,
     contiguity: bool,
     lines: bool,
+    every: Option<String>,
 }
 
 fn word<T: std::str::FromStr>(key: &str, text: &str) -> PyResult<T>
@@ -104,7 +105,8 @@ pub(crate) fn simulate(
     check_names(&policies)?;
     let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
     let setups: Vec<Setup> = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
-    let watch = Watch { contiguity: words.contiguity, lines: words.lines, ..Watch::default() };
+    let every = words.every.as_ref().map(|every| word("every", every)).transpose()?;
+    let watch = Watch { contiguity: words.contiguity, lines: words.lines, every };
     let limits = limits();
     let mut sources = Vec::new();
     for what in &streams {

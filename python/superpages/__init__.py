@@ -116,6 +116,7 @@ def simulate(
     parts: bool = False,
     contiguity: bool = False,
     lines: bool = False,
+    every: str | None = None,
     writes: _Any = None,
     instructions: int = 1,
     access_bytes: int = 8,
@@ -151,7 +152,7 @@ def simulate(
         Leave only these superpage sizes in use, as ``["64K", "2M"]``.
     fragment, seed
         The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``), and the seed of their places.
-    files, digest, host_policies, kernels, parts, contiguity, lines
+    files, digest, host_policies, kernels, parts, contiguity, lines, every
         As the flags of ``superpage sim``.
     writes
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
@@ -189,6 +190,7 @@ def simulate(
         parts=_given.truth("parts", parts),
         contiguity=_given.truth("contiguity", contiguity),
         lines=_given.truth("lines", lines),
+        every=_optional(_given.text, "every", every, "a time such as 100ms, or a number of instructions such as 10M"),
     )
     up_to_cut = _given.truth("up_to_cut", up_to_cut)
     threads = _optional(_given.whole, "threads", threads, 1024, 1)

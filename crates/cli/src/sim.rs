@@ -1,6 +1,6 @@
 //! `superpage sim`.
 
-use crate::print::{Width, print};
+use crate::print::Width;
 use crate::stop::Stop;
 use crate::{Failure, progress};
 use clap::Args;
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{
-    Conditions, Digest, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows, run_parts,
+    Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows,
+    run_parts,
 };
 use superpage_trace::{Source, record, workload};
 
@@ -89,6 +90,15 @@ pub(crate) struct Sim {
     /// cache misses are counted. A workload is made with lines of 64 bytes, a program recorded so; a trace must have them
     #[arg(long)]
     lines: bool,
+
+    /// Keep the state of memory at each such step of modelled time (100ms) or of so many instructions (10M), at marks of the stream and at
+    /// ends of processes: in the key `series` of each row, and drawn by --export-html
+    #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
+    every: Option<Every>,
+
+    /// Draw memory by page size and misses over time into a page, one panel for each row
+    #[arg(long, value_name = "FILE", requires = "every")]
+    export_html: Option<PathBuf>,
 
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
@@ -182,7 +192,8 @@ impl Sim {
         let set = |name: &String| superpage_sim::with_values(name, &self.set);
         let machines: Vec<String> = self.machines.iter().map(set).collect();
         let setups = superpage_sim::plan(&machines, &self.policies, &conditions)?;
-        check_memory(&setups, &Watch::default(), &limits())?;
+        check_memory(&setups, &self.watch(), &limits())?;
+        let export = crate::export::create(self.export_html.as_ref())?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }
@@ -211,7 +222,8 @@ impl Sim {
         };
         let mut findings = Vec::new();
         superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
-        print(findings)?;
+        let page = export.map(|export| (export, superpage_sim::series_page(&all)));
+        crate::export::write_and_print(page, findings, &stop)?;
         if stop.is_set() {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
             return Ok(stop.status());
@@ -223,7 +235,7 @@ impl Sim {
     }
 
     fn watch(&self) -> Watch {
-        Watch { contiguity: self.contiguity, lines: self.lines, ..Watch::default() }
+        Watch { contiguity: self.contiguity, lines: self.lines, every: self.every }
     }
 
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.

@@ -1,5 +1,7 @@
 //! Sweeps from outside: ended and gone on with, shared, compared with `sim`, and refused.
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -504,7 +506,25 @@ fn sim_sets_what_a_sweep_sets() {
     assert_eq!(rows[0]["machine"], "zen5:costs.fault=900,tlb.L2 DTLB.hit-cycles=9");
     let both = ["sim", "touch:bytes=64K", "-m", rows[0]["machine"].as_str().unwrap(), "-m", other, "-p", "thp"];
     let both = place.run(&[&both[..], &["--format", "parquet"]].concat());
-    assert_eq!(place.rows("out"), both.stdout);
+    // The axes are two columns more.
+    let axes = ["costs_fault", "l2_dtlb_hit_cycles"];
+    let (rows, both) = (columns(place.rows("out")), columns(both.stdout));
+    let (set, rows): (Vec<Columns>, Vec<Columns>) =
+        rows.into_iter().map(|row| row.into_iter().partition(|(name, _)| axes.contains(&name.as_str()))).unzip();
+    assert_eq!(rows, both);
+    let value = |number: i64| Field::Long(number);
+    let expected = |fault: i64| vec![(axes[0].into(), value(fault)), (axes[1].into(), value(9))];
+    assert_eq!(set, [expected(900), expected(900), expected(1000), expected(1000)]);
+}
+
+type Columns = Vec<(String, Field)>;
+
+/// The values of each row of a Parquet file, by column.
+fn columns(file: Vec<u8>) -> Vec<Columns> {
+    let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    rows.map(|row| row.unwrap().get_column_iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+        .collect()
 }
 
 /// A machine of the sweep's own and a file of that name are two machines.

@@ -1,8 +1,8 @@
 //! The counters of the hardware.
 
 use crate::machine::SetBy;
-use std::ops::Add;
-use superpage_pages::Access;
+use superpage_keys::Counts;
+use superpage_pages::{Access, Counts as _};
 
 /// The most TLB levels.
 pub const MAX_TLB_LEVELS: usize = 8;
@@ -15,7 +15,7 @@ pub const MAX_WALK_LEVELS: usize = 5;
 ///
 /// Every counted request hits in exactly one TLB level or is walked, so the counts of the first level follow from the
 /// rest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct Counters {
     /// Requests.
     pub references: [u64; 3],
@@ -59,7 +59,7 @@ pub struct Counters {
 }
 
 /// What accesses to mappings set, as a count of mappings or of their page-table entries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct UseBits {
     /// Clean mappings that became dirty by a write.
     pub dirty: u64,
@@ -79,20 +79,10 @@ impl UseBits {
             (SetBy::Hardware, SetBy::Hardware) => 0,
         }
     }
-
-    /// Both, count by count.
-    #[must_use]
-    pub fn with(self, other: UseBits, both: impl Fn(u64, u64) -> u64) -> UseBits {
-        UseBits {
-            dirty: both(self.dirty, other.dirty),
-            referenced: both(self.referenced, other.referenced),
-            both: both(self.both, other.both),
-        }
-    }
 }
 
 /// What was done with a hash table of groups (Dougan et al., OSDI 1999, section 7).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct GroupCounts {
     /// Times that software was entered for a TLB miss.
     pub entered: u64,
@@ -124,36 +114,9 @@ pub struct GroupCounts {
     pub blocks: u64,
 }
 
-impl GroupCounts {
-    pub(crate) fn add(&mut self, other: &GroupCounts) {
-        *self = self.with(other, |a, b| a + b);
-    }
-
-    /// Both, count by count.
-    #[must_use]
-    pub fn with(&self, other: &GroupCounts, both: impl Fn(u64, u64) -> u64) -> GroupCounts {
-        GroupCounts {
-            entered: both(self.entered, other.entered),
-            searches: both(self.searches, other.searches),
-            found: both(self.found, other.found),
-            looked: both(self.looked, other.looked),
-            looked_to_place: both(self.looked_to_place, other.looked_to_place),
-            tree_walks: both(self.tree_walks, other.tree_walks),
-            reloads: both(self.reloads, other.reloads),
-            evicts: both(self.evicts, other.evicts),
-            live_evicts: both(self.live_evicts, other.live_evicts),
-            flushed: both(self.flushed, other.flushed),
-            looked_to_flush: both(self.looked_to_flush, other.looked_to_flush),
-            renewed: both(self.renewed, other.renewed),
-            reclaimed: both(self.reclaimed, other.reclaimed),
-            blocks: both(self.blocks, other.blocks),
-        }
-    }
-}
-
 /// What a memory controller that maps shadow addresses to frames has done, and what the operating system has done for that; the accesses
 /// are those of a stream with lines that missed in all line caches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct Remaps {
     /// Shadow superpages made of base pages, or of smaller ones.
     pub promotions: u64,
@@ -173,53 +136,13 @@ pub struct Remaps {
     pub misses: [u64; 2],
 }
 
-impl Remaps {
-    /// Both, count by count.
-    #[must_use]
-    pub fn with(self, other: Remaps, both: impl Fn(u64, u64) -> u64) -> Remaps {
-        let pair = |a: [u64; 2], b: [u64; 2]| [both(a[0], b[0]), both(a[1], b[1])];
-        Remaps {
-            promotions: both(self.promotions, other.promotions),
-            demotions: both(self.demotions, other.demotions),
-            table_writes: both(self.table_writes, other.table_writes),
-            flushed_pages: both(self.flushed_pages, other.flushed_pages),
-            flushed_lines: both(self.flushed_lines, other.flushed_lines),
-            hits: pair(self.hits, other.hits),
-            misses: pair(self.misses, other.misses),
-        }
-    }
-}
-
 /// Where a program's accesses to lines were served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct LineCounts {
     /// By line cache, nearest first; fetches that have a first level of their own count there at index 0.
     pub hits: [u64; MAX_LINE_LEVELS],
     /// In no cache.
     pub misses: u64,
-}
-
-impl Add for Counters {
-    type Output = Counters;
-
-    fn add(mut self, other: Counters) -> Counters {
-        self.add_walks(&other);
-        for (hits, more) in self.lower_hits.iter_mut().zip(other.lower_hits) {
-            hits.iter_mut().zip(more).for_each(|(hits, more)| *hits += more);
-        }
-        Counters {
-            use_bits: self.use_bits.with(other.use_bits, |a, b| a + b),
-            use_bit_entries: self.use_bit_entries.with(other.use_bit_entries, |a, b| a + b),
-            pte_writes: self.pte_writes + other.pte_writes,
-            pte_traversals: self.pte_traversals + other.pte_traversals,
-            shootdowns: self.shootdowns + other.shootdowns,
-            shootdown_entries: self.shootdown_entries + other.shootdown_entries,
-            switches: self.switches + other.switches,
-            flushes: self.flushes + other.flushes,
-            remaps: self.remaps.with(other.remaps, |a, b| a + b),
-            ..self
-        }
-    }
 }
 
 impl Counters {

@@ -23,7 +23,7 @@ use crate::table::{Groups, TableKind, tables_of_host};
 use crate::tlb::{Held, Tlbs};
 use crate::walker::Walker;
 use std::ops::Range;
-use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
+use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
 
 /// So many requests are made on one first level after the other: what they need stays in the caches of the host.
 const CHUNK: usize = 4096;
@@ -168,7 +168,11 @@ impl Mmu {
     /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
         self.expect_served();
-        self.shared() + self.front_of(machine).counters + self.behind(machine).counters + self.walker(machine).counters
+        let mut counters = self.shared();
+        counters.add(&self.front_of(machine).counters);
+        counters.add(&self.behind(machine).counters);
+        counters.add(&self.walker(machine).counters);
+        counters
     }
 
     /// The part of them that is the same on all machines: use bits set, page-table entries written and traversed,

@@ -7,6 +7,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod counts;
 mod hint;
 mod ladder;
 mod mapped;
@@ -15,6 +16,7 @@ mod protection;
 mod random;
 mod size;
 
+pub use counts::Counts;
 pub use hint::Hint;
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
 pub use mapped::Mapped;

@@ -36,6 +36,7 @@ pub(crate) fn svg(figure: &Figure, id: &str) -> String {
     match figure.kind {
         Kind::Bars => bars(figure, top, &mut out),
         Kind::Scatter | Kind::Lines => points(figure, top, &mut out),
+        Kind::Areas => areas(figure, top, &mut out),
     }
     out + "</svg>"
 }
@@ -71,7 +72,7 @@ fn legend(figure: &Figure) -> (String, usize) {
     };
     for (index, series) in figure.series.iter().enumerate() {
         let sample = |x: f64, y: f64| match figure.kind {
-            Kind::Bars => rectangle(index, x + 8.0, y - 7.0, 14.0, 14.0),
+            Kind::Bars | Kind::Areas => rectangle(index, x + 8.0, y - 7.0, 14.0, 14.0),
             _ => {
                 let line = if series.line { path(index, &[(x, y), (x + 26.0, y)]) } else { String::new() };
                 let marked = !series.line || series.points.len() <= MARKED;
@@ -127,18 +128,12 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
     axes((&figure.x.label, &figure.y.label), top, &y, out);
     baseline(figure, &y, out);
     for value in ticks {
-        let place = x.at(value);
         let text = if figure.x.bytes {
             crate::bytes(value as u64).replace(".00", "").replace(".0 ", " ")
         } else {
             tick_of(&figure.x, value)
         };
-        let _ = write!(out, "<path class=\"tick\" d=\"M{place:.1} {BOTTOM}v5\"/>");
-        let _ = write!(
-            out,
-            "<text class=\"number\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
-            BOTTOM + 20.0
-        );
+        number_below(&x, value, &text, out);
     }
     let places = |series: &Series| -> Vec<(f64, f64)> {
         series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect()
@@ -161,6 +156,49 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
             }
         }
     }
+}
+
+/// Areas one above the other.
+fn areas(figure: &Figure, top: f64, out: &mut String) {
+    let first = figure.series.first().map_or(&[][..], |series| &series.points);
+    let mut tops: Vec<Vec<f64>> = vec![vec![0.0; first.len()]];
+    for series in &figure.series {
+        let below = tops.last().into_iter().flatten();
+        tops.push(below.zip(&series.points).map(|(below, point)| below + point.y).collect());
+    }
+    let y = Scale::over(tops.iter().flatten().copied(), false, true, (BOTTOM, top));
+    let xs = || first.iter().map(|point| point.x);
+    let x = Scale::over(xs(), false, true, (LEFT, RIGHT));
+    let x = x.tight(xs().fold(f64::INFINITY, f64::min).min(0.0), xs().fold(f64::MIN_POSITIVE, f64::max));
+    axes((&figure.x.label, &figure.y.label), top, &y, out);
+    for (index, pair) in tops.windows(2).enumerate() {
+        let edge = |tops: &[f64]| -> Vec<String> {
+            let place = |(x_value, top): (f64, &f64)| format!("{:.1} {:.1}", x.at(x_value), y.at(*top));
+            xs().zip(tops).map(place).collect()
+        };
+        let (mut below, above) = (edge(&pair[0]), edge(&pair[1]));
+        below.reverse();
+        let outline = [above, below].concat().join("L");
+        let _ = write!(out, "<path class=\"bar s{} h{}\" d=\"M{outline}z\"/>", index % COLOURS, index % 2);
+    }
+    for value in x.ticks() {
+        number_below(&x, value, &tick_of(&figure.x, value), out);
+    }
+    for Point { x: at, label, .. } in first.iter().filter(|point| !point.label.is_empty()) {
+        let (place, label) = (x.at(*at), escape(label));
+        let _ = write!(out, "<path class=\"baseline\" d=\"M{place:.1} {top}V{BOTTOM}\"><title>{label}</title></path>");
+    }
+}
+
+/// A number below the x axis, with its tick.
+fn number_below(x: &Scale, value: f64, text: &str, out: &mut String) {
+    let place = x.at(value);
+    let _ = write!(
+        out,
+        "<path class=\"tick\" d=\"M{place:.1} {BOTTOM}v5\"/>\
+         <text class=\"number\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+        BOTTOM + 20.0
+    );
 }
 
 /// Whether two boxes overlap; a box is left, top, right, bottom.

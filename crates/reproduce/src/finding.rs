@@ -7,34 +7,47 @@ use crate::lookup::Lookup;
 use crate::measure::{Measure, Value};
 use crate::streams::{Outcome, Passes};
 use serde::Serialize;
+use superpage_keys::Keys;
 use superpage_report::Point;
 
 /// A row of the report.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Keys)]
 pub struct Finding {
     /// The paper.
+    #[key(condition, group = "Findings")]
     pub paper: String,
     /// The paper's table, figure or section.
+    #[key(condition)]
     pub experiment: String,
     /// The benchmark.
+    #[key(condition)]
     pub item: String,
     /// The quantity.
+    #[key(condition)]
     pub quantity: String,
     /// The paper's value, if it has one.
+    #[key(state)]
     pub paper_value: Option<Value>,
     /// The value measured here, if there is one.
+    #[key(state)]
     pub measured: Option<Value>,
     /// How close it must be, in words; `None` if it is not judged.
+    #[key(condition)]
     pub tolerance: Option<String>,
     /// Whether it is.
+    #[key(state)]
     pub verdict: Verdict,
     /// Why it is only shown, or why it differs, if that is known.
+    #[key(condition)]
     pub reason: Option<String>,
     /// The options that changed the machines it was computed on; `None` if all values are the experiment's own.
+    #[key(condition)]
     pub settings: Option<String>,
     /// The verdict that it would have if those were the experiment's own.
+    #[key(state)]
     pub settings_verdict: Option<Verdict>,
     /// How sure `measured` is, if it comes from a sampled stream.
+    #[key(state)]
     pub estimate: Option<String>,
 }
 

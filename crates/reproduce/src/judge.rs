@@ -2,6 +2,7 @@
 
 use crate::measure::Value;
 use std::str::FromStr;
+use superpage_report::{Keys, Stored};
 
 /// How close a value must be to the paper's.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Deserialize)]
@@ -51,6 +52,10 @@ impl TryFrom<String> for Tolerance {
     fn try_from(text: String) -> Result<Tolerance, String> {
         text.parse()
     }
+}
+
+impl Keys for Verdict {
+    const STORED: Stored = Stored::Text;
 }
 
 /// The result of a comparison.

@@ -4,6 +4,8 @@
 //! operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds if both do), parentheses and the
 //! functions `min max mean all count round ceil`, with arguments separated by commas; `count` of comparisons is the number that hold.
 
+use superpage_report::{Keys, Stored};
+
 /// A value that an experiment finds, or that a paper reports.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
@@ -12,6 +14,10 @@ pub enum Value {
     Truth(bool),
     /// Anything that is counted or measured.
     Number(f64),
+}
+
+impl Keys for Value {
+    const STORED: Stored = Stored::Number;
 }
 
 /// A parsed measure.

@@ -99,7 +99,9 @@ impl Ran {
         };
         let point =
             |sample: &superpage_sim::Sample| Some(Point { x: sample.seconds, y: value(sample)?, label: String::new() });
-        let mut points = self.0.samples.iter().map(point).collect::<Option<Vec<Point>>>()?;
+        // Those at steps of time.
+        let samples = self.0.row.series.iter().flatten().filter(|sample| sample.event.is_none());
+        let mut points = samples.map(point).collect::<Option<Vec<Point>>>()?;
         if key == "contiguity" && !points.is_empty() {
             // The end itself, which lies between two samples.
             let row = &self.0.row;
@@ -245,7 +247,7 @@ impl Pass {
             .map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched })
             .collect();
         let samples = superpage_sim::Watch {
-            sample_seconds: self.stream.sample_seconds,
+            every: self.stream.sample_seconds.map(superpage_sim::Every::Seconds),
             contiguity: self.contiguity,
             lines: self.stream.lines,
         };

@@ -2,25 +2,9 @@
 
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
-use superpage_report::{Column, Screen, Table, foreign};
-use superpage_sim::columns::{self, Values, parquet};
+use superpage_report::{Column, Keys, Screen, Table, foreign};
+use superpage_sim::columns::{self, parquet};
 use superpage_sim::{Error, Format};
-
-/// The keys of a row, in order.
-const KEYS: [&str; 12] = [
-    "paper",
-    "experiment",
-    "item",
-    "quantity",
-    "paper_value",
-    "measured",
-    "tolerance",
-    "verdict",
-    "reason",
-    "settings",
-    "settings_verdict",
-    "estimate",
-];
 
 /// Writes the findings to `out`; a table is formatted for `screen`.
 ///
@@ -63,14 +47,6 @@ pub(crate) fn measured(finding: &Finding, none: &str) -> String {
 }
 
 /// A value for programs.
-fn exact(value: Option<Value>) -> String {
-    match value {
-        None => String::new(),
-        Some(Value::Truth(truth)) => truth.to_string(),
-        Some(Value::Number(number)) => number.to_string(),
-    }
-}
-
 fn table(report: &Report, screen: Screen) -> String {
     let mut out = String::new();
     for done in &report.done {
@@ -131,29 +107,14 @@ pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String
     }
 }
 
-/// A finding as strings, in the order of the keys.
-fn fields(finding: &Finding) -> [String; 12] {
-    [
-        finding.paper.clone(),
-        finding.experiment.clone(),
-        finding.item.clone(),
-        finding.quantity.clone(),
-        exact(finding.paper_value),
-        exact(finding.measured),
-        finding.tolerance.clone().unwrap_or_default(),
-        finding.verdict.to_string(),
-        finding.reason.clone().unwrap_or_default(),
-        finding.settings.clone().unwrap_or_default(),
-        finding.settings_verdict.map(|verdict| verdict.to_string()).unwrap_or_default(),
-        finding.estimate.clone().unwrap_or_default(),
-    ]
-}
-
 fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(KEYS)?;
+    writer.write_record(Finding::KEYS.iter().map(|key| key.name))?;
+    let text =
+        |value: &serde_json::Value| value.as_f64().map(|number| number.to_string()).or_else(|| columns::text(value));
     for row in rows {
-        writer.write_record(fields(row).map(|field| foreign(&field).into_owned()))?;
+        let fields = columns::fields(row);
+        writer.write_record(fields.values().map(|value| foreign(&text(value).unwrap_or_default()).into_owned()))?;
     }
     writer.flush()?;
     Ok(())
@@ -161,21 +122,5 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
 
 /// One column per key; the values are numbers, with 1 and 0 for true and false.
 pub fn columns(report: &Report) -> Vec<columns::Column> {
-    let findings: Vec<&Finding> = report.findings().collect();
-    let texts: Vec<[String; 12]> = findings.iter().map(|finding| fields(finding)).collect();
-    let number = |value: Option<Value>| match value? {
-        Value::Number(number) => Some(number),
-        Value::Truth(truth) => Some(f64::from(u8::from(truth))),
-    };
-    let column = |(index, key): (usize, &&str)| {
-        let values = match *key {
-            "paper_value" => Values::Numbers(findings.iter().map(|finding| number(finding.paper_value)).collect()),
-            "measured" => Values::Numbers(findings.iter().map(|finding| number(finding.measured)).collect()),
-            _ => Values::Texts(
-                texts.iter().map(|row| Some(row[index].clone()).filter(|text| !text.is_empty())).collect(),
-            ),
-        };
-        columns::Column { name: key.to_string(), values }
-    };
-    KEYS.iter().enumerate().map(column).collect()
+    columns::columns(report.findings())
 }

@@ -5,30 +5,10 @@ use crate::predictions;
 use crate::row::{Row, Sampled};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use superpage_report::{count, time};
+use superpage_report::{InSample, KeyKind, Keys, count, time};
 
 /// Printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
 const UNKNOWN: &str = "?";
-
-/// The keys of a row that are estimates where the stream was sampled. All others are known, unless nothing but what was touched is.
-const ESTIMATED: [&str; 16] = [
-    "itlb_misses",
-    "dtlb_misses",
-    "tlb_misses",
-    "first_level_dtlb_misses",
-    "first_level_itlb_misses",
-    "second_level_dtlb_hits",
-    "second_level_itlb_hits",
-    "tlb_miss_reduction_percent",
-    "walks",
-    "walk_memory_references",
-    "cycles",
-    "tlb_hit_cycles",
-    "walk_cycles",
-    "data_cycles",
-    "seconds",
-    "speedup",
-];
 
 const UNSURE: &str = "what the sample left out decides what the kernel does";
 
@@ -36,12 +16,15 @@ impl Row {
     /// Why the value of a key is no exact count: how sure it is, in words without a full stop; `None` if it is exact.
     pub fn estimate(&self, key: &str) -> Option<Cow<'static, str>> {
         let sampled = self.sampled.as_ref()?;
-        if !sampled.kernel_exact {
-            let known = ["peak_touched_bytes", "references", "instructions", "threads"].contains(&key);
-            return (!known).then_some(Cow::Borrowed(UNSURE));
-        }
+        let known = Row::KEYS.iter().find(|known| known.name == key)?;
         let sure = || Cow::Borrowed("with a 95 % interval in `sampled`");
-        ESTIMATED.contains(&key).then(|| sampled.no_errors.clone().unwrap_or_else(sure))
+        match known.sample {
+            InSample::OfStream => None,
+            _ if known.kind == KeyKind::Condition => None,
+            _ if !sampled.kernel_exact => Some(Cow::Borrowed(UNSURE)),
+            InSample::Estimated => Some(sampled.no_errors.clone().unwrap_or_else(sure)),
+            InSample::Exact => None,
+        }
     }
 }
 

@@ -7,10 +7,12 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
+use superpage_report::{Key, Keys, Stored};
 
 /// A column of a table: its name, and a value or none for each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +58,7 @@ pub(crate) enum Packed {
 }
 
 /// The text of one value: none for null, JSON if it is nested.
-pub(crate) fn text(value: &Value) -> Option<String> {
+pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -64,82 +66,70 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// What is in a column, as far as its values say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
-    /// Nothing but null yet.
-    #[default]
-    Null,
-    Counts,
-    Numbers,
-    Truths,
-    Texts,
-}
-
-/// The types of the columns of rows: they follow from the values of all, so they are known when the last row was seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kinds(Vec<(String, Kind)>);
-
-impl Kinds {
-    /// Takes a row into account. All have the same keys in the same order.
-    pub(crate) fn see(&mut self, fields: &[(String, Value)]) {
-        if self.0.is_empty() {
-            self.0 = fields.iter().map(|(name, _)| (name.clone(), Kind::Null)).collect();
-        }
-        for ((_, kind), (_, value)) in self.0.iter_mut().zip(fields) {
-            let one = match value {
-                Value::Null => continue,
-                Value::Bool(_) => Kind::Truths,
-                Value::Number(number) if number.is_u64() => Kind::Counts,
-                Value::Number(_) => Kind::Numbers,
-                _ => Kind::Texts,
-            };
-            *kind = match (*kind, one) {
-                (Kind::Null, one) => one,
-                (kind, one) if kind == one => kind,
-                (Kind::Counts | Kind::Numbers, Kind::Counts | Kind::Numbers) => Kind::Numbers,
-                _ => Kind::Texts,
-            };
-        }
-    }
-
-    /// Columns of these types without rows; a key that is null in all rows becomes text.
-    pub(crate) fn columns(&self) -> Vec<Column> {
-        let column = |(name, kind): &(String, Kind)| {
-            let values = match kind {
-                Kind::Counts => Values::Counts(Vec::new()),
-                Kind::Numbers => Values::Numbers(Vec::new()),
-                Kind::Truths => Values::Truths(Vec::new()),
-                Kind::Null | Kind::Texts => Values::Texts(Vec::new()),
-            };
-            Column { name: name.clone(), values }
-        };
-        self.0.iter().map(column).collect()
-    }
-}
-
 impl Column {
-    /// Adds the value of a row; one that is not of the column's type becomes null.
+    /// One without rows, for a key.
+    pub(crate) fn of(key: &Key) -> Column {
+        let values = match key.stored {
+            Stored::Count => Values::Counts(Vec::new()),
+            Stored::Number => Values::Numbers(Vec::new()),
+            Stored::Truth => Values::Truths(Vec::new()),
+            Stored::Text | Stored::Json => Values::Texts(Vec::new()),
+        };
+        Column { name: key.name.into(), values }
+    }
+
+    /// Adds the value of a row; one that is not of the column's type becomes null, and of numbers true is 1.
     pub(crate) fn push(&mut self, value: &Value) {
         match &mut self.values {
             Values::Counts(values) => values.push(value.as_u64()),
-            Values::Numbers(values) => values.push(value.as_f64()),
+            Values::Numbers(values) => {
+                values.push(value.as_f64().or_else(|| value.as_bool().map(|truth| f64::from(u8::from(truth)))));
+            }
             Values::Truths(values) => values.push(value.as_bool()),
             Values::Texts(values) => values.push(text(value)),
         }
     }
 }
 
-/// The columns of rows with the same keys in the same order. The type of a column follows from its values; a key that is null in all rows
-/// becomes text.
-pub(crate) fn columns(rows: &[Vec<(String, Value)>]) -> Vec<Column> {
-    let mut kinds = Kinds::default();
-    rows.iter().for_each(|row| kinds.see(row));
-    let mut columns = kinds.columns();
-    for row in rows {
-        columns.iter_mut().zip(row).for_each(|(column, (_, value))| column.push(value));
+/// The columns of rows: one for each key, and for what else the first of them has.
+pub fn columns<'a, R: Keys + Serialize + 'a>(rows: impl IntoIterator<Item = &'a R>) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for fields in rows.into_iter().map(fields) {
+        if columns.is_empty() {
+            columns = heads(R::KEYS, &fields);
+        }
+        push(&mut columns, &fields);
     }
-    columns
+    if columns.is_empty() { heads(R::KEYS, &Map::new()) } else { columns }
+}
+
+/// Columns without rows: of these keys, and of those of `more` that are not among them, by the types of their values.
+pub(crate) fn heads(keys: &[Key], more: &Map<String, Value>) -> Vec<Column> {
+    let others = more.iter().filter(|(name, _)| !keys.iter().any(|key| key.name == *name));
+    let other = |(name, value): (&String, &Value)| Column {
+        name: name.clone(),
+        values: match value {
+            Value::Number(number) if number.is_u64() => Values::Counts(Vec::new()),
+            Value::Number(_) => Values::Numbers(Vec::new()),
+            _ => Values::Texts(Vec::new()),
+        },
+    };
+    keys.iter().map(Column::of).chain(others.map(other)).collect()
+}
+
+/// The keys and values of a row, in their order.
+pub fn fields(row: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(row) {
+        Ok(Value::Object(map)) => map,
+        _ => unreachable!("a row is a struct of plain values"),
+    }
+}
+
+/// Adds a row to columns of its keys.
+pub(crate) fn push(columns: &mut [Column], fields: &Map<String, Value>) {
+    for column in columns {
+        column.push(fields.get(&column.name).unwrap_or(&Value::Null));
+    }
 }
 
 /// The most rows of a group of a Parquet file: what its writers, and most readers, have in memory at a time.

@@ -2,6 +2,7 @@
 //! aligned, and with the same rights.
 
 use serde::{Deserialize, Serialize};
+use superpage_keys::Keys;
 use superpage_mmu::Mmu;
 use superpage_pages::{Mapped, Vpn};
 
@@ -10,15 +11,19 @@ const GROUPS: [u64; 2] = [16 << 10, 32 << 10];
 
 /// Shares of mapped base pages, in percent, that lie in such a group, all of which is mapped. Pages of superpages do. Each
 /// mapping counts, so a page that two processes map counts twice. `None` where nothing of the kind is mapped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
 pub struct ContiguousPercent {
     /// Of the pages of anonymous memory and of private copies, in groups of 16 KB.
+    #[key(ratio, "%")]
     pub anonymous_16k: Option<f64>,
     /// The same in groups of 32 KB.
+    #[key(ratio, "%")]
     pub anonymous_32k: Option<f64>,
     /// Of the pages of files, in groups of 16 KB.
+    #[key(ratio, "%")]
     pub file_16k: Option<f64>,
     /// The same in groups of 32 KB.
+    #[key(ratio, "%")]
     pub file_32k: Option<f64>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::KernelModel;
 use crate::estimate::Whole;
-use std::ops::{Add, Sub};
+use superpage_keys::Counts;
 use superpage_mmu::{Counters, Machine, Remaps, UseBits};
 use superpage_vm::Stats;
 
@@ -13,7 +13,7 @@ pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
 }
 
 /// The kernel's work as counts, which are the same on all machines; each makes its own cycles of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Counts)]
 pub(crate) struct Effort {
     faults: u64,
     use_bits: UseBits,
@@ -58,26 +58,6 @@ impl Effort {
         }
     }
 
-    fn with(self, other: Effort, both: impl Fn(u64, u64) -> u64) -> Effort {
-        Effort {
-            faults: both(self.faults, other.faults),
-            use_bits: self.use_bits.with(other.use_bits, &both),
-            use_bit_entries: self.use_bit_entries.with(other.use_bit_entries, &both),
-            pte_writes: both(self.pte_writes, other.pte_writes),
-            pte_traversals: both(self.pte_traversals, other.pte_traversals),
-            shootdowns: both(self.shootdowns, other.shootdowns),
-            switches: both(self.switches, other.switches),
-            zeroed_bytes: both(self.zeroed_bytes, other.zeroed_bytes),
-            copied_bytes: both(self.copied_bytes, other.copied_bytes),
-            promotions: both(self.promotions, other.promotions),
-            demotions: both(self.demotions, other.demotions),
-            preemptions: both(self.preemptions, other.preemptions),
-            scanned: both(self.scanned, other.scanned),
-            digests: both(self.digests, other.digests),
-            remaps: self.remaps.with(other.remaps, &both),
-        }
-    }
-
     /// Without bytes that were zeroed and copied as accesses.
     pub(crate) fn without(self, (zeroed, copied): (u64, u64)) -> Effort {
         Effort {
@@ -111,22 +91,6 @@ impl Effort {
                 + machine.remap_cycles(&self.remaps),
             background: self.scanned * costs.daemon_page + self.digests * digest,
         }
-    }
-}
-
-impl Add for Effort {
-    type Output = Effort;
-
-    fn add(self, other: Effort) -> Effort {
-        self.with(other, |a, b| a + b)
-    }
-}
-
-impl Sub for Effort {
-    type Output = Effort;
-
-    fn sub(self, other: Effort) -> Effort {
-        self.with(other, |a, b| a - b)
     }
 }
 

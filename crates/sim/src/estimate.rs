@@ -26,12 +26,13 @@ use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
 use serde::{Deserialize, Serialize};
+use superpage_keys::Counts;
 use superpage_mmu::{Counters, Machine, Replacement, TlbSpec};
-use superpage_pages::Access;
+use superpage_pages::{Access, Counts as _};
 use superpage_trace::{Info, Sampling};
 
 /// Counts of walks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Counts)]
 struct Walks {
     data: u64,
     instructions: u64,
@@ -52,16 +53,6 @@ impl Walks {
     fn count(&self) -> u64 {
         self.data + self.instructions
     }
-
-    /// Combines each count of this and of `other`.
-    fn with(&self, other: &Walks, both: impl Fn(u64, u64) -> u64) -> Walks {
-        Walks {
-            data: both(self.data, other.data),
-            instructions: both(self.instructions, other.instructions),
-            references: both(self.references, other.references),
-            cycles: both(self.cycles, other.cycles),
-        }
-    }
 }
 
 /// What the hardware of a machine has counted so far.
@@ -73,7 +64,7 @@ pub(crate) struct Translated<'a> {
 }
 
 /// The counts of a window, or of everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Counts)]
 struct Tally {
     accesses: u64,
     /// Hits in the second TLB level, for data and instructions.
@@ -101,24 +92,12 @@ impl Tally {
             later_hits: by_stream(|access| counters.misses(0, access) - counters.walks[access as usize]),
             tlb_hit_cycles: machine.translation_cycles(counters).tlb_hits,
             faulting,
-            others: Walks::of(machine, counters).with(&faulting, |all, faulting| all - faulting),
-        }
-    }
-
-    /// Combines each count of this and of `other`.
-    fn with(&self, other: &Tally, both: impl Fn(u64, u64) -> u64 + Copy) -> Tally {
-        Tally {
-            accesses: both(self.accesses, other.accesses),
-            second_hits: [0, 1].map(|stream| both(self.second_hits[stream], other.second_hits[stream])),
-            later_hits: [0, 1].map(|stream| both(self.later_hits[stream], other.later_hits[stream])),
-            tlb_hit_cycles: both(self.tlb_hit_cycles, other.tlb_hit_cycles),
-            faulting: self.faulting.with(&other.faulting, both),
-            others: self.others.with(&other.others, both),
+            others: Walks::of(machine, counters).since(&faulting),
         }
     }
 
     fn walks(&self) -> Walks {
-        self.faulting.with(&self.others, |a, b| a + b)
+        self.faulting.plus(&self.others)
     }
 }
 
@@ -199,9 +178,9 @@ impl Windows {
         let now = Tally::now(translated, accesses);
         self.stale |= window.is_some_and(|window| window.short) && (superpages || !fills(translated.machine));
         if let Some(Window { number, period, .. }) = self.window {
-            let more = now.with(&self.begun, |now, then| now - then);
+            let more = now.since(&self.begun);
             self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
-            self.windows[number] = (self.windows[number].0.with(&more, |a, b| a + b), period);
+            self.windows[number] = (self.windows[number].0.plus(&more), period);
         }
         (self.begun, self.window) = (now, window);
     }
@@ -265,7 +244,7 @@ impl Windows {
         // A window that stands for no more than it contains is known.
         let (known, windows): (Vec<_>, Vec<_>) =
             all.windows.into_iter().partition(|(_, period)| period.is_some_and(|period| period <= sampling.on));
-        let known = known.iter().fold(Tally::default(), |sum, (window, _)| sum.with(window, |a, b| a + b));
+        let known = known.iter().fold(Tally::default(), |sum, (window, _)| sum.plus(window));
         let weigh = |period: Option<u64>| period.map_or(1.0, |period| period as f64 / sampling.period as f64);
         let windows: Vec<_> = windows.into_iter().map(|(window, period)| (window, weigh(period))).collect();
         let measured = windows.iter().fold(Sum::default(), |sum, (window, weight)| sum.and(window, *weight));
@@ -326,7 +305,7 @@ enum Basis {
 
 /// Estimated counts of the whole stream.
 #[derive(Clone, Copy, Debug)]
-struct Counts {
+struct Estimated {
     data_misses: f64,
     instruction_misses: f64,
     walk_references: f64,
@@ -334,7 +313,7 @@ struct Counts {
     walk_cycles: f64,
 }
 
-impl Counts {
+impl Estimated {
     fn misses(&self) -> f64 {
         self.data_misses + self.instruction_misses
     }
@@ -354,20 +333,20 @@ impl Evidence {
     }
 
     /// The estimated counts of the whole stream.
-    fn counts(&self, basis: Basis) -> Counts {
+    fn counts(&self, basis: Basis) -> Estimated {
         let sum = match basis {
             Basis::Without(window) => self.measured.and(&self.windows[window].0, -self.windows[window].1),
             Basis::All | Basis::Recorded => self.measured,
             Basis::Known => Sum::default(),
         };
         let factor = self.factor(&sum);
-        let known = self.recorded.faulting.with(&self.known.others, |faulting, others| faulting + others);
+        let known = self.recorded.faulting.plus(&self.known.others);
         let recorded = self.recorded.walks();
         let whole = |known: u64, count: f64, recorded: u64| {
             let whole = known as f64 + count * factor;
             if basis == Basis::Recorded { whole.max(recorded as f64) } else { whole }
         };
-        Counts {
+        Estimated {
             data_misses: whole(known.data, sum.data, recorded.data),
             instruction_misses: whole(known.instructions, sum.instructions, recorded.instructions),
             walk_references: whole(known.references, sum.walk_references, recorded.references),
@@ -423,7 +402,7 @@ impl Evidence {
     /// Half the width of the interval of a count, in the same way. Where bursts decide a count, its variance grows with it, as that of a Poisson
     /// count of bursts does: then a sample that met few of them shows less of both. So the interval is the score interval, whose upper
     /// end has a variance of its own. It is wider than the spread only where that is not small against the count.
-    fn error(&self, count: impl Fn(&Counts) -> f64, least: f64) -> Option<f64> {
+    fn error(&self, count: impl Fn(&Estimated) -> f64, least: f64) -> Option<f64> {
         let count = |basis| count(&self.counts(basis));
         let [known, all, recorded] = [Basis::Known, Basis::All, Basis::Recorded].map(count);
         let spread = self.spread(count)?;
@@ -521,10 +500,10 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
         return;
     }
     sampled.no_errors = evidence.no_errors().map(Into::into);
-    sampled.tlb_misses_error = evidence.error(Counts::misses, evidence.rare());
+    sampled.tlb_misses_error = evidence.error(Estimated::misses, evidence.rare());
     let rare = evidence.rare_cost(|walks| walks.references);
     sampled.walk_memory_references_error = evidence.error(|counts| counts.walk_references, rare);
-    sampled.cycles_error = evidence.error(Counts::translation, evidence.rare_cycles());
+    sampled.cycles_error = evidence.error(Estimated::translation, evidence.rare_cycles());
 }
 
 /// Sets the errors of the figures that compare a row of a sampled stream with `base`.

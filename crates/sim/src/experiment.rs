@@ -59,26 +59,20 @@ pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -
 /// # Errors
 /// As for [`plan`], or two machines have the same name.
 pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let parsed = policies.iter().map(|text| Ok((text.clone(), crate::policy(text)?)));
-    plan_policies(machines, &parsed.collect::<Result<Vec<_>, Error>>()?, conditions)
+    let named = policies.iter().map(|text| crate::named(text)).collect::<Result<Vec<_>, Error>>()?;
+    plan_policies(machines, &named, conditions)
 }
 
 /// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`] returns, each with its name in rows.
 ///
 /// # Errors
 /// As for [`plan_machines`].
-pub fn plan_policies(
-    machines: &[Machine],
-    policies: &[(String, Policy)],
-    conditions: &Conditions,
-) -> Result<Vec<Setup>, Error> {
-    let hosts = conditions.host_policies.iter().map(|text| Ok(Some((text.clone(), crate::policy(text)?))));
-    let mut hosts = hosts.collect::<Result<Vec<Option<Host>>, Error>>()?;
-    if !conditions.host_policies.iter().any(|host| host == "base") {
-        let base =
-            (!hosts.is_empty()).then(|| Ok::<Host, Error>(("base".into(), crate::policy("base")?))).transpose()?;
-        hosts.insert(0, base);
-    }
+pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
+    let hosts = conditions.host_policies.iter().map(|text| crate::named(text)).collect::<Result<Vec<_>, Error>>()?;
+    let hosts = match hosts.is_empty() {
+        true => vec![None],
+        false => with_base(&hosts)?.into_iter().map(Some).collect(),
+    };
     on_hosts(machines, policies, &hosts, conditions)
 }
 
@@ -89,26 +83,37 @@ pub fn plan_policies(
 /// As for [`plan_machines`].
 pub fn plan_on_host(
     machines: &[Machine],
-    policies: &[(String, Policy)],
-    host: &(String, Policy),
+    policies: &[Named],
+    host: &Named,
     conditions: &Conditions,
 ) -> Result<Vec<Setup>, Error> {
     on_hosts(machines, policies, &[Some(host.clone())], conditions)
 }
 
-/// The policy of a host, with its name in rows.
-type Host = (String, Policy);
+/// A policy with its name in rows.
+type Named = (String, Policy);
+
+/// These policies, each once, and `base`, which every comparison names, even if nobody asked for it.
+fn with_base(policies: &[Named]) -> Result<Vec<Named>, Error> {
+    let mut all: Vec<Named> = Vec::new();
+    if !policies.iter().any(|(name, _)| name == "base") {
+        all.push(crate::named("base")?);
+    }
+    for policy in policies {
+        if !all.contains(policy) {
+            all.push(policy.clone());
+        }
+    }
+    Ok(all)
+}
 
 fn on_hosts(
     machines: &[Machine],
-    policies: &[(String, Policy)],
-    hosts: &[Option<Host>],
+    policies: &[Named],
+    hosts: &[Option<Named>],
     conditions: &Conditions,
 ) -> Result<Vec<Setup>, Error> {
-    let base = ("base".to_string(), crate::policy("base")?);
-    // Every comparison names base, so it runs even if it was not requested.
-    let own = (!policies.iter().any(|(name, _)| name == "base")).then_some(&base);
-    let policies: Vec<&(String, Policy)> = own.into_iter().chain(policies).collect();
+    let policies = with_base(policies)?;
     // Rows are compared with `base` by their machine's name.
     for (i, machine) in machines.iter().enumerate() {
         if machines[..i].iter().any(|other| other.name == machine.name) {
@@ -208,8 +213,7 @@ pub fn run(
 /// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a batch of one machine.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Like [`run`], and also returns the named parts of the stream each by itself, and samples of the state of memory if
-/// `watch` asks for them.
+/// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch` asks for.
 ///
 /// # Errors
 /// As for [`run`], or the sampling interval is 0.
@@ -220,9 +224,7 @@ pub fn run_parts(
     progress: &(dyn Fn(Progress) + Sync),
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
-    if watch.sample_seconds.is_some_and(|step| step.is_nan() || step <= 0.0) {
-        return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
-    }
+    watch.every.map_or(Ok(()), crate::Every::check)?;
     match watch.lines {
         true => check_lines(setups, source.info())?,
         false => check_pages(setups)?,

@@ -49,18 +49,6 @@ impl fmt::Display for Fragment {
     }
 }
 
-impl serde::Serialize for Fragment {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Fragment {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fragment, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 impl Fragment {
     /// Checks that the machine has superpages of the size, if one is given.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), Error> {
@@ -86,6 +74,13 @@ pub(crate) struct Fragmented {
     pub(crate) extents: Vec<(PageSize, u64, u64)>,
     /// Immovable pages.
     pub(crate) pages: u64,
+}
+
+impl Fragmented {
+    /// The share of the extents of each size that have an immovable page.
+    pub(crate) fn shares(&self) -> Vec<(PageSize, f64)> {
+        self.extents.iter().map(|(size, hit, all)| (*size, *hit as f64 / *all as f64)).collect()
+    }
 }
 
 /// Wires pages of fresh memory as `fragment` says; `ladder` is the machine's.

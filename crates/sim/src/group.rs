@@ -63,7 +63,7 @@ pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     for (place, setup) in setups.iter().enumerate() {
         let joins = |group: &&mut Vec<usize>| {
             let first = &setups[group[0]];
-            watch.sample_seconds.is_none() && does_the_same(first, setup) && !asks_the_machine(first)
+            watch.every.is_none() && does_the_same(first, setup) && !asks_the_machine(first)
         };
         match groups.iter_mut().find(joins) {
             Some(group) => group.push(place),
@@ -106,7 +106,7 @@ mod tests {
             places,
             [vec![0, 8], vec![1, 9], vec![2], vec![3], vec![4], vec![5], vec![6], vec![7], vec![10], vec![11]]
         );
-        let timed = Watch { sample_seconds: Some(1.0), ..Watch::default() };
+        let timed = Watch { every: Some(crate::Every::Seconds(1.0)), ..Watch::default() };
         assert_eq!(groups(&setups, &timed).len(), setups.len());
     }
 }

@@ -9,7 +9,7 @@ use crate::simulation::Problem;
 use crate::{Error, Setup};
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
-use superpage_pages::{Access, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
+use superpage_pages::{Access, Counts, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
 use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// The most base pages of the guest's page tables.
@@ -217,7 +217,8 @@ impl Host {
         let cycles = self.background.on(machine, 0, false).total();
         let spent = (cycles as f64 / machine.clock.hertz as f64 * 1e9) as u64;
         self.vm.advance(&mut Tables { mmu, sizes: &self.sizes }, &mut NoMemory, now, spent);
-        self.background = self.background + (self.effort(mmu) - before);
+        let work = self.effort(mmu).since(&before);
+        self.background.add(&work);
     }
 
     fn effort(&self, mmu: &Mmu) -> Effort {

@@ -1,14 +1,14 @@
 //! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
 //! errors of a sampled stream are found from.
 
-use crate::columns::{Packed, columns, digest_of, with_notes};
-use crate::report::fields;
-use crate::{Error, Run};
+use crate::columns::{Column, Packed, Values, digest_of, fields, push, with_notes};
+use crate::{Error, Row, Run};
 use bytes::Bytes;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Map, Value};
 use std::fs::File;
+use superpage_report::{Keys, Stored};
 
 /// The note with the digest of the file's data: a byte of plain numbers that changes would otherwise be another number.
 const DIGEST: &str = "superpage.digest";
@@ -19,36 +19,19 @@ const EVIDENCE: &str = "evidence";
 /// The most bytes that the data of such a file may say to have when they are unpacked.
 const UNPACKED: i64 = 1 << 30;
 
-/// The columns whose values are nested: JSON as text.
-const NESTED: [&str; 11] = [
-    "pages",
-    "contiguous_percent",
-    "caches",
-    "kernel_counts",
-    "shadow",
-    "promotions_by_size",
-    "host_pages",
-    "sampled",
-    "fragmented",
-    "assumed",
-    EVIDENCE,
-];
-
-/// The file that keeps these runs, without parts and samples, and notes for whoever reads it.
+/// The file that keeps these runs, without parts, and notes for whoever reads it.
 ///
 /// # Errors
 /// [`Error::Output`]: it cannot be made.
 pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
     let failed = |problem: String| Error::Output { what: "the rows".into(), problem };
-    let row = |run: &Run| {
-        let evidence = run.evidence.as_ref().map(serde_json::to_value).transpose()?;
-        let mut fields = fields(&run.row);
-        fields.push((EVIDENCE.into(), evidence.unwrap_or(Value::Null)));
-        Ok(fields)
-    };
-    let rows = runs.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>();
-    let rows = rows.map_err(|error| failed(error.to_string()))?;
-    with_notes(&columns(&rows), notes, Packed::Only(EVIDENCE), Some(DIGEST)).map_err(|error| failed(error.to_string()))
+    let mut columns: Vec<Column> = Row::KEYS.iter().map(Column::of).collect();
+    runs.iter().for_each(|run| push(&mut columns, &fields(&run.row)));
+    let evidence = |run: &Run| run.evidence.as_ref().map(serde_json::to_string).transpose();
+    let evidence =
+        runs.iter().map(evidence).collect::<Result<Vec<_>, _>>().map_err(|error| failed(error.to_string()))?;
+    columns.push(Column { name: EVIDENCE.into(), values: Values::Texts(evidence) });
+    with_notes(&columns, notes, Packed::Only(EVIDENCE), Some(DIGEST)).map_err(|error| failed(error.to_string()))
 }
 
 /// What [`keep`] has kept.
@@ -96,7 +79,6 @@ impl Kept {
                 row: serde_json::from_value(Value::Object(values)).map_err(|error| error.to_string())?,
                 evidence: serde_json::from_value(evidence).map_err(|error| error.to_string())?,
                 parts: Vec::new(),
-                samples: Vec::new(),
             })
         };
         Ok(Kept { runs: rows.map(run).collect::<Result<_, _>>()?, notes })
@@ -108,13 +90,18 @@ fn notes<R: ChunkReader + 'static>(reader: &SerializedFileReader<R>) -> Vec<(Str
     notes.map(|note| (note.key.clone(), note.value.clone().unwrap_or_default())).collect()
 }
 
+/// Whether the values of a column are JSON as text.
+fn is_json(key: &str) -> bool {
+    key == EVIDENCE || Row::KEYS.iter().any(|known| known.name == key && known.stored == Stored::Json)
+}
+
 fn value(key: &str, field: &Field) -> Result<Value, String> {
     Ok(match field {
         Field::Null => Value::Null,
         Field::Bool(truth) => (*truth).into(),
         Field::Long(number) => (*number as u64).into(),
         Field::Double(number) => (*number).into(),
-        Field::Str(text) if NESTED.contains(&key) => serde_json::from_str(text).map_err(|e| format!("{key}: {e}"))?,
+        Field::Str(text) if is_json(key) => serde_json::from_str(text).map_err(|e| format!("{key}: {e}"))?,
         Field::Str(text) => text.clone().into(),
         other => return Err(format!("{key}: a value of another kind: {other}")),
     })

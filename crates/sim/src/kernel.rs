@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::requests::Asked;
 use crate::simulation::{Problem, Simulation};
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_pages::{Access, PageRange, Protection, Vpn};
+use superpage_pages::{Access, Counts, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Hash, Map};
 
@@ -90,7 +90,8 @@ impl Simulation {
         let before = self.effort();
         let room =
             self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), &mut self.disk);
-        self.work.daemon = self.work.daemon + (self.effort() - before);
+        let work = self.effort().since(&before);
+        self.work.daemon.add(&work);
         room
     }
 
@@ -134,6 +135,7 @@ impl Simulation {
             return;
         }
         self.work.background_time = now;
+        self.work.background_runs += u64::from(self.vm.stats().resident_pages > 0);
         self.note_peak();
         let before = self.effort();
         let spent = self.only().kernel(&self.work.background).total();
@@ -144,9 +146,9 @@ impl Simulation {
             now,
             spent,
         );
-        let work = self.effort() - before;
-        self.work.background = self.work.background + work;
-        self.work.daemon = self.work.daemon + work;
+        let work = self.effort().since(&before);
+        self.work.background.add(&work);
+        self.work.daemon.add(&work);
         if let Some(problem) = self.vm.background_failed() {
             self.outcome.failed.get_or_insert(format!("policy {}: {problem}", self.setup.name));
         }

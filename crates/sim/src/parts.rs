@@ -1,7 +1,7 @@
-//! The results of a run beside its row: its named parts, and the state of memory over modelled time.
+//! The results of a run beside its row: its named parts.
 
-use crate::Row;
 use crate::estimate::Evidence;
+use crate::{Every, Row};
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::Stats;
 
@@ -12,8 +12,6 @@ pub struct Run {
     pub row: Row,
     /// The named parts of the stream, in order. What precedes the first mark is in none.
     pub parts: Vec<Part>,
-    /// The state of memory over time; empty unless [`Watch`] asks for it.
-    pub samples: Vec<Sample>,
     /// The basis of the estimates of a sampled stream.
     pub(crate) evidence: Option<Evidence>,
 }
@@ -31,9 +29,9 @@ impl Run {
 }
 
 impl From<Row> for Run {
-    /// A run without parts and samples.
+    /// A run without parts.
     fn from(row: Row) -> Run {
-        Run { row, parts: Vec::new(), samples: Vec::new(), evidence: None }
+        Run { row, parts: Vec::new(), evidence: None }
     }
 }
 
@@ -49,32 +47,11 @@ pub struct Part {
     pub row: Row,
 }
 
-/// The state of memory at a point in modelled time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// The time, including idle time.
-    pub seconds: f64,
-    /// The contiguity that is available: the metric of Navarro et al., section 6.5, from 0 to 1.
-    pub contiguity: f64,
-    /// Frames that hold nothing.
-    pub free_bytes: u64,
-    /// Clean pages that are kept but count as available.
-    pub cache_bytes: u64,
-    /// Pages that have not been referenced for a while.
-    pub inactive_bytes: u64,
-    /// All other pages of objects.
-    pub active_bytes: u64,
-    /// The kernel's own frames.
-    pub wired_bytes: u64,
-    /// Mapped pages of each size, ascending by size.
-    pub pages: Vec<(PageSize, u64)>,
-}
-
 /// What to record during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
-    /// Take a [`Sample`] at the first moment after each multiple of so many seconds of modelled time.
-    pub sample_seconds: Option<f64>,
+    /// Keep the state of the run so often, in [`Row::series`].
+    pub every: Option<Every>,
     /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That takes time in proportion to mapped
     /// memory, each time that memory shrinks from a new peak.
     pub contiguity: bool,

@@ -115,15 +115,27 @@ pub fn policy(text: &str) -> Result<Policy, Error> {
     policy_with_text(text, read).map(|(policy, _)| policy)
 }
 
+/// A policy with its name in rows: its canonical text, or that of the user, if it is of a file.
+///
+/// # Errors
+/// As for [`policy`].
+pub fn named(text: &str) -> Result<(String, Policy), Error> {
+    policy(text).map(|policy| (if file(text).is_some() { text.into() } else { policy.to_string() }, policy))
+}
+
+/// The path of the file that a text names.
+fn file(text: &str) -> Option<&str> {
+    text.split(':').next().filter(|name| name.ends_with(".toml"))
+}
+
 /// Like [`policy`], with the text that [`expand`] returns; `read` returns the contents of a file by its path, and is called once at most.
 ///
 /// # Errors
 /// As for [`policy`], or those of `read`.
 pub fn policy_with_text(text: &str, read: impl Fn(&str) -> std::io::Result<String>) -> Result<(Policy, String), Error> {
-    let file = text.split(':').next().filter(|name| name.ends_with(".toml"));
     let whole = expanded(text, read)?;
     let policy = Policy::parse(&whole, &SIMULATOR).map_err(|error| {
-        Error::Usage(match file {
+        Error::Usage(match file(text) {
             Some(file) => format!("policy {file}: {error}"),
             None => error.to_string(),
         })

@@ -1,9 +1,8 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
-use crate::columns::{self, parquet, text};
+use crate::columns::{columns, fields, parquet, text};
 use crate::row::{Caches, ShadowCounts};
 use crate::{Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
-use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 use superpage_pages::PageSize;
@@ -50,34 +49,21 @@ pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write
         }
         Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
         Format::Parquet => {
-            let bytes = parquet(&columns_of(rows)).map_err(failed)?;
+            let bytes = parquet(&columns(rows)).map_err(failed)?;
             out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
         }
     }
     out.flush().map_err(|e| failed(e.to_string()))
 }
 
-/// The columns of rows, in the order of the keys of [`Row`], with the types that a Parquet file of them has; nested values are JSON.
-pub fn columns_of(rows: &[Row]) -> Vec<columns::Column> {
-    columns::columns(&rows.iter().map(fields).collect::<Vec<_>>())
-}
-
-/// The keys and values of a row, in the order of [`Row`].
-pub(crate) fn fields(row: &Row) -> Vec<(String, Value)> {
-    match serde_json::to_value(row) {
-        Ok(Value::Object(map)) => map.into_iter().collect(),
-        _ => unreachable!("a row is a struct of plain values"),
-    }
-}
-
 fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(out);
-    for (i, row) in rows.iter().enumerate() {
+    for (place, row) in rows.iter().enumerate() {
         let fields = fields(row);
-        if i == 0 {
-            writer.write_record(fields.iter().map(|(key, _)| key))?;
+        if place == 0 {
+            writer.write_record(fields.keys())?;
         }
-        writer.write_record(fields.iter().map(|(_, value)| foreign(&text(value).unwrap_or_default()).into_owned()))?;
+        writer.write_record(fields.values().map(|value| foreign(&text(value).unwrap_or_default()).into_owned()))?;
     }
     writer.flush()?;
     Ok(())
@@ -353,6 +339,13 @@ fn notes(group: &[Row]) -> Vec<String> {
         let name = format!("{} {}{kernel}", row.machine, row.policies());
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
+        }
+        if row.background_runs == Some(0) {
+            notes.push(format!(
+                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period",
+                time(row.seconds + row.idle_seconds),
+                if row.sampled.is_some() { "seem" } else { "are" }
+            ));
         }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         let leaked = row.frames_leaked + row.host_frames_leaked;

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(said(&setups, limit(2 * whole, true)), "");
         let many: Vec<Setup> = setups.iter().cycle().take(200).cloned().collect();
         assert!(begun * 200 > whole, "else this tests nothing");
-        let timed = Watch { sample_seconds: Some(1.0), ..Watch::default() };
+        let timed = Watch { every: Some(crate::Every::Seconds(1.0)), ..Watch::default() };
         let alone = check_memory(&many, &timed, &limit(whole, false)).unwrap_err().to_string();
         assert!(alone.contains("200 rows at once"), "{alone}");
         assert_eq!(said(&many, limit(whole, false)), "", "they share two kernels");

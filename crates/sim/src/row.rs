@@ -1,377 +1,512 @@
 //! A result row: what one policy on one machine did for one workload.
 
-use crate::{ContiguousPercent, Digest, Files, Fragment, KernelCounts, Setup};
+use crate::cost;
+use crate::sources::{Sources, active, bloat};
+use crate::{ContiguousPercent, Digest, Files, KernelCounts, Sample, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use superpage_mmu::{Counters, Remaps};
-use superpage_pages::PageSize;
+use superpage_keys::{Counts, Keys};
+use superpage_mmu::{Counters, LineCounts};
+use superpage_pages::{Counts, PageSize};
+use superpage_report::{Keys, Stored};
 
 /// The version of superpage.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// One simulation of the grid, with the keys of the JSON that the command prints.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Counts, Keys)]
+#[key(from = Sources<'_>)]
 pub struct Row {
     /// The workload, or the command line that was traced.
+    #[key(condition, group = "What was run", from = it.run.info.workload.clone())]
     pub workload: String,
     /// The machine's name.
+    #[key(condition, from = it.machine.name.clone())]
     pub machine: String,
     /// The policy with its parameters.
+    #[key(condition, from = it.member.setup.name.clone())]
     pub policy: String,
     /// The policy of the host, if it has one of its own ([`Conditions::host_policies`](crate::Conditions::host_policies)). All keys but those
     /// that begin with `host` and the sum of cycles are of the guest alone.
+    #[key(condition, from = it.member.setup.host.as_ref().map(|host| host.name.clone()))]
     pub host_policy: Option<String>,
     /// The model of the kernel, if there is one ([`Conditions::kernels`](crate::Conditions::kernels)).
+    #[key(condition, from = it.member.setup.kernel.as_ref().map(|kernel| kernel.text.clone()))]
     pub kernel: Option<String>,
     /// Loads and stores.
+    #[key(count, of_stream, group = "Accesses and misses", from = it.whole.references)]
     pub references: u64,
     /// Instructions, as far as the stream contains them.
+    #[key(count, of_stream, from = it.whole.instructions)]
     pub instructions: u64,
     /// The most threads that one program of the stream has had. They take turns on one simulated core, in the order of the stream, which for
     /// a recording is that of the recorder's buffers: with more than one, misses are those of this interleaving.
+    #[key(state, of_stream, from = it.run.counted.threads.most())]
     pub threads: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
+    #[key(count, from = it.stats.faults)]
     pub faults: u64,
     /// Instruction fetches that missed in the last TLB level.
+    #[key(count, estimated, from = it.whole.instruction_misses)]
     pub itlb_misses: u64,
     /// Loads and stores that missed in the last TLB level.
+    #[key(count, estimated, from = it.whole.data_misses)]
     pub dtlb_misses: u64,
     /// Both: misses in the last level, that is, walks or refills.
+    #[key(count, estimated, from = it.whole.data_misses + it.whole.instruction_misses)]
     pub tlb_misses: u64,
     /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are in `dtlb_misses`.
+    #[key(count, estimated, from = it.whole.first_misses[0])]
     pub first_level_dtlb_misses: u64,
     /// The same for instruction fetches.
+    #[key(count, estimated, from = it.whole.first_misses[1])]
     pub first_level_itlb_misses: u64,
     /// Loads and stores that hit in the second TLB level; 0 if there is none.
+    #[key(count, estimated, from = it.whole.second_hits[0])]
     pub second_level_dtlb_hits: u64,
     /// The same for instruction fetches.
+    #[key(count, estimated, from = it.whole.second_hits[1])]
     pub second_level_itlb_hits: u64,
     /// Misses saved against `base`, in percent of its misses; `None` if `base` has none.
+    #[key(ratio, "%", estimated)]
     pub tlb_miss_reduction_percent: Option<f64>,
     /// Page-table walks.
+    #[key(count, estimated, from = it.whole.data_misses + it.whole.instruction_misses)]
     pub walks: u64,
     /// Memory references that these walks made.
+    #[key(count, estimated, from = it.whole.walk_references)]
     pub walk_memory_references: u64,
+    /// `tlb_misses` per 1000 instructions; `None` without instructions.
+    #[key(ratio, estimated)]
+    pub mpki: Option<f64>,
+    /// `walk_memory_references` per 1000 instructions.
+    #[key(ratio, estimated)]
+    pub walk_mpki: Option<f64>,
     /// Modelled time, in cycles: the sum of the eleven that follow, up to `host_cycles`.
+    #[key(count, "cycles", estimated, group = "Modelled time", from = it.cycles)]
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
+    #[key(count, "cycles", from = cost::program(it.machine, &it.whole))]
     pub program_cycles: u64,
     /// Hits in TLB levels behind the first.
+    #[key(count, "cycles", estimated, from = it.whole.tlb_hit_cycles)]
     pub tlb_hit_cycles: u64,
     /// Page-table walks, or refills by software.
+    #[key(count, "cycles", estimated, from = it.whole.walk_cycles)]
     pub walk_cycles: u64,
     /// The program's own misses in the first line caches, each as long as where it is served takes, divided by how many overlap
     /// (`memory.overlap` of the machine); 0 without lines.
+    #[key(count, "cycles", estimated, from = it.whole.data_cycles)]
     pub data_cycles: u64,
     /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns and switches.
+    #[key(count, "cycles", from = it.kernel.fault + it.run.kernel_cycles())]
     pub fault_cycles: u64,
     /// Zeroing of pages.
+    #[key(count, "cycles", from = it.kernel.zero)]
     pub zero_cycles: u64,
     /// Copying of pages, and of what programs read from and write to files.
+    #[key(count, "cycles", from = it.kernel.copy)]
     pub copy_cycles: u64,
     /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon, and what shadow superpages cost.
+    #[key(count, "cycles", from = it.kernel.promotion)]
     pub promotion_cycles: u64,
     /// The page daemon with all that it does, and digests.
+    #[key(count, "cycles", from = it.kernel.background + it.daemon.total())]
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
+    #[key(count, "cycles", from = it.run.disk.cycles(it.machine))]
     pub io_cycles: u64,
     /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0 unless it has a policy of its own. A fault
     /// of the host costs what one of the machine does.
+    #[key(count, "cycles", from = it.run.host_cycles(it.member))]
     pub host_cycles: u64,
     /// The same in seconds, at the machine's clock.
+    #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
     /// Time in which the stream says that nothing runs; not in `cycles`.
+    #[key(count, "s", from = it.run.counted.idle_microseconds as f64 / 1e6)]
     pub idle_seconds: f64,
     /// Cycles of `base` divided by cycles of this row. Without `caches` it is a bound: nothing overlaps a walk, and the program's own cache
     /// misses cost nothing.
+    #[key(ratio, estimated)]
     pub speedup: Option<f64>,
     /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap
     /// space: from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares
     /// counts once until it is written; a page of a file counts from its first use until the file is removed. It
     /// depends only on the stream and the base page, so every policy has the same, as long as it runs to the end.
+    #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.run.touched.peak))]
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
+    #[key(state, "bytes", from = it.bytes(it.stats.peak_resident_pages))]
     pub peak_resident_bytes: u64,
     /// What page tables took at their own peak, of all address spaces together: nodes of the radix format with 8 bytes for
     /// each entry that they have room for, of the linear one with whole base pages. A process has its root from its first
     /// access, and other tables while they have an entry. They take no frames of the simulated machine.
+    #[key(state, "bytes", from = it.run.page_table_bytes())]
     pub page_table_bytes: u64,
     /// How much more was resident, at its peak, than was touched, at its own; negative if memory was too small for what
     /// was touched.
+    #[key(ratio, "%", from = bloat(it.run.touched.peak, it.stats.peak_resident_pages))]
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
+    #[key(state, "pages", from = it.by_size(it.run.touched.mapped_at_peak))]
     #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
     /// part.
+    #[key(ratio, "%", from = it.run.contiguous_percent())]
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
+    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.run.record.watch.lines.then(|| Caches::of(it.counters)))]
     pub caches: Option<Caches>,
     /// What superpages over scattered frames took, on a machine whose memory controller maps these (`+shadow`).
+    #[key(count, from = it.machine.shadow.as_ref().map(|_| ShadowCounts::of(it.counters)))]
     pub shadow: Option<ShadowCounts>,
     /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the programs miss in
     /// `walk_cycles` and `data_cycles`.
+    #[key(count, from = it.run.kernel_counts())]
     pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
+    #[key(count, group = "The work of the kernel", from = it.stats.promotions.iter().sum())]
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
+    #[key(count, from = it.stats.promotions_at_fault)]
     pub superpages_at_fault: u64,
     /// `promotions` by size, ascending.
+    #[key(count, from = it.by_size(it.stats.promotions).split_off(1))]
     #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
     /// Superpages demoted.
+    #[key(count, from = it.stats.demotions.iter().sum())]
     pub demotions: u64,
     /// Reservations made.
+    #[key(count, from = it.stats.reservations_made)]
     pub reservations_made: u64,
     /// Reservations preempted.
+    #[key(count, from = it.stats.reservations_preempted)]
     pub reservations_preempted: u64,
     /// Pages read from backing store.
+    #[key(count, "pages", from = it.stats.page_ins)]
     pub page_ins: u64,
     /// Pages written to backing store.
+    #[key(count, "pages", from = it.stats.page_outs)]
     pub page_outs: u64,
     /// Requests to the disk: what is read or written in one go, without a seek. The first read of
     /// a page of a warm file does not count.
+    #[key(count, from = it.run.disk.requests())]
     pub io_requests: u64,
     /// The time that they took, in which nothing else runs: part of `cycles`.
+    #[key(count, "s", from = it.seconds(it.run.disk.cycles(it.machine)))]
     pub io_seconds: f64,
     /// Bytes zeroed by the kernel.
+    #[key(count, "bytes", from = it.stats.bytes_zeroed)]
     pub bytes_zeroed: u64,
     /// Bytes copied by the kernel.
+    #[key(count, "bytes", from = it.stats.bytes_copied + it.run.counted.copied_bytes)]
     pub bytes_copied: u64,
     /// Bytes read from backing store.
+    #[key(count, "bytes", from = it.stats.bytes_read)]
     pub bytes_read: u64,
     /// Bytes written to backing store.
+    #[key(count, "bytes", from = it.stats.bytes_written)]
     pub bytes_written: u64,
     /// Digests computed of pages.
+    #[key(count, "pages", from = it.stats.pages_hashed)]
     pub pages_hashed: u64,
     /// Pages of dirty superpages that were not written because their digests had not changed.
+    #[key(count, "pages", from = it.stats.pages_spared)]
     pub pages_spared: u64,
     /// Pages that the page daemon evicted.
+    #[key(count, "pages", from = it.stats.evictions)]
     pub evictions: u64,
     /// Cache pages that were reactivated with their contents.
+    #[key(count, "pages", from = it.stats.cache_reactivated)]
     pub cache_reactivated: u64,
     /// Runs of the page daemon.
+    #[key(count, from = it.stats.daemon_runs)]
     pub daemon_runs: u64,
+    /// Calls of the background of the policy while programs had memory; `None` if it has none.
+    #[key(count, from = it.run.vm.has_background().then_some(it.run.work.background_runs))]
+    pub background_runs: Option<u64>,
     /// The daemon's work: part of `cycles`.
+    #[key(count, "cycles", from = it.daemon.total())]
     pub daemon_cycles: u64,
     /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`.
+    #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
     pub superpage_cycles: u64,
     /// Allocations for which the preferred size is more than a base page.
+    #[key(count, from = it.stats.contiguity_requests)]
     pub contiguity_requests: u64,
     /// Those that got a smaller extent.
+    #[key(count, from = it.stats.contiguity_failed)]
     pub contiguity_failed: u64,
     /// Those that got it.
+    #[key(count, from = it.stats.contiguity_requests - it.stats.contiguity_failed)]
     pub contiguity_satisfied: u64,
     /// Base pages that got a frame of their colour, under a policy that colours pages.
+    #[key(count, "pages", from = it.stats.coloured_pages)]
     pub coloured_pages: u64,
     /// Those for which no such frame was free.
+    #[key(count, "pages", from = it.stats.uncoloured_pages)]
     pub uncoloured_pages: u64,
+    /// What programs had touched and still had when the run ended.
+    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.run.touched.now))]
+    pub touched_bytes: u64,
+    /// Frames that held pages of objects then, before the run's memory was freed.
+    #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
+    pub resident_bytes: u64,
+    /// What was resident over what was touched, averaged over the time of the program: its instructions at the machine's rate, and idle time.
+    /// `None` of a part, and where nothing was touched or no instruction ran.
+    #[key(ratio, from = it.run.record.averages.resident_over_touched(it.member))]
+    pub average_resident_over_touched: Option<f64>,
+    /// The share of mapped memory that was in superpages, averaged in the same way.
+    #[key(ratio, "%", from = it.run.record.averages.huge_percent(it.member))]
+    pub average_huge_percent: Option<f64>,
+    /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
+    #[key(state)]
+    pub series: Option<Vec<Sample>>,
     /// Pages on the active list when the run ends, before its memory is freed; all that are resident, under a policy
     /// without page lists.
+    #[key(state, "bytes", from = it.bytes(active(&it.stats)))]
     pub active_bytes: u64,
     /// Pages on the inactive list then.
+    #[key(state, "bytes", from = it.bytes(it.stats.inactive_pages))]
     pub inactive_bytes: u64,
     /// Clean pages then that are kept but count as available.
+    #[key(state, "bytes", from = it.bytes(it.stats.cache_pages))]
     pub cache_bytes: u64,
     /// Pages in swap space then.
+    #[key(state, "bytes", from = it.bytes(it.stats.swap_used_pages))]
     pub swap_used_bytes: u64,
     /// Contiguity that is left when the run ends, before its memory is freed: the metric of Navarro et al.,
     /// section 6.5, from 0 to 1.
+    #[key(state, from = it.run.contiguity())]
     pub contiguity: f64,
     /// Frames without an owner after all processes have ended: always 0, unless the kernel has a bug.
+    #[key(count, "frames")]
     pub frames_leaked: u64,
     /// Faults of the host: pages of the guest's memory, and of its page tables, that it had not mapped.
+    #[key(count, group = "The host", from = it.host.faults)]
     pub host_faults: u64,
     /// Superpages that the host made, by promotion or at once by a fault.
+    #[key(count, from = it.host.promotions)]
     pub host_promotions: u64,
     /// Superpages that the host demoted.
+    #[key(count, from = it.host.demotions)]
     pub host_demotions: u64,
     /// Changes of the host's mappings that flushed what its guest has in TLBs and walk caches.
+    #[key(count, from = it.host.shootdowns)]
     pub host_shootdowns: u64,
     /// Bytes zeroed by the host.
+    #[key(count, "bytes", from = it.host.bytes_zeroed)]
     pub host_bytes_zeroed: u64,
     /// Bytes copied by the host.
+    #[key(count, "bytes", from = it.host.bytes_copied)]
     pub host_bytes_copied: u64,
     /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by size; empty unless it has a policy of
     /// its own.
+    #[key(state, "pages", from = it.host.pages.clone())]
     #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub host_pages: Vec<(PageSize, u64)>,
     /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel has a bug.
+    #[key(count, "frames")]
     pub host_frames_leaked: u64,
     /// Page-table entries that promotions and demotions read.
+    #[key(count, group = "The rest", from = it.counters.pte_traversals)]
     pub pte_traversals: u64,
     /// Changes announced to the TLBs: once for a page of any size, once for an address space that ends.
+    #[key(count, from = it.counters.shootdowns)]
     pub shootdowns: u64,
     /// Accesses outside all mappings of the stream, for which a page was mapped nevertheless.
+    #[key(count, from = it.run.counted.unmapped_accesses)]
     pub unmapped_accesses: u64,
     /// Accesses for which rights were widened, because two mappings of the stream share a page of this machine.
+    #[key(count, from = it.run.counted.widened_rights)]
     pub widened_rights: u64,
     /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates for the whole stream,
     /// and what the kernel did (faults, promotions, pages, bytes) is exact unless [`Sampled::kernel_exact`] says otherwise.
+    #[key(state, group = "How sure it is", from = it.sampled())]
     pub sampled: Option<Sampled>,
     /// Whether the stream was seen to its end.
+    #[key(state, from = it.error().is_none())]
     pub complete: bool,
     /// Why the run ended early, if it did: out of memory, for example.
+    #[key(state, from = it.error())]
     pub error: Option<String>,
     /// Memory of the machine, in bytes.
+    #[key(condition, "bytes", group = "Conditions", from = it.bytes(it.run.setup.frames))]
     pub memory_bytes: u64,
     /// Its swap space, in bytes.
+    #[key(condition, "bytes", from = it.bytes(it.run.setup.swap_pages))]
     pub swap_bytes: u64,
     /// Whether files had been read before: `warm` or `cold`.
+    #[key(condition, from = it.run.setup.files)]
     pub files: Files,
     /// The hash function whose cost is charged for digests: `fast` or `sha-1`.
+    #[key(condition, from = it.member.setup.digest)]
     pub hash: Digest,
-    /// The requested fragmentation of memory before the run: a share of the extents of each size, or `SIZE:SHARE`.
-    pub fragment: Fragment,
+    /// The requested fragmentation of memory before the run: the share of extents with an immovable page.
+    #[key(condition, from = it.run.setup.fragment.share)]
+    pub fragment: f64,
+    /// The size of these extents; `None`: each superpage size.
+    #[key(condition, from = it.run.setup.fragment.size)]
+    pub fragment_size: Option<PageSize>,
     /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
     /// hold an immovable page. Empty if memory was not fragmented.
+    #[key(state, from = it.run.fragmented.shares())]
     #[serde(serialize_with = "serialize_shares", deserialize_with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
+    #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
     pub immovable_bytes: u64,
     /// The seed of the positions of immovable pages.
+    #[key(condition, from = it.run.setup.seed)]
     pub seed: u64,
     /// The digest of a trace file, as `superpage trace info` prints it; `None` for other streams (a workload with its
     /// parameters is in `workload`).
+    #[key(condition)]
     pub trace_digest: Option<String>,
     /// The version of superpage.
+    #[key(condition, from = VERSION.into())]
     pub version: Cow<'static, str>,
     /// Values of the machine file that nobody has published and on which `cycles` depends.
+    #[key(condition, from = cost::assumed(it.machine, it.run.record.watch.lines, it.run.setup.kernel.as_ref()))]
     pub assumed: Vec<String>,
+    /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text; each is a key, and a column of its own.
+    #[key(flattened)]
+    #[serde(flatten)]
+    pub axes: Map<String, Value>,
 }
 
 /// Misses in line caches of a stream with lines. Of a run of accesses to one line only the first counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Counts, Keys)]
+#[key(from = Counters)]
 pub struct Caches {
     /// Loads and stores that missed in the nearest cache.
+    #[key(count, from = behind(&it.program_lines[0]) + behind(&it.program_lines[2]))]
     pub l1d_misses: u64,
     /// Those of them that were prefetched, and so waited for nothing.
+    #[key(count, from = behind(&it.program_lines[2]))]
     pub l1d_prefetched: u64,
     /// Fetches that missed in the nearest cache.
+    #[key(count, from = behind(&it.program_lines[1]))]
     pub l1i_misses: u64,
     /// Loads, stores and fetches that no cache served.
+    #[key(count, from = it.program_lines.iter().map(|lines| lines.misses).sum())]
     pub memory_accesses: u64,
     /// References of walks that missed in the nearest cache.
+    #[key(count, from = it.line_hits[1..].iter().sum::<u64>() + it.line_misses)]
     pub walk_l1d_misses: u64,
     /// References of walks that no cache served.
+    #[key(count, from = it.line_misses)]
     pub walk_memory_accesses: u64,
 }
 
-impl Caches {
-    pub(crate) fn of(counters: &Counters) -> Caches {
-        let [data, fetches, ahead] = &counters.program_lines;
-        let behind = |hits: &[u64]| hits[1..].iter().sum::<u64>();
-        Caches {
-            l1d_misses: behind(&data.hits) + data.misses + behind(&ahead.hits) + ahead.misses,
-            l1d_prefetched: behind(&ahead.hits) + ahead.misses,
-            l1i_misses: behind(&fetches.hits) + fetches.misses,
-            memory_accesses: data.misses + fetches.misses + ahead.misses,
-            walk_l1d_misses: behind(&counters.line_hits) + counters.line_misses,
-            walk_memory_accesses: counters.line_misses,
-        }
-    }
-
-    fn since(self, before: &Caches) -> Caches {
-        Caches {
-            l1d_misses: self.l1d_misses - before.l1d_misses,
-            l1d_prefetched: self.l1d_prefetched - before.l1d_prefetched,
-            l1i_misses: self.l1i_misses - before.l1i_misses,
-            memory_accesses: self.memory_accesses - before.memory_accesses,
-            walk_l1d_misses: self.walk_l1d_misses - before.walk_l1d_misses,
-            walk_memory_accesses: self.walk_memory_accesses - before.walk_memory_accesses,
-        }
-    }
+/// What the nearest cache did not serve.
+fn behind(lines: &LineCounts) -> u64 {
+    lines.hits[1..].iter().sum::<u64>() + lines.misses
 }
 
 /// What shadow superpages took. To the kernel they are base pages, so its own counts have none of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Counts, Keys)]
+#[key(from = Counters)]
 pub struct ShadowCounts {
     /// Made of base pages, or of smaller ones. A split is no promotion, though smaller ones remain.
+    #[key(count, from = it.remaps.promotions)]
     pub promotions: u64,
     /// Split, since a page of them changed or was mapped elsewhere too.
+    #[key(count, from = it.remaps.demotions)]
     pub demotions: u64,
     /// Entries of the controller's table that were written.
+    #[key(count, from = it.remaps.table_writes)]
     pub table_writes: u64,
     /// Base pages whose lines were flushed from the caches: each time that their physical address changed.
+    #[key(count, from = it.remaps.flushed_pages)]
     pub flushed_pages: u64,
     /// Lines that a cache held of these.
+    #[key(count, from = it.remaps.flushed_lines)]
     pub flushed_lines: u64,
     /// Accesses to memory whose mapping the controller's TLB held, prefetched or not.
+    #[key(count, from = it.remaps.hits.iter().sum())]
     pub mtlb_hits: u64,
     /// Those whose mapping was read from memory.
+    #[key(count, from = it.remaps.misses.iter().sum())]
     pub mtlb_misses: u64,
 }
 
-impl ShadowCounts {
-    pub(crate) fn of(counters: &Counters) -> ShadowCounts {
-        let Remaps { promotions, demotions, table_writes, flushed_pages, flushed_lines, hits, misses } =
-            counters.remaps;
-        let (mtlb_hits, mtlb_misses) = (hits.iter().sum(), misses.iter().sum());
-        ShadowCounts { promotions, demotions, table_writes, flushed_pages, flushed_lines, mtlb_hits, mtlb_misses }
-    }
-
-    fn since(self, before: &ShadowCounts) -> ShadowCounts {
-        ShadowCounts {
-            promotions: self.promotions - before.promotions,
-            demotions: self.demotions - before.demotions,
-            table_writes: self.table_writes - before.table_writes,
-            flushed_pages: self.flushed_pages - before.flushed_pages,
-            flushed_lines: self.flushed_lines - before.flushed_lines,
-            mtlb_hits: self.mtlb_hits - before.mtlb_hits,
-            mtlb_misses: self.mtlb_misses - before.mtlb_misses,
-        }
-    }
-}
-
 /// How the counts of a row were estimated from a sampled stream.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
 pub struct Sampled {
     /// Recorded accesses of each period.
+    #[key(condition, "accesses")]
     pub on: u64,
     /// The period.
+    #[key(condition, "accesses")]
     pub period: u64,
     /// Recorded accesses as a share of all.
+    #[key(ratio)]
     pub share: f64,
     /// Windows that were measured: the second halves of those that were recorded.
+    #[key(count)]
     pub windows: u64,
     /// Data references that were recorded.
+    #[key(count)]
     pub recorded_references: u64,
     /// Misses that were counted, in windows, warming and gaps.
+    #[key(count)]
     pub recorded_tlb_misses: u64,
     /// Whether what the kernel did is exact. The stream has all mappings, first touches and first writes, and no policy
     /// depends on more until memory is short. What the page daemon then evicts, and what comes back, depends on
     /// references that were left out; then every other count is that of another run, and no error is given.
+    #[key(state)]
     pub kernel_exact: bool,
     /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, several threads, TLBs with
     /// replacement that is neither LRU nor random, or a trace that does not mark its windows or what was used last before them (before
     /// version 4 of the file format) or not all of it (before version 8) where TLBs may hold more.
+    #[key(state)]
     pub no_errors: Option<Cow<'static, str>>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
+    #[key(ratio)]
     pub tlb_misses_error: Option<f64>,
     /// The same of `walk_memory_references`.
+    #[key(ratio)]
     pub walk_memory_references_error: Option<f64>,
     /// The same of `cycles`.
+    #[key(ratio, "cycles")]
     pub cycles_error: Option<f64>,
     /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and variation that they share is no
     /// error of their ratio.
+    #[key(ratio, "%")]
     pub tlb_miss_reduction_percent_error: Option<f64>,
     /// The same of `speedup`.
+    #[key(ratio)]
     pub speedup_error: Option<f64>,
+}
+
+impl Keys for Files {
+    const STORED: Stored = Stored::Text;
+}
+
+impl Keys for Digest {
+    const STORED: Stored = Stored::Text;
 }
 
 fn serialize_shares<S: Serializer>(shares: &[(PageSize, f64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(shares.iter().map(|(size, share)| (size.to_string(), share)))
 }
 
-fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pages.iter().map(|(size, count)| (size.to_string(), count)))
 }
 
 /// What [`serialize_pages`] and [`serialize_shares`] write.
-fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<(PageSize, T)>, D::Error> {
+pub(crate) fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<(PageSize, T)>, D::Error> {
     struct BySize<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for BySize<T> {
         type Value = Vec<(PageSize, T)>;
@@ -406,105 +541,30 @@ impl Row {
             swap_bytes: setup.swap_pages << base.shift(),
             files: setup.files,
             hash: setup.digest,
-            fragment: setup.fragment,
+            fragment: setup.fragment.share,
+            fragment_size: setup.fragment.size,
             seed: setup.seed,
             version: VERSION.into(),
             ..Row::default()
         }
     }
 
-    /// The counts since `before`, an earlier state of this row. Other values stay as they are.
-    pub(crate) fn since(mut self, before: &Row) -> Row {
-        for (now, then) in self.counts().into_iter().zip(before.clone().counts()) {
-            *now -= *then;
-        }
-        for (now, then) in self.promotions_by_size.iter_mut().zip(&before.promotions_by_size) {
-            now.1 -= then.1;
-        }
-        if let (Some(now), Some(then)) = (&mut self.caches, &before.caches) {
-            *now = now.since(then);
-        }
-        if let (Some(now), Some(then)) = (&mut self.shadow, &before.shadow) {
-            *now = now.since(then);
-        }
-        if let (Some(now), Some(then)) = (&mut self.kernel_counts, &before.kernel_counts) {
-            *now = now.clone().since(then);
-        }
-        self.seconds -= before.seconds;
-        self.idle_seconds -= before.idle_seconds;
-        self.io_seconds -= before.io_seconds;
-        // The errors of the part are those that follow the errors before it.
+    /// The counts since `before`, an earlier state of this row, and the errors that follow those before it. Other values stay as they are.
+    pub(crate) fn part(&self, before: &Row) -> Row {
+        let mut part = self.since(before);
         if let (Some(all), Some(old)) = (&self.error, &before.error) {
-            self.error = all.strip_prefix(old.as_str()).and_then(|new| new.strip_prefix("; ")).map(str::to_string);
+            part.error = all.strip_prefix(old.as_str()).and_then(|new| new.strip_prefix("; ")).map(str::to_string);
         }
-        self.complete = self.error.is_none();
-        self
+        part.complete = part.error.is_none();
+        part.rated()
     }
 
-    /// All plain counts, which only grow during a run.
-    fn counts(&mut self) -> [&mut u64; 60] {
-        [
-            &mut self.references,
-            &mut self.instructions,
-            &mut self.faults,
-            &mut self.itlb_misses,
-            &mut self.dtlb_misses,
-            &mut self.tlb_misses,
-            &mut self.walks,
-            &mut self.walk_memory_references,
-            &mut self.cycles,
-            &mut self.first_level_dtlb_misses,
-            &mut self.first_level_itlb_misses,
-            &mut self.second_level_dtlb_hits,
-            &mut self.second_level_itlb_hits,
-            &mut self.program_cycles,
-            &mut self.tlb_hit_cycles,
-            &mut self.walk_cycles,
-            &mut self.data_cycles,
-            &mut self.fault_cycles,
-            &mut self.zero_cycles,
-            &mut self.copy_cycles,
-            &mut self.promotion_cycles,
-            &mut self.background_cycles,
-            &mut self.io_cycles,
-            &mut self.promotions,
-            &mut self.superpages_at_fault,
-            &mut self.demotions,
-            &mut self.reservations_made,
-            &mut self.reservations_preempted,
-            &mut self.page_ins,
-            &mut self.page_outs,
-            &mut self.io_requests,
-            &mut self.bytes_zeroed,
-            &mut self.bytes_copied,
-            &mut self.bytes_read,
-            &mut self.bytes_written,
-            &mut self.pages_hashed,
-            &mut self.pages_spared,
-            &mut self.evictions,
-            &mut self.cache_reactivated,
-            &mut self.daemon_runs,
-            &mut self.daemon_cycles,
-            &mut self.superpage_cycles,
-            &mut self.contiguity_requests,
-            &mut self.contiguity_failed,
-            &mut self.contiguity_satisfied,
-            &mut self.coloured_pages,
-            &mut self.uncoloured_pages,
-            &mut self.frames_leaked,
-            &mut self.host_cycles,
-            &mut self.host_faults,
-            &mut self.host_promotions,
-            &mut self.host_demotions,
-            &mut self.host_shootdowns,
-            &mut self.host_bytes_zeroed,
-            &mut self.host_bytes_copied,
-            &mut self.host_frames_leaked,
-            &mut self.pte_traversals,
-            &mut self.shootdowns,
-            &mut self.unmapped_accesses,
-            &mut self.widened_rights,
-        ]
+    /// With the ratios of its counts.
+    pub(crate) fn rated(mut self) -> Row {
+        let per_thousand =
+            |count: u64| (self.instructions > 0).then(|| 1000.0 * count as f64 / self.instructions as f64);
+        (self.mpki, self.walk_mpki) = (per_thousand(self.tlb_misses), per_thousand(self.walk_memory_references));
+        self
     }
 
     /// Whether this is what others of its machine and workload are compared with: the policy `base`, on a host with `base` if that has a

@@ -14,7 +14,7 @@ pub struct Setup {
     /// Shared by all setups of a grid: a sweep has millions of them.
     pub(crate) machine: Arc<Machine>,
     pub(crate) ladder: Ladder,
-    /// The policy as the user wrote it.
+    /// The policy's name in rows.
     pub(crate) name: String,
     pub(crate) policy: Policy,
     pub(crate) frames: u64,
@@ -64,7 +64,7 @@ impl Setup {
         &self.name
     }
 
-    /// The policy of the host as the user wrote it, if it has one of its own.
+    /// That of the policy of the host, if it has one of its own.
     pub fn host_policy(&self) -> Option<&str> {
         self.host.as_ref().map(|host| host.name.as_str())
     }

@@ -9,19 +9,20 @@ use crate::footprint::Footprint;
 use crate::fragment::{Fragmented, fragment};
 use crate::group::{Member, asks_the_machine};
 use crate::hardware::Hardware;
-use crate::host::{Host, HostCounts};
+use crate::host::Host;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
 use crate::requests::Asked;
-use crate::row::{Caches, Sampled, ShadowCounts};
-use crate::{Error, Part, Row, Run, Sample, Setup, Watch};
+use crate::series::Averages;
+use crate::sources::bloat;
+use crate::{ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
-use superpage_pages::{Access, MAX_LEVELS, Mapped, PageSize};
-use superpage_trace::{Info, ProcessId, Threads};
-use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
+use superpage_pages::{Access, MAX_LEVELS, Mapped};
+use superpage_trace::{Event, Info, ProcessId, Threads};
+use superpage_vm::{Config, Hash, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
 pub(crate) struct Simulation {
@@ -37,12 +38,12 @@ pub(crate) struct Simulation {
     pub(crate) footprint: Option<Footprint>,
     pub(crate) disk: Disk,
     pub(crate) held: Held,
-    fragmented: Fragmented,
+    pub(crate) fragmented: Fragmented,
     /// The bits that a page number of the stream loses here.
     pub(crate) shift: u32,
     pub(crate) processes: Processes,
     pub(crate) counted: Counted,
-    touched: TouchedPages,
+    pub(crate) touched: TouchedPages,
     pub(crate) work: Work,
     pub(crate) outcome: Outcome,
     pub(crate) record: Record,
@@ -82,11 +83,11 @@ pub(crate) struct Counted {
 
 /// Pages that programs have touched and still have.
 #[derive(Default)]
-struct TouchedPages {
-    now: u64,
-    peak: u64,
+pub(crate) struct TouchedPages {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
     /// What was mapped at the peak, by level.
-    mapped_at_peak: [u64; MAX_LEVELS],
+    pub(crate) mapped_at_peak: [u64; MAX_LEVELS],
     /// How contiguous that was; of an earlier peak, as long as memory is `at_peak`.
     contiguous: Contiguous,
     at_peak: bool,
@@ -100,6 +101,8 @@ pub(crate) struct Work {
     /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
     pub(crate) background: Effort,
     pub(crate) background_time: u64,
+    /// How often it was called while programs had memory.
+    pub(crate) background_runs: u64,
 }
 
 /// What went wrong.
@@ -119,10 +122,11 @@ pub(crate) struct Record {
     pub(crate) part: Option<Open>,
     /// The peak of page tables before it, in bytes.
     page_tables: u64,
-    watch: Watch,
-    samples: Vec<Sample>,
-    /// The modelled time from which the next sample is due.
-    due: f64,
+    pub(crate) watch: Watch,
+    pub(crate) samples: Vec<Sample>,
+    /// The time, or the number of instructions, from which the next sample is due.
+    pub(crate) due: f64,
+    pub(crate) averages: Averages,
 }
 
 /// The current part. Its state when it began is each machine's own.
@@ -158,7 +162,7 @@ impl Simulation {
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
-        if !asks_the_machine(setup) && watch.sample_seconds.is_none() {
+        if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
@@ -187,7 +191,14 @@ impl Simulation {
             touched: TouchedPages::default(),
             work: Work::default(),
             outcome: Outcome::default(),
-            record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
+            record: Record {
+                part: None,
+                page_tables: 0,
+                watch: *watch,
+                samples: Vec::new(),
+                due: 0.0,
+                averages: Averages::default(),
+            },
             setup: setup.clone(),
             info: info.clone(),
         };
@@ -234,8 +245,18 @@ impl Simulation {
                             self.leave_peak();
                         }
                     }
-                    if let Err(problem) = self.event(&piece.batch.events[event].1, stop) {
+                    let event = &piece.batch.events[event].1;
+                    let said = self.said(event);
+                    self.average();
+                    if matches!(event, Event::Exit) {
+                        self.sample(None);
+                    }
+                    if let Err(problem) = self.event(event, stop) {
                         self.give_up(problem);
+                    }
+                    self.average();
+                    if said.is_some() {
+                        self.sample(said);
                     }
                 }
                 Some(Mark::Window(window)) => self.turn(window),
@@ -245,6 +266,16 @@ impl Simulation {
             if let Err(problem) = self.back_guest() {
                 self.give_up(problem);
             }
+        }
+        self.average();
+    }
+
+    /// What a sample says of an event that it follows, if one does.
+    fn said(&self, event: &Event) -> Option<String> {
+        match event {
+            Event::Mark(name) => Some(name.clone()),
+            Event::Exit => self.processes.current.map(|process| format!("process {} ends", process.0)),
+            _ => None,
         }
     }
 
@@ -336,24 +367,7 @@ impl Simulation {
     /// Calls the background of the policy, and takes a sample, if one is due.
     fn run_due(&mut self) {
         self.background();
-        let Some(step) = self.record.watch.sample_seconds else { return };
-        let seconds = self.seconds(self.only());
-        if seconds < self.record.due {
-            return;
-        }
-        self.record.due = ((seconds / step).floor() + 1.0) * step;
-        let (stats, ladder, frames) = (self.vm.stats(), &self.setup.ladder, self.setup.frames);
-        let bytes = |pages: u64| pages * ladder.base().bytes();
-        self.record.samples.push(Sample {
-            seconds,
-            contiguity: contiguity(&self.vm, ladder, frames),
-            free_bytes: bytes(self.vm.buddy().plain_frames()),
-            cache_bytes: bytes(stats.cache_pages),
-            inactive_bytes: bytes(stats.inactive_pages),
-            active_bytes: bytes(active(&stats)),
-            wired_bytes: bytes(stats.wired_frames),
-            pages: ladder.sizes().iter().copied().zip(stats.mapped).collect(),
-        });
+        self.sample_if_due();
     }
 
     /// The modelled time so far on a machine, including idle time.
@@ -362,12 +376,12 @@ impl Simulation {
         cycles as f64 / member.setup.machine.clock.hertz as f64 + self.counted.idle_microseconds as f64 / 1e6
     }
 
-    fn whole(&self, member: &Member, translated: &Translated<'_>) -> Whole {
+    pub(crate) fn whole(&self, member: &Member, translated: &Translated<'_>) -> Whole {
         member.windows.whole(&self.info, translated, &self.counted)
     }
 
     /// The modelled time so far on a machine, in cycles.
-    fn cycles(&self, member: &Member, whole: &Whole) -> u64 {
+    pub(crate) fn cycles(&self, member: &Member, whole: &Whole) -> u64 {
         let machine = &member.setup.machine;
         let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
@@ -381,9 +395,24 @@ impl Simulation {
     }
 
     /// The part of it that the host's kernel took.
-    fn host_cycles(&self, member: &Member) -> u64 {
+    pub(crate) fn host_cycles(&self, member: &Member) -> u64 {
         let cycles = |host: &Host| host.cycles(&self.mmu, &member.setup.machine, member.digest_cycles());
         self.host.as_ref().map_or(0, cycles)
+    }
+
+    /// The most that page tables took at a time, in bytes.
+    pub(crate) fn page_table_bytes(&self) -> u64 {
+        self.record.page_tables.max(self.mmu.peak_page_table_bytes())
+    }
+
+    /// How contiguous mapped memory was at its peak, if somebody asked.
+    pub(crate) fn contiguous_percent(&self) -> Option<ContiguousPercent> {
+        self.record.watch.contiguity.then(|| self.touched.contiguous.percent())
+    }
+
+    /// The contiguity that is left ([`contiguity`]).
+    pub(crate) fn contiguity(&self) -> f64 {
+        contiguity(&self.vm, &self.setup.ladder, self.setup.frames)
     }
 
     /// The kernel's work so far.
@@ -400,7 +429,7 @@ impl Simulation {
         }
         self.disk.settle();
         self.close_part();
-        self.record.page_tables = self.record.page_tables.max(self.mmu.peak_page_table_bytes());
+        self.record.page_tables = self.page_table_bytes();
         self.mmu.restart_page_table_peak();
         let mut peak = Peak::default();
         peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
@@ -423,7 +452,9 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
-                ..self.row(member).since(before)
+                average_resident_over_touched: None,
+                average_huge_percent: None,
+                ..self.row(member).part(before)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
         };
@@ -445,6 +476,8 @@ impl Simulation {
         self.disk.settle();
         self.close_part();
         self.leave_peak();
+        self.average();
+        self.sample(Some("end".into()));
         let state = |member: &Member| {
             let translated = member.translated(&self.mmu);
             (self.row(member), member.windows.evidence(&self.info, &translated, &self.counted))
@@ -470,6 +503,9 @@ impl Simulation {
                 cache_bytes: left.cache_bytes,
                 swap_used_bytes: left.swap_used_bytes,
                 contiguity: left.contiguity,
+                resident_bytes: left.resident_bytes,
+                touched_bytes: left.touched_bytes,
+                series: self.record.watch.every.map(|_| samples.clone()),
                 frames_leaked,
                 ..self.row(&member)
             };
@@ -481,7 +517,7 @@ impl Simulation {
             if let Some(last) = member.parts.last_mut() {
                 last.row.complete &= complete;
             }
-            (member.place, Run { row, parts: member.parts, samples: samples.clone(), evidence })
+            (member.place, Run { row, parts: member.parts, evidence })
         };
         let mut runs: Vec<(usize, Run)> = members.into_iter().zip(left).map(run).collect();
         if let Some(mut host) = self.host.take() {
@@ -495,136 +531,4 @@ impl Simulation {
         }
         runs
     }
-
-    /// The counts so far on a machine.
-    fn row(&self, member: &Member) -> Row {
-        let (stats, translated, machine) = (self.vm.stats(), member.translated(&self.mmu), &member.setup.machine);
-        let counters = &translated.counters;
-        let base = self.setup.ladder.base().bytes();
-        let whole = self.whole(member, &translated);
-        let cycles = self.cycles(member, &whole);
-        let effort = self.effort();
-        let (daemon, kernel) = (member.kernel(&self.work.daemon), member.kernel(&(effort - self.work.daemon)));
-        let host = self.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&self.mmu));
-        let error: Vec<&str> = self.outcome.reasons.iter().chain(&self.outcome.failed).map(String::as_str).collect();
-        Row {
-            workload: self.info.workload.clone(),
-            machine: machine.name.clone(),
-            policy: member.setup.name.clone(),
-            host_policy: member.setup.host.as_ref().map(|host| host.name.clone()),
-            kernel: member.setup.kernel.as_ref().map(|kernel| kernel.text.clone()),
-            kernel_counts: self.kernel_counts(),
-            references: whole.references,
-            instructions: whole.instructions,
-            threads: self.counted.threads.most(),
-            faults: stats.faults,
-            itlb_misses: whole.instruction_misses,
-            dtlb_misses: whole.data_misses,
-            tlb_misses: whole.data_misses + whole.instruction_misses,
-            first_level_dtlb_misses: whole.first_misses[0],
-            first_level_itlb_misses: whole.first_misses[1],
-            second_level_dtlb_hits: whole.second_hits[0],
-            second_level_itlb_hits: whole.second_hits[1],
-            tlb_miss_reduction_percent: None,
-            walks: whole.data_misses + whole.instruction_misses,
-            walk_memory_references: whole.walk_references,
-            cycles,
-            program_cycles: cost::program(machine, &whole),
-            tlb_hit_cycles: whole.tlb_hit_cycles,
-            walk_cycles: whole.walk_cycles,
-            data_cycles: whole.data_cycles,
-            fault_cycles: kernel.fault + self.kernel_cycles(),
-            zero_cycles: kernel.zero,
-            copy_cycles: kernel.copy,
-            promotion_cycles: kernel.promotion,
-            background_cycles: kernel.background + daemon.total(),
-            io_cycles: self.disk.cycles(machine),
-            host_cycles: self.host_cycles(member),
-            seconds: cycles as f64 / machine.clock.hertz as f64,
-            idle_seconds: self.counted.idle_microseconds as f64 / 1e6,
-            speedup: None,
-            peak_touched_bytes: self.touched.peak * base,
-            peak_resident_bytes: stats.peak_resident_pages * base,
-            page_table_bytes: self.record.page_tables.max(self.mmu.peak_page_table_bytes()),
-            bloat_percent: bloat(self.touched.peak, stats.peak_resident_pages),
-            pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
-            contiguous_percent: self.record.watch.contiguity.then(|| self.touched.contiguous.percent()),
-            caches: self.record.watch.lines.then(|| Caches::of(counters)),
-            shadow: machine.shadow.as_ref().map(|_| ShadowCounts::of(counters)),
-            promotions: stats.promotions.iter().sum(),
-            superpages_at_fault: stats.promotions_at_fault,
-            promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),
-            demotions: stats.demotions.iter().sum(),
-            reservations_made: stats.reservations_made,
-            reservations_preempted: stats.reservations_preempted,
-            page_ins: stats.page_ins,
-            page_outs: stats.page_outs,
-            io_requests: self.disk.requests(),
-            io_seconds: self.disk.cycles(machine) as f64 / machine.clock.hertz as f64,
-            bytes_zeroed: stats.bytes_zeroed,
-            bytes_copied: stats.bytes_copied + self.counted.copied_bytes,
-            bytes_read: stats.bytes_read,
-            bytes_written: stats.bytes_written,
-            pages_hashed: stats.pages_hashed,
-            pages_spared: stats.pages_spared,
-            evictions: stats.evictions,
-            cache_reactivated: stats.cache_reactivated,
-            daemon_runs: stats.daemon_runs,
-            daemon_cycles: daemon.total(),
-            superpage_cycles: member.kernel(&effort).promotion,
-            contiguity_requests: stats.contiguity_requests,
-            contiguity_failed: stats.contiguity_failed,
-            contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,
-            coloured_pages: stats.coloured_pages,
-            uncoloured_pages: stats.uncoloured_pages,
-            active_bytes: active(&stats) * base,
-            inactive_bytes: stats.inactive_pages * base,
-            cache_bytes: stats.cache_pages * base,
-            swap_used_bytes: stats.swap_used_pages * base,
-            contiguity: contiguity(&self.vm, &self.setup.ladder, self.setup.frames),
-            frames_leaked: 0,
-            host_faults: host.faults,
-            host_promotions: host.promotions,
-            host_demotions: host.demotions,
-            host_shootdowns: host.shootdowns,
-            host_bytes_zeroed: host.bytes_zeroed,
-            host_bytes_copied: host.bytes_copied,
-            host_pages: host.pages,
-            host_frames_leaked: 0,
-            pte_traversals: counters.pte_traversals,
-            shootdowns: counters.shootdowns,
-            unmapped_accesses: self.counted.unmapped_accesses,
-            widened_rights: self.counted.widened_rights,
-            // A policy with a clock acts at other times if time is an estimate.
-            sampled: whole
-                .sampled
-                .map(|sampled| Sampled { kernel_exact: sampled.kernel_exact && !self.goes_by_time(), ..sampled }),
-            complete: error.is_empty(),
-            error: (!error.is_empty()).then(|| error.join("; ")),
-            memory_bytes: self.setup.frames * base,
-            swap_bytes: self.setup.swap_pages * base,
-            files: self.setup.files,
-            hash: member.setup.digest,
-            fragment: self.setup.fragment,
-            fragmented: {
-                let share = |(size, hit, all): &(PageSize, u64, u64)| (*size, *hit as f64 / *all as f64);
-                self.fragmented.extents.iter().map(share).collect()
-            },
-            immovable_bytes: self.fragmented.pages * base,
-            seed: self.setup.seed,
-            trace_digest: None,
-            version: crate::row::VERSION.into(),
-            assumed: cost::assumed(machine, self.record.watch.lines, self.setup.kernel.as_ref()),
-        }
-    }
-}
-
-/// Recently used pages; all that are resident if there are no page lists.
-fn active(stats: &Stats) -> u64 {
-    if stats.inactive_pages + stats.cache_pages == 0 { stats.resident_pages } else { stats.active_pages }
-}
-
-/// How much more is resident than was touched, in percent; negative if memory did not hold it all at once.
-fn bloat(touched: u64, resident: u64) -> f64 {
-    if touched == 0 { 0.0 } else { 100.0 * (resident as f64 / touched as f64 - 1.0) }
 }

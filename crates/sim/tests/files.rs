@@ -191,11 +191,13 @@ fn the_kernel_takes_and_gives_back_whole_pages_of_the_machine() {
         script.event(event);
         script.event(Event::Idle { microseconds: 1000 });
     }
-    let watch = Watch { sample_seconds: Some(0.001), ..Watch::default() };
+    let watch = Watch { every: Some(superpage_sim::Every::Seconds(0.001)), ..Watch::default() };
     let setups = plan(&["alpha-21264".into()], &["base".into()], &plenty()).unwrap();
     let run = run_parts(&setups, &mut script, &AtomicBool::new(false), &|_| {}, &watch).unwrap().remove(0);
-    let wired: Vec<u64> = run.samples.iter().map(|sample| sample.wired_bytes / 8192).collect();
-    assert_eq!(wired, [0, 3, 3, 2]);
+    let series = run.row.series.unwrap();
+    let wired: Vec<u64> = series.iter().map(|sample| sample.wired_bytes / 8192).collect();
+    // The last one is the end.
+    assert_eq!(wired, [0, 3, 3, 2, 2]);
     assert_eq!((run.row.frames_leaked, run.row.error), (0, None));
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{Conditions, Row, Setup, plan, run};
+use superpage_sim::{Conditions, Row, Setup, named, plan, run};
 use superpage_trace::workload;
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -72,8 +72,8 @@ fn both_sizes_are_crossed() {
 
 #[test]
 fn a_host_promotes_meanwhile() {
-    let quick = "promote:age=1ms,interval=1ms,cpu=0.5";
-    let conditions = on_hosts(&[quick, "reservation"], 256 << 20);
+    let quick = named("promote:age=1ms,interval=1ms,cpu=0.5").unwrap().0;
+    let conditions = on_hosts(&[&quick, "reservation"], 256 << 20);
     let rows = grid("zen5+nested", &["thp"], &conditions, "random:bytes=32M,references=6M");
     rows.iter().for_each(check);
     let of = |name: &str| rows.iter().find(|row| row.policies() == name).unwrap();
@@ -112,7 +112,7 @@ proptest! {
     #[test]
     fn any_policy_runs_on_any_host(
         policies in prop::sample::subsequence(vec!["base", "thp", "reservation", "promote", "mthp", "freebsd"], 1..3),
-        hosts in prop::sample::subsequence(vec!["base", "thp", "reservation", "promote", "mthp:size=64K", "freebsd", "talluri-hill"], 1..3),
+        hosts in prop::sample::subsequence(vec!["base", "thp", "reservation", "promote", "mthp:size=64K+2M", "freebsd", "talluri-hill"], 1..3),
         machine in prop::sample::select(vec!["zen5+nested", "neoverse-v2+nested", "skylake-sp+nested-2m"]),
         workload in prop::sample::select(vec![
             "zipf:bytes=8M,references=30K",

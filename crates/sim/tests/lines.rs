@@ -5,7 +5,7 @@ use superpage_mmu::Machine;
 use superpage_sim::{Conditions, Row, Setup, Watch, plan, plan_machines, run_parts};
 use superpage_trace::{Source, workload};
 
-const WITH: Watch = Watch { lines: true, sample_seconds: None, contiguity: false };
+const WITH: Watch = Watch { lines: true, every: None, contiguity: false };
 
 fn rows(setups: &[Setup], source: &mut dyn Source, watch: &Watch) -> Vec<Row> {
     let runs = run_parts(setups, source, &AtomicBool::new(false), &|_| (), watch).unwrap();

@@ -5,8 +5,9 @@ use crate::script;
 use script::{Batches, Marked, Script, run_script};
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
-use superpage_sim::{Conditions, Run, Watch, plan, rows, run_parts};
-use superpage_trace::{Event, Sample, Sampling, Source, workload};
+use superpage_report::{KeyKind, Keys};
+use superpage_sim::{Conditions, Every, Row, Run, Sample, Watch, plan, rows, run_parts};
+use superpage_trace::{Event, Sampling, Source, workload};
 
 fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
     let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
@@ -17,9 +18,7 @@ fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
 
 /// Whether a key of a row counts something, rather than to tell of the state at a moment.
 fn counted(key: &str) -> bool {
-    let state = ["peak_touched", "peak_resident", "page_table", "active", "inactive", "cache", "swap_used"];
-    let conditions = ["memory", "swap", "immovable"];
-    !["seed", "threads"].contains(&key) && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
+    Row::KEYS.iter().any(|known| known.name == key && known.kind == KeyKind::Count)
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn a_sampled_stream_has_no_parts() {
     // Estimates do not grow as counts do: the difference of two was below zero.
     let sampling = Sampling { on: 1000, period: 20_000, seed: Some(1) };
     let marked = Marked::new(workload::parse("touch:bytes=8M;zipf:bytes=4M,references=400K").unwrap(), 1);
-    for run in runs(&mut Sample::new(Box::new(marked), sampling), &["reservation"], Watch::default()) {
+    for run in runs(&mut superpage_trace::Sample::new(Box::new(marked), sampling), &["reservation"], Watch::default()) {
         assert!(run.parts.is_empty() && run.row.sampled.is_some() && run.row.error.is_none());
     }
 }
@@ -104,8 +103,12 @@ fn marks_change_no_row() {
     let workload = "zipf:bytes=4M,references=200K";
     let plain = runs(workload::parse(workload).unwrap().as_mut(), &["reservation"], Watch::default());
     let mut marked = Marked::new(workload::parse(workload).unwrap(), 2);
-    let marked = runs(&mut marked, &["reservation"], Watch { sample_seconds: Some(0.001), ..Watch::default() });
-    let bare = |runs: &[Run]| runs.iter().map(|run| run.row.clone()).collect::<Vec<_>>();
+    let marked = runs(
+        &mut marked,
+        &["reservation"],
+        Watch { every: Some(superpage_sim::Every::Seconds(0.001)), ..Watch::default() },
+    );
+    let bare = |runs: &[Run]| runs.iter().map(|run| Row { series: None, ..run.row.clone() }).collect::<Vec<_>>();
     assert_eq!(bare(&plain), bare(&marked));
 }
 
@@ -136,9 +139,10 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
     script.event(Event::Idle { microseconds: 5_000_000 });
     script.event(Event::Unmap { start: 0x1000, pages: 512 });
     script.event(Event::Idle { microseconds: 5_000_000 });
-    let run = &runs(&mut script, &["reservation"], Watch { sample_seconds: Some(4.0), ..Watch::default() })[1];
-    assert_eq!(run.samples.len(), 3, "at 0, 5 and 10 s: {:?}", run.samples);
-    let [begin, full, end] = [0, 1, 2].map(|i| &run.samples[i]);
+    let run = &runs(&mut script, &["reservation"], Watch { every: Some(Every::Seconds(4.0)), ..Watch::default() })[1];
+    let series = run.row.series.as_ref().unwrap();
+    let [begin, full, end, last] = &series[..] else { panic!("at 0, 5 and 10 s, and the end: {series:?}") };
+    assert_eq!(*last, Sample { event: Some("end".into()), ..end.clone() });
     assert_eq!((begin.seconds, begin.contiguity, begin.free_bytes), (0.0, 1.0, 64 << 20));
     assert!((5.0..5.1).contains(&full.seconds) && (10.0..10.1).contains(&end.seconds));
     assert_eq!(full.active_bytes, 2 << 20);
@@ -151,7 +155,7 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
         &mut Script::new(),
         &AtomicBool::new(false),
         &|_| {},
-        &Watch { sample_seconds: Some(0.0), ..Watch::default() },
+        &Watch { every: Some(Every::Seconds(0.0)), ..Watch::default() },
     );
     assert!(error.unwrap_err().to_string().contains("0 seconds"));
 }

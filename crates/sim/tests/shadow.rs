@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Row, Watch, plan, run_parts};
 use superpage_trace::workload;
 
-const WITH: Watch = Watch { lines: true, sample_seconds: None, contiguity: false };
+const WITH: Watch = Watch { lines: true, every: None, contiguity: false };
 
 fn rows(machines: &[&str], policies: &[&str], text: &str, memory: u64) -> Vec<Row> {
     let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
@@ -51,6 +51,8 @@ fn the_kernel_does_the_same() {
                     tlb_miss_reduction_percent: row.tlb_miss_reduction_percent,
                     walks: row.walks,
                     walk_memory_references: row.walk_memory_references,
+                    mpki: row.mpki,
+                    walk_mpki: row.walk_mpki,
                     cycles: row.cycles,
                     tlb_hit_cycles: row.tlb_hit_cycles,
                     walk_cycles: row.walk_cycles,

@@ -198,7 +198,7 @@ proptest! {
         }
         let conditions = Conditions { host_policies: if hosted { vec!["thp".into()] } else { Vec::new() }, ..conditions };
         machines.retain(|machine| plan_machines(std::slice::from_ref(machine), &policies, &conditions).is_ok());
-        let watch = Watch { sample_seconds: samples.then_some(1e-3), contiguity, lines };
+        let watch = Watch { every: samples.then_some(superpage_sim::Every::Seconds(1e-3)), contiguity, lines };
         let stream = || match lines {
             true => workload::parse_lines(workload).unwrap(),
             false => stream(workload, sampled),
@@ -223,7 +223,7 @@ proptest! {
         let memory = if scarce { 12 << 20 } else { 128 << 20 };
         let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
         let policies: Vec<String> = policies.into_iter().map(String::from).collect();
-        let watch = Watch { sample_seconds: samples.then_some(1e-3), ..Watch::default() };
+        let watch = Watch { every: samples.then_some(superpage_sim::Every::Seconds(1e-3)), ..Watch::default() };
         each_is_as_alone(&machines, &policies, &conditions, watch, &|| stream(workload, sampled))?;
     }
 }

@@ -131,6 +131,14 @@ pub(crate) static KINDS: [Kind; 10] = [
     },
 ];
 
+/// A value of an axis in the one form that rows have: a policy by its name there, unless it is none of superpage's or wrong.
+pub(crate) fn canonical(axis: &str, value: &str) -> String {
+    match axis {
+        "policy" | "host-policy" => superpage_sim::named(value).map_or_else(|_| value.into(), |(name, _)| name),
+        _ => value.into(),
+    }
+}
+
 /// Axes of values that are set begin with this.
 pub(crate) const SET: &str = "set.";
 

@@ -1,12 +1,12 @@
 //! The file of a sweep: `docs/sweep.md` explains how to write one.
 
-use crate::axis::{self, KINDS, Point, SET, TRACE, apply, is_known, rank};
+use crate::axis::{self, KINDS, Point, SET, TRACE, apply, canonical, is_known, rank};
 use crate::files::Files;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_mmu::{Machine, MachineError};
-use superpage_sim::Error;
+use superpage_sim::{Error, Every};
 use toml::Value;
 
 /// The most points of a sweep.
@@ -21,6 +21,8 @@ pub struct Sweep {
     pub(crate) lines: bool,
     /// Whether rows say how contiguous mapped memory is.
     pub(crate) contiguity: bool,
+    /// How often rows keep their state.
+    pub(crate) every: Option<Every>,
     /// The axes, the slowest first.
     pub(crate) axes: Vec<Axis>,
     /// Which of them go together, the slowest first; each is in one of these.
@@ -78,6 +80,7 @@ struct Head {
     lines: bool,
     #[serde(default)]
     contiguity: bool,
+    every: Option<String>,
 }
 
 /// A list of streams with a name.
@@ -138,8 +141,12 @@ impl Sweep {
         let own = machines.into_iter().map(own_machine).collect::<Result<_, String>>()?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
         let bundles = bundles(&axes, &sweep.zip)?;
-        let Head { name, lines, contiguity, .. } = sweep;
-        let sweep = Sweep { name, lines, contiguity, axes, bundles, own };
+        for Axis { name, values } in &mut axes {
+            values.iter_mut().for_each(|value| *value = canonical(name, value));
+        }
+        let Head { name, lines, contiguity, every, .. } = sweep;
+        let every = every.map(|every| every.parse()).transpose().map_err(|error| format!("sweep.every: {error}"))?;
+        let sweep = Sweep { name, lines, contiguity, every, axes, bundles, own };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {
@@ -356,7 +363,7 @@ fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
         for axis in bundle {
             // What cannot be applied is reported later, with its axis: until then it is equal to nothing.
             let Axis { name, values } = &axes[*axis];
-            if apply(name, &mut point, &values[place]).is_err() {
+            if apply(name, &mut point, &canonical(name, &values[place])).is_err() {
                 point.set.push((name.clone(), values[place].clone()));
             }
         }
@@ -503,6 +510,19 @@ mod tests {
             assert!(error.starts_with(said), "{text}: {error}");
         }
         assert!(axes("memory = [\"1G\", \"1025M\"]\nswap = \"1G\"").is_ok());
+    }
+
+    #[test]
+    fn a_policy_that_is_spelled_in_two_ways_is_one() {
+        let policies = |text: &str| {
+            Sweep::parse(&format!(
+                "[sweep]\nname = \"a\"\n[axes]\nworkload = \"touch\"\nmachine = \"zen5\"\npolicy = [{text}]\n"
+            ))
+        };
+        let error = policies("\"reservation\", \"reservation:preempt=on\"").unwrap_err();
+        assert_eq!(error, "axes.policy: reservation and reservation:preempt=on are the same: leave one of them out");
+        let sweep = policies("\"thp\", \"promote:age=0.5s\"").unwrap();
+        assert_eq!(sweep.points().map(|point| point.policy).collect::<Vec<_>>(), ["thp", "promote:age=500ms"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod columns;
 mod elsewhere;
 mod estimate;
 mod figures;

@@ -11,7 +11,6 @@ use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 use superpage_output::explain;
-use superpage_sim::columns::Kinds;
 use superpage_sim::{Certainty, Error, Kept, Row, RowFile, Run, compare};
 
 /// The file of all rows.
@@ -77,8 +76,7 @@ impl Merged {
     }
 }
 
-/// Writes all rows of a folder that has all cells, as one file; `None` if `stop` ended it. The types of its columns follow from all rows:
-/// where they are not those of the first part, the cells are read a second time.
+/// Writes all rows of a folder that has all cells, as one file; `None` if `stop` ended it.
 ///
 /// # Errors
 /// [`Error::Output`]: a cell cannot be read, or the file not be written.
@@ -90,30 +88,20 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
         Error::Output { problem, .. } => failed(problem),
         other => other,
     };
-    let of_cells = cells(plan);
-    let first: Vec<Run> = match of_cells.first() {
-        Some(cells) => runs(plan, folder.cells(), &plan.parts[0], cells)?,
-        None => Vec::new(),
+    let output = folder.create(ROWS).map_err(wrong)?;
+    let axes = plan.parts.first().and_then(|part| plan.axes(part).into_iter().next()).unwrap_or_default();
+    let mut file = RowFile::new(output.file().map_err(wrong)?, &axes).map_err(of_file)?;
+    let mut merged = Merged::default();
+    let each = |part: &Part, rows: Vec<Row>| {
+        merged.add(&plan.streams[part.stream].name, &rows);
+        rows.iter().try_for_each(|row| file.push(row)).map_err(of_file)
     };
-    let mut kinds = Kinds::of(first.iter().map(|run| &run.row));
-    loop {
-        let output = folder.create(ROWS).map_err(wrong)?;
-        let mut file = RowFile::new(output.file().map_err(wrong)?, kinds.clone()).map_err(of_file)?;
-        let mut merged = Merged::default();
-        let each = |part: &Part, rows: Vec<Row>| {
-            merged.add(&plan.streams[part.stream].name, &rows);
-            rows.iter().try_for_each(|row| file.push(row)).map_err(of_file)
-        };
-        if !parts(plan, folder.cells(), &of_cells, (jobs, stop), each)? {
-            return Ok(None);
-        }
-        let seen = file.finish().map_err(of_file)?;
-        if seen == kinds {
-            output.commit().map_err(wrong)?;
-            return Ok(Some(merged));
-        }
-        kinds = seen;
+    if !parts(plan, folder.cells(), &cells(plan), (jobs, stop), each)? {
+        return Ok(None);
     }
+    file.finish().map_err(of_file)?;
+    output.commit().map_err(wrong)?;
+    Ok(Some(merged))
 }
 
 /// All rows of a folder that has all cells, in memory.
@@ -180,8 +168,9 @@ fn parts(
 ) -> Result<bool, Error> {
     let pool = ThreadPoolBuilder::new().num_threads(jobs).build();
     let rows = |place: usize| {
-        let runs = runs(plan, kept, &plan.parts[place], &cells[place])?;
-        Ok(runs.into_iter().map(|run| run.row).collect())
+        let part = &plan.parts[place];
+        let runs = runs(plan, kept, part, &cells[place])?;
+        Ok(runs.into_iter().zip(plan.axes(part)).map(|(run, axes)| Row { axes, ..run.row }).collect())
     };
     let mut from = 0;
     while from < cells.len() {

@@ -85,6 +85,7 @@ fn of_row(plan: &Plan, point: &Point) -> String {
     if plan.sweep.contiguity {
         words.push("--contiguity".into());
     }
+    words.extend(plan.sweep.every.map(|every| format!("--every {every}")));
     match point.stream.strip_prefix(TRACE) {
         Some(path) => words.extend(["--trace".into(), quoted(path)]),
         None => words.push(quoted(&point.stream)),

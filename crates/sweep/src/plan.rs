@@ -33,6 +33,8 @@ pub struct Plan {
     /// The streams, in the order of their axis.
     pub(crate) streams: Vec<Stream>,
     machines: HashMap<String, Machine>,
+    /// What is set in each, by its name.
+    pub(crate) set: HashMap<String, Vec<(String, String)>>,
     /// The policies, by the words of their axis.
     policies: HashMap<String, Policy>,
     /// The policies of hosts, with their names, by the words of their axis.
@@ -70,6 +72,14 @@ pub(crate) struct Part {
     grid: Vec<(String, Vec<OnHost>)>,
     /// The number of rows.
     pub(crate) rows: usize,
+}
+
+impl Part {
+    /// The machines with the numbers of their rows, in their order.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = (&str, usize)> {
+        let rows = |hosts: &[OnHost]| hosts.iter().map(|(_, policies)| with_base(policies)).sum();
+        self.grid.iter().map(move |(machine, hosts)| (machine.as_str(), rows(hosts)))
+    }
 }
 
 /// The policy of a host, if it has one, and policies on it.
@@ -110,6 +120,7 @@ impl Plan {
     pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
         let (mut streams, mut parts) = (Vec::new(), Parts::default());
         let (mut machines, mut policies, mut hosts) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut set = HashMap::new();
         let (mut inputs, mut texts, files) = (BTreeMap::new(), Texts::default(), Files::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
         for name in &axis.values {
@@ -126,6 +137,7 @@ impl Plan {
                 texts.machines.insert(name.clone(), hex(text.as_bytes()));
                 inputs.insert(format!("machine {name}"), hex(text.as_bytes()));
                 machines.insert(name.clone(), machine);
+                set.insert(name.clone(), point.set.clone());
             }
             if !texts.policies.contains_key(&point.policy) {
                 let (policy, text) = match own.get(&point.policy) {
@@ -149,7 +161,7 @@ impl Plan {
         }
         let Parts { parts, places } = parts.compared();
         let (cells, last) = (Vec::new(), Mutex::default());
-        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, hosts, last, places, inputs };
+        let mut plan = Plan { sweep, parts, cells, streams, machines, set, policies, hosts, last, places, inputs };
         plan.find_cells(&texts, limits)?;
         Ok(plan)
     }
@@ -159,11 +171,8 @@ impl Plan {
         for place in 0..self.parts.len() {
             let part = &self.parts[place];
             let setups = self.setups(part)?;
-            let rows = |(machine, hosts): &(String, Vec<OnHost>)| {
-                let rows = hosts.iter().map(|(_, policies)| with_base(policies)).sum();
-                std::iter::repeat_n(texts.machines[machine].as_str(), rows)
-            };
-            let machines: Vec<&str> = part.grid.iter().flat_map(rows).collect();
+            let rows = |(machine, rows): (&str, usize)| std::iter::repeat_n(texts.machines[machine].as_str(), rows);
+            let machines: Vec<&str> = part.machines().flat_map(rows).collect();
             let (rows, all) = (setups.len(), groups(&setups, &watch));
             let mut setups: Vec<Option<Setup>> = setups.into_iter().map(Some).collect();
             for group in all {
@@ -182,10 +191,10 @@ impl Plan {
 
     /// The name of a cell, whose rows are given by their setups and the digests of their machines' texts.
     fn name<'a>(&self, part: &Part, rows: impl Iterator<Item = (&'a Setup, &'a str)>, texts: &Texts) -> String {
-        let (stream, Sweep { lines, contiguity, .. }) = (&self.streams[part.stream], &self.sweep);
+        let (stream, Sweep { lines, contiguity, every, .. }) = (&self.streams[part.stream], &self.sweep);
         let Conditions { sizes, memory, swap, fragment, seed, files, digest, .. } = &part.conditions;
         let mut text = format!(
-            "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}\nsizes {sizes:?}\nmemory {memory:?}\n\
+            "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}, every {every:?}\nsizes {sizes:?}\nmemory {memory:?}\n\
              swap {swap:?}\nfragment {fragment}\nseed {seed}\nfiles {files:?}\ndigest {digest:?}\n",
             stream.digest
         );
@@ -253,7 +262,7 @@ impl Plan {
 
     /// What is recorded of every run.
     pub(crate) fn watch(&self) -> Watch {
-        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, ..Watch::default() }
+        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every }
     }
 
     /// The stream of a cell.

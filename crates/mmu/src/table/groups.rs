@@ -19,7 +19,7 @@ use crate::reach::Known;
 use crate::record::Record;
 use crate::segments::{CONTEXTS, Segments, VirtualPage, context_of, nobodys};
 use std::ops::Range;
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::{Counts, Ladder, Vpn};
 
 /// The entries of a group.
 const WAYS: usize = 8;

@@ -3,7 +3,7 @@
 use crate::lines::check_with;
 use crate::naive::Naive;
 use superpage_mmu::{Block, Flush, GroupCounts, Handler, Machine, Mmu, Request, Search, Touch, Upkeep};
-use superpage_pages::{Access, Mapped, Pfn, Protection, Random, Vpn};
+use superpage_pages::{Access, Counts, Mapped, Pfn, Protection, Random, Vpn};
 
 /// An entry: context, number of the segment in it, page in the segment.
 type Place = (u64, u64, u64);
@@ -353,7 +353,7 @@ fn a_hash_table_of_groups_is_kept_up_to_date() {
             blocks: Vec::from_iter((blocks > 0).then_some(Block { space: KERNEL, pages: FIRST..FIRST + blocks })),
             handler: (random.below(4) > 0).then_some(handler),
         };
-        all = all.with(&check_with(&machine, Some(upkeep), seed, 25), |a, b| a + b);
+        all.add(&check_with(&machine, Some(upkeep), seed, 25));
     }
     let GroupCounts { found, evicts, live_evicts, flushed, renewed, reclaimed, blocks, .. } = all;
     assert!(

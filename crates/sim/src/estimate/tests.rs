@@ -114,19 +114,19 @@ fn an_estimate_below_what_was_recorded_is_too_low_by_the_difference() {
     let plain = evidence(&in_turn());
     let others = Walks { data: 4000, instructions: 0, references: 0, cycles: 900_000 };
     let evidence = Evidence { recorded: Tally { others, tlb_hit_cycles: 70, ..plain.recorded }, ..plain.clone() };
-    let most = |value: fn(&Counts) -> f64| value(&evidence.counts(Basis::All)) + evidence.error(value, 0.0).unwrap();
+    let most = |value: fn(&Estimated) -> f64| value(&evidence.counts(Basis::All)) + evidence.error(value, 0.0).unwrap();
     // The score interval of a count that the windows cannot see below `recorded`, without the 5 first touches.
     let score = |spread: f64, estimate: f64, recorded: f64| {
         let grows = spread.powi(2) / estimate;
         recorded + grows / 2.0 + (grows * recorded + grows.powi(2) / 4.0).sqrt()
     };
     let spread = evidence.spread(|basis| evidence.counts(basis).misses()).unwrap();
-    close(most(Counts::misses), 5.0 + score(spread, 3840.0, 4000.0));
-    close(most(Counts::translation), 500.0 + score(100.0 * spread, 384_000.0, 900_070.0));
+    close(most(Estimated::misses), 5.0 + score(spread, 3840.0, 4000.0));
+    close(most(Estimated::translation), 500.0 + score(100.0 * spread, 384_000.0, 900_070.0));
     close(most(|counts| counts.walk_references), 20.0 + score(4.0 * spread, 15_360.0, 15_360.0));
     assert_eq!(evidence.counts(Basis::All).misses(), 3845.0, "the estimate stays without bias");
     // The least width is of the windows, and does not know of it.
-    close(evidence.error(Counts::misses, 1000.0).unwrap(), 1160.0);
+    close(evidence.error(Estimated::misses, 1000.0).unwrap(), 1160.0);
     let same = |basis| evidence.counts(basis).misses() / 1000.0;
     close(evidence.ratio_error(same, 0.0).unwrap(), 0.16 + spread / 1000.0);
 }
@@ -199,7 +199,7 @@ fn each_reason_against_an_interval_is_told() {
     ];
     for (evidence, why) in cases {
         assert!(evidence.no_errors().is_some_and(|said| said.contains(why)), "{why}: {:?}", evidence.no_errors());
-        assert_eq!(evidence.error(Counts::misses, 0.0), None);
+        assert_eq!(evidence.error(Estimated::misses, 0.0), None);
     }
     assert_eq!(evidence(&in_turn()[..30]).no_errors(), None);
 }

@@ -10,7 +10,7 @@ use crate::requests::Asked;
 use crate::simulation::{Problem, Simulation};
 use std::collections::BTreeMap;
 use superpage_mmu::{Block, Flush, Handler, Mmu, Request, Touch, Upkeep};
-use superpage_pages::{Access, Mapped, PageRange, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Counts, Mapped, PageRange, Pfn, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::Vm;
 
@@ -494,8 +494,8 @@ impl Simulation {
         let [valid_now, live_now, _] = self.mmu.groups_in_use(0).unwrap_or_default();
         let instructions = self.kernel_instructions();
         let most_valid_entries = self.mmu.most_groups_in_use(0).unwrap_or_default();
-        let counts = KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..footprint.counts.clone() };
-        Some(counts.with_groups(&groups))
+        let counts = footprint.counts.plus(&KernelCounts::of(&groups));
+        Some(KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..counts })
     }
 
     /// Bytes that the model has zeroed and copied line by line: they cost nothing else. Where the stream has calls, these copy all.

@@ -1,0 +1,255 @@
+//! A simulation over time: its state at moments, and averages of what goes up and down.
+
+use crate::group::Member;
+use crate::row::{by_size, serialize_pages};
+use crate::simulation::Simulation;
+use crate::sources::active;
+use crate::{Error, Sources};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use superpage_keys::Keys;
+use superpage_pages::{PageSize, parse_count};
+
+/// How often the state of a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Every {
+    /// At the first moment after each multiple of so many seconds of modelled time, idle time included.
+    Seconds(f64),
+    /// After each multiple of so many instructions.
+    Instructions(u64),
+}
+
+impl Every {
+    /// # Errors
+    /// [`Error::Usage`]: it is no step.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self {
+            Every::Seconds(step) if step > 0.0 && step.is_finite() => Ok(()),
+            Every::Instructions(1..) => Ok(()),
+            _ => Err(Error::Usage("a sample every 0 seconds or 0 instructions: expected more".into())),
+        }
+    }
+}
+
+impl fmt::Display for Every {
+    /// As it is parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Every::Seconds(step) => write!(f, "{step}s"),
+            Every::Instructions(step) => write!(f, "{step}"),
+        }
+    }
+}
+
+impl FromStr for Every {
+    type Err = String;
+
+    /// A time with its unit, or a number of instructions.
+    fn from_str(text: &str) -> Result<Every, String> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let unit = match &text[digits.len()..] {
+            "ns" => 1e-9,
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            _ => 0.0,
+        };
+        let seconds = digits.parse::<f64>().ok().map(|number| Every::Seconds(number * unit));
+        let every = if unit > 0.0 { seconds } else { parse_count(text).ok().map(Every::Instructions) };
+        every.filter(|every| every.check().is_ok()).ok_or_else(|| {
+            format!("{text}: expected a time such as 100ms or 2s, or a number of instructions such as 10M")
+        })
+    }
+}
+
+/// The state of a simulation at a moment of modelled time. Counts are those since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
+#[key(from = Sources<'_>)]
+pub struct Sample {
+    /// The modelled time, idle time included.
+    #[key(state, "s", estimated, from = it.run.seconds(it.member))]
+    pub seconds: f64,
+    /// Instructions so far.
+    #[key(count, of_stream, from = it.run.passed())]
+    pub instructions: u64,
+    /// What the stream said just before: the text of a mark, or which process has ended; `end` is the end of the run. `None` where it was
+    /// only time for a sample, or a process is about to end.
+    #[key(state)]
+    pub event: Option<String>,
+    /// Pages that programs have touched and still have.
+    #[key(state, "bytes", of_stream, from = it.bytes(it.run.touched.now))]
+    pub touched_bytes: u64,
+    /// Frames that hold pages of objects.
+    #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
+    pub resident_bytes: u64,
+    /// Frames that hold nothing.
+    #[key(state, "bytes", from = it.bytes(it.run.vm.buddy().plain_frames()))]
+    pub free_bytes: u64,
+    /// Clean pages that are kept but count as available.
+    #[key(state, "bytes", from = it.bytes(it.stats.cache_pages))]
+    pub cache_bytes: u64,
+    /// Pages that have not been referenced for a while.
+    #[key(state, "bytes", from = it.bytes(it.stats.inactive_pages))]
+    pub inactive_bytes: u64,
+    /// All other pages of objects.
+    #[key(state, "bytes", from = it.bytes(active(&it.stats)))]
+    pub active_bytes: u64,
+    /// The kernel's own frames.
+    #[key(state, "bytes", from = it.bytes(it.stats.wired_frames))]
+    pub wired_bytes: u64,
+    /// The contiguity that is available: the metric of Navarro et al., section 6.5, from 0 to 1.
+    #[key(ratio, from = it.run.contiguity())]
+    pub contiguity: f64,
+    /// Mapped pages of each size, ascending by size.
+    #[key(state, "pages", from = it.by_size(it.stats.mapped))]
+    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    pub pages: Vec<(PageSize, u64)>,
+    /// Free extents of each size, each counted at the largest size that it has, ascending by size.
+    #[key(state, "extents", from = it.run.free_extents())]
+    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    pub free_extents: Vec<(PageSize, u64)>,
+    /// Page faults.
+    #[key(count, from = it.stats.faults)]
+    pub faults: u64,
+    /// Misses in the last TLB level; `None` of a sampled stream, whose estimates do not grow as counts do.
+    #[key(count, from = it.whole.sampled.is_none().then_some(it.whole.data_misses + it.whole.instruction_misses))]
+    pub tlb_misses: Option<u64>,
+    /// Page-table walks, or refills by software.
+    #[key(count, "cycles", from = it.whole.sampled.is_none().then_some(it.whole.walk_cycles))]
+    pub walk_cycles: Option<u64>,
+    /// Superpages made.
+    #[key(count, from = it.stats.promotions.iter().sum())]
+    pub promotions: u64,
+    /// Superpages demoted.
+    #[key(count, from = it.stats.demotions.iter().sum())]
+    pub demotions: u64,
+}
+
+impl Simulation {
+    /// Instructions of the stream so far, with those that a sample left out.
+    pub(crate) fn passed(&self) -> u64 {
+        self.counted.instructions + self.counted.skipped[1]
+    }
+
+    fn free_extents(&self) -> Vec<(PageSize, u64)> {
+        let (ladder, buddy) = (&self.setup.ladder, self.vm.buddy());
+        // What a size has within larger extents is theirs.
+        let larger = |level: superpage_pages::Level| match level.index() + 1 < ladder.len() {
+            true => {
+                let next = superpage_pages::Level(level.0 + 1);
+                buddy.free_extents(next) * (ladder.pages(next) / ladder.pages(level))
+            }
+            false => 0,
+        };
+        let extents = ladder.levels().map(|level| buddy.free_extents(level).saturating_sub(larger(level)));
+        ladder.sizes().iter().copied().zip(extents).collect()
+    }
+
+    /// Keeps the state if it is time to.
+    pub(crate) fn sample_if_due(&mut self) {
+        let (now, step) = match self.record.watch.every {
+            None => return,
+            Some(Every::Seconds(step)) => (self.seconds(self.only()), step),
+            Some(Every::Instructions(step)) => (self.passed() as f64, step as f64),
+        };
+        if now >= self.record.due {
+            self.record.due = ((now / step).floor() + 1.0) * step;
+            self.sample(None);
+        }
+    }
+
+    /// Keeps the state after this event, if states are kept.
+    pub(crate) fn sample(&mut self, event: Option<String>) {
+        if self.record.watch.every.is_some() {
+            let sample = Sample { event, ..self.with_sources(self.only(), Sample::of) };
+            self.record.samples.push(sample);
+        }
+    }
+
+    /// Takes the state of memory into the averages of what has passed since the last call.
+    pub(crate) fn average(&mut self) {
+        let (stats, ladder) = (self.vm.stats(), &self.setup.ladder);
+        let pages = |from: usize| -> u64 {
+            ladder.levels().skip(from).map(|level| stats.mapped[level.index()] * ladder.pages(level)).sum()
+        };
+        let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+        let state = [share(stats.resident_pages, self.touched.now), share(pages(1), pages(0))];
+        let now = [self.passed(), self.counted.idle_microseconds];
+        self.record.averages.pass(now, (self.touched.now > 0).then_some(state));
+    }
+}
+
+/// Averages over the time of the program: its instructions, and time in which nothing runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Averages {
+    /// Instructions, and microseconds of idle time, at the last state.
+    at: [u64; 2],
+    /// What is averaged: what is resident over what is touched, and the share of mapped memory in superpages; `None` while nothing is
+    /// touched.
+    state: Option<[f64; 2]>,
+    /// The sums of each, times what passed, by instructions and by idle time; and of what passed.
+    sums: [[f64; 2]; 2],
+    passed: [f64; 2],
+}
+
+impl Averages {
+    /// So much has passed, and the state is this now. In between it was on a line from the last one.
+    fn pass(&mut self, now: [u64; 2], state: Option<[f64; 2]>) {
+        let passed = [0, 1].map(|clock| (now[clock] - self.at[clock]) as f64);
+        if let (Some(then), Some(now)) = (self.state, state) {
+            for clock in [0, 1] {
+                self.passed[clock] += passed[clock];
+                for what in [0, 1] {
+                    self.sums[what][clock] += passed[clock] * (then[what] + now[what]) / 2.0;
+                }
+            }
+        }
+        (self.at, self.state) = (now, state);
+    }
+
+    fn of(&self, what: usize, member: &Member) -> Option<f64> {
+        let machine = &member.setup.machine;
+        let each = [machine.costs.cycles_per_instruction / machine.clock.hertz as f64, 1e-6];
+        let time = |counts: &[f64; 2]| counts[0] * each[0] + counts[1] * each[1];
+        (time(&self.passed) > 0.0).then(|| time(&self.sums[what]) / time(&self.passed))
+    }
+
+    /// What is resident over what is touched.
+    pub(crate) fn resident_over_touched(&self, member: &Member) -> Option<f64> {
+        self.of(0, member)
+    }
+
+    /// The share of mapped memory in superpages, in percent.
+    pub(crate) fn huge_percent(&self, member: &Member) -> Option<f64> {
+        self.of(1, member).map(|share| 100.0 * share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_time_or_a_number_of_instructions() {
+        let read = |text: &str| text.parse::<Every>();
+        assert_eq!(read("100ms"), Ok(Every::Seconds(0.1)));
+        assert_eq!(read("2.5s"), Ok(Every::Seconds(2.5)));
+        assert_eq!(read("10M"), Ok(Every::Instructions(10_000_000)));
+        for wrong in ["", "0", "0s", "-1s", "1m", "s", "nans", "infs", "ten"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn averages_are_of_lines_between_states() {
+        let mut averages = Averages::default();
+        averages.pass([0, 0], None);
+        // Nothing is touched: that is no part of it.
+        averages.pass([50, 7], Some([1.0, 0.0]));
+        averages.pass([150, 7], Some([3.0, 0.5]));
+        averages.pass([150, 107], Some([3.0, 0.5]));
+        assert_eq!(averages.sums, [[200.0, 300.0], [25.0, 50.0]]);
+        assert_eq!(averages.passed, [100.0, 100.0]);
+    }
+}
