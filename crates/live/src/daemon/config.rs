@@ -142,7 +142,10 @@ mod tests {
         for (text, part) in [
             ("[promote]\nshore = 1\n", "bad.toml:2: unknown field `shore`"),
             ("[promote]\nshare = 2\n", "at most 1"),
-            ("[promote]\nage = \"long\"\n", "bad.toml:2: policy promote: age is a time such as 100us, 250ms"),
+            (
+                "[promote]\nage = \"long\"\n",
+                "bad.toml:2: policy promote: age is a time of at most 365 days, such as 100us, 250ms",
+            ),
             ("[promote\n", "bad.toml:1"),
             ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
         ] {
