@@ -144,6 +144,19 @@ fn the_superpages_of_a_space_that_ends_are_split() {
     mmu.validate().unwrap();
 }
 
+/// Whoever removes no mapping first leaves its superpages to the end of the space.
+#[test]
+fn a_space_that_ends_with_a_superpage_takes_its_lines_from_the_caches() {
+    let mut mmu = on(ALPHA);
+    scatter(&mut mmu, 0..8);
+    read(&mut mmu, 0..8, 1);
+    let flushed = |mmu: &Mmu| mmu.counters(0).remaps.flushed_lines;
+    assert_eq!(flushed(&mmu), 0);
+    mmu.destroy(0);
+    assert!(flushed(&mmu) >= 8, "{}", flushed(&mmu));
+    mmu.validate().unwrap();
+}
+
 /// What is undone before the next access never was: a promotion by the kernel, or rights that are taken and given page by page.
 #[test]
 fn only_what_lasts_until_an_access_is_made() {
