@@ -340,13 +340,6 @@ impl Mmu {
         }
     }
 
-    /// These pages have changed: the hash table has none of them.
-    pub(crate) fn drop_from_groups(&mut self, space: u32, pages: Range<u64>) {
-        for (groups, _) in self.each_groups() {
-            pages.clone().for_each(|page| groups.drop_page(space, page));
-        }
-    }
-
     /// A space ends: its VSIDs are nobody's.
     pub(crate) fn end_contexts(&mut self, space: u32) {
         for (groups, _) in self.each_groups() {

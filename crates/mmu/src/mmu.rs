@@ -377,8 +377,7 @@ impl Mmu {
             front.forget();
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &pages));
         }
-        self.shoot(space, pages.clone());
-        self.drop_from_groups(space, pages);
+        self.shoot(space, pages);
     }
 
     /// Brings what follows from the mappings, clusters, ranges, perforated pages and shadow superpages, up to date after a change of

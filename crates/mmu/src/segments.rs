@@ -19,6 +19,21 @@ const PROCESSES: u32 = 1 << 15;
 /// The page under its VSID: `vsid << 16 | index`.
 pub(crate) type VirtualPage = u64;
 
+/// The segment of a page.
+fn segment_of(page: u64) -> u64 {
+    page >> INDEX_BITS
+}
+
+/// The VSID of a segment of a context.
+fn vsid(context: u32, segment: usize) -> u64 {
+    (u64::from(context) << 4) + segment as u64
+}
+
+/// The page with the index of `page` under this VSID.
+fn under(vsid: u64, page: u64) -> VirtualPage {
+    (vsid << INDEX_BITS) + page % (1 << INDEX_BITS)
+}
+
 /// The context of a page's VSID.
 pub(crate) fn context_of(page: VirtualPage) -> usize {
     (page >> (INDEX_BITS + 4)) as usize
@@ -26,7 +41,7 @@ pub(crate) fn context_of(page: VirtualPage) -> usize {
 
 /// The page under a VSID that no space has: of the first context that is not given. It lies in the groups of those of context 0.
 pub(crate) fn nobodys(page: u64) -> VirtualPage {
-    u64::from(CONTEXTS) << (INDEX_BITS + 4) | page & (((OF_CONTEXT as u64) << INDEX_BITS) - 1)
+    under(vsid(CONTEXTS, segment_of(page) as usize % OF_CONTEXT), page)
 }
 
 /// The segments of all spaces.
@@ -92,27 +107,22 @@ impl Segments {
 
     /// The page under its VSID; `None` if numbers have run out, so that [`Segments::begin_again`] must be called.
     pub(crate) fn page(&mut self, space: u32, page: u64) -> Option<VirtualPage> {
-        let (segment, index) = (page >> INDEX_BITS, page & ((1 << INDEX_BITS) - 1));
-        if self.kernel == Some(space) {
-            return Some((segment & 0xf) << INDEX_BITS | index);
+        if let Some(known) = self.known(space, page) {
+            return Some(known);
         }
         if self.spaces.len() <= space as usize {
             self.spaces.resize(space as usize + 1, Default::default());
         }
-        let (segments, contexts) = &mut self.spaces[space as usize];
-        let number = segments.iter().position(|other| *other == segment).unwrap_or_else(|| {
-            segments.push(segment);
-            segments.len() - 1
-        });
+        let (segments, contexts) = &self.spaces[space as usize];
+        let (number, held) = (segments.len(), contexts.len());
         // Numbers of segments have no gaps, so that at most one context is missing.
-        if contexts.len() <= number / OF_CONTEXT {
-            let held = contexts.len();
+        if held <= number / OF_CONTEXT {
             let context = self.next_context(space, held)?;
             self.spaces[space as usize].1.push(context);
             self.live[context as usize] = true;
         }
-        let vsid = u64::from(self.spaces[space as usize].1[number / OF_CONTEXT]) << 4 | (number % OF_CONTEXT) as u64;
-        Some(vsid << INDEX_BITS | index)
+        self.spaces[space as usize].0.push(segment_of(page));
+        self.known(space, page)
     }
 
     /// The contexts that a space has.
@@ -122,14 +132,14 @@ impl Segments {
 
     /// The page under its VSID, if its segment has one.
     pub(crate) fn known(&self, space: u32, page: u64) -> Option<VirtualPage> {
-        let (segment, index) = (page >> INDEX_BITS, page & ((1 << INDEX_BITS) - 1));
+        let segment = segment_of(page);
         if self.kernel == Some(space) {
-            return Some((segment & 0xf) << INDEX_BITS | index);
+            return Some(under(segment & 0xf, page));
         }
         let (segments, contexts) = self.spaces.get(space as usize)?;
         let number = segments.iter().position(|other| *other == segment)?;
         let context = contexts.get(number / OF_CONTEXT)?;
-        Some((u64::from(*context) << 4 | (number % OF_CONTEXT) as u64) << INDEX_BITS | index)
+        Some(under(vsid(*context, number % OF_CONTEXT), page))
     }
 
     /// Whether a space has the VSID of this page.
@@ -201,6 +211,43 @@ mod tests {
         assert_eq!(segments.page(3, 8 << 16), Some((u64::from(41 + PROCESSES) << 4) << 16));
         assert_eq!(segments.page(2, 5), Some((3 << 4) << 16 | 5), "of which nothing was said");
         segments.validate().unwrap();
+    }
+
+    #[test]
+    fn a_state_with_a_context_that_is_not_live_or_has_two_spaces_is_refused() {
+        let mut segments = Segments::new(1);
+        (0..3).for_each(|space| assert!(segments.page(space, 0).is_some()));
+        let refused = |change: fn(&mut Segments)| {
+            let mut broken = segments.clone();
+            change(&mut broken);
+            assert!(broken.validate().is_err(), "{:?}", broken.spaces);
+        };
+        refused(|segments| segments.live[1] = false);
+        refused(|segments| segments.live[9] = true);
+        refused(|segments| (segments.live[1], segments.live[9]) = (false, true));
+        refused(|segments| (segments.spaces[0].1[0], segments.live[1]) = (2, false));
+        // As many are live as there are contexts.
+        refused(|segments| segments.spaces[0].1[0] = 2);
+        segments.validate().unwrap();
+    }
+
+    #[test]
+    fn an_even_constant_leaves_fewer_numbers() {
+        let mut segments = Segments::new(4);
+        assert_eq!(segments.page(0, 0), Some((4 << 4) << 16));
+        for space in 1..(CONTEXTS >> 2) - 1 {
+            assert!(segments.page(0, 0).is_some(), "{space}");
+            segments.renew(0);
+        }
+        assert!(segments.page(0, 0).is_some());
+        segments.renew(0);
+        assert_eq!(segments.page(0, 0), None, "the next would be 0, the kernel's");
+        // Nor is there another for processes, of which 0 is none.
+        segments.set(CONTEXTS / 2, None, true);
+        assert_eq!(segments.page(0, 0), Some((u64::from(CONTEXTS / 2) << 4) << 16));
+        assert_eq!(segments.page(2, 0), None);
+        assert_eq!(segments.contexts_of(2), []);
+        assert!(segments.lives((u64::from(CONTEXTS / 2) << 4) << 16 | 3) && !segments.lives((8 << 4) << 16));
     }
 
     #[test]

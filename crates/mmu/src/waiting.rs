@@ -64,12 +64,11 @@ impl Front {
 }
 
 impl Machine {
-    /// Whether requests may be served after new mappings are made.
+    /// Whether requests may be served after new mappings are made. Perforated pages and hosts have table formats of their own.
     pub(crate) fn may_defer(&self) -> bool {
-        let alone = self.tlb.iter().all(|tlb| tlb.joined(self).is_none() && !tlb.holds_perforated(self));
         let tables = matches!(self.page_table.kind, TableKind::Radix | TableKind::Linear);
-        let beside = self.range_tlb.is_some() || self.shadow.is_some() || self.has_managed_host();
-        tables && alone && !beside
+        let joins = self.tlb.iter().any(|tlb| tlb.joined(self).is_some());
+        tables && !joins && self.range_tlb.is_none() && self.shadow.is_none()
     }
 }
 

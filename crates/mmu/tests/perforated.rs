@@ -151,7 +151,77 @@ fn another_extent_of_a_region_is_a_shootdown() {
     read(&mut mmu, [0, 300]);
     assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (1, 0));
     // Most pages are in the other extent now: who holds the old one's entry must not read the new one's bitmap.
+    let [writes, traversals] = work(&mmu);
     enter(&mut mmu, 506, 1024 + 506);
+    assert_eq!(work(&mmu), [writes + 1 + 10, traversals + 512]);
+    mmu.validate().unwrap();
+    assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (0, 1));
+}
+
+/// Page-table entries that were written, and those that were read to make a region.
+fn work(mmu: &Mmu) -> [u64; 2] {
+    let counters = mmu.counters(0);
+    [counters.pte_writes, counters.pte_traversals]
+}
+
+/// A region is the entry above, its shadow and eight words of the bitmap; a change of its holes is a word of the bitmap, and its end the entry
+/// above. Each comes with the page's own entry.
+#[test]
+fn a_region_is_written_when_it_begins_changes_or_ends() {
+    let (mut mmu, size) = (Mmu::new(&machine()), "4K".parse::<PageSize>().unwrap());
+    (0..255).for_each(|page| enter(&mut mmu, page, 512 + page));
+    assert_eq!(work(&mmu), [255, 0]);
+    enter(&mut mmu, 255, 512 + 255);
+    assert_eq!(work(&mmu), [255 + 1 + 10, 512], "half of it: all entries are read once");
+    enter(&mut mmu, 256, 512 + 256);
+    assert_eq!(work(&mmu), [266 + 2, 512]);
+    enter(&mut mmu, 300, 10_000);
+    assert_eq!(work(&mmu), [268 + 1, 512], "the hole is one still");
+    mmu.remove(0, Vpn(0), size);
+    assert_eq!(work(&mmu), [269 + 2, 512]);
+    mmu.remove(0, Vpn(1), size);
+    assert_eq!(work(&mmu), [271 + 2, 512]);
+    mmu.validate().unwrap();
+}
+
+#[test]
+fn regions_that_begin_at_once_cost_as_much_as_one_by_one() {
+    let demoted = |name: &str| {
+        let mut mmu = Mmu::new(&Machine::builtin(name).unwrap());
+        let [base, huge] = ["4K", "1G"].map(|size| size.parse::<PageSize>().unwrap());
+        let to = Mapped { frame: Pfn(0), size: huge, protection: Protection::READ_WRITE };
+        mmu.enter(0, Vpn(0), to, Access::Read);
+        let before = work(&mmu);
+        mmu.demote(0, Vpn(0), huge, base);
+        [0, 1].map(|of| work(&mmu)[of] - before[of])
+    };
+    let (plain, perforated) = (demoted("skylake-sp"), demoted("skylake-sp+perforated"));
+    assert_eq!([0, 1].map(|of| perforated[of] - plain[of]), [512 * 10, 512 * 512]);
+}
+
+#[test]
+fn an_extent_is_found_whatever_comes_before_and_after() {
+    let mut mmu = Mmu::new(&machine());
+    for page in 0..512 {
+        // The others each in an extent of its own.
+        let together = (5..507).contains(&page);
+        enter(&mut mmu, page, if together { 512 + page } else { 512 * (page + 2) + page });
+    }
+    mmu.validate().unwrap();
+    read(&mut mmu, 0..512);
+    assert_eq!(held(&mmu, Contents::Perforated), 1);
+}
+
+#[test]
+fn of_two_extents_with_as_many_pages_the_first_is_the_region() {
+    let mut machine = machine();
+    machine.perforated.as_mut().unwrap().most_holes_percent = 60;
+    let mut mmu = Mmu::new(&machine);
+    (300..506).for_each(|page| enter(&mut mmu, page, 1024 + page));
+    (0..205).for_each(|page| enter(&mut mmu, page, 512 + page));
+    read(&mut mmu, [300]);
+    assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (1, 0));
+    enter(&mut mmu, 205, 512 + 205);
     mmu.validate().unwrap();
     assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (0, 1));
 }

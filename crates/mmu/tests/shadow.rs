@@ -50,8 +50,11 @@ fn a_superpage_over_scattered_frames_is_one_entry() {
                 .all(|(page, to)| to.size == size(BASE) && to.frame.0 == page as u64 * 40503 % (1 << 16))
         );
     }
-    // 64 of 64 KB, 8 of 512 KB, and that of 4 MB; each page gets three shadow addresses, and loses two of them.
-    let remaps = shadow.counters(0).remaps;
+    // 64 of 64 KB, 8 of 512 KB, and that of 4 MB; each page gets three shadow addresses, and loses two of them. Each page-table entry is
+    // read and written for each.
+    let counters = shadow.counters(0);
+    assert_eq!((counters.pte_writes, counters.pte_traversals), (512 * 4, 512 * 3));
+    let remaps = counters.remaps;
     let made = Remaps { promotions: 64 + 8 + 1, table_writes: 512 * 5, flushed_pages: 512 * 3, ..remaps };
     assert_eq!((remaps, remaps.demotions, remaps.flushed_lines), (made, 0, 0));
     // All lines miss in the first round. 512 pages are more than the controller's TLB has entries.
@@ -84,11 +87,12 @@ fn each_base_page_has_use_bits_of_its_own() {
 fn what_surrounds_a_page_that_changes_stays_as_large_as_can_be() {
     let mut mmu = on(ALPHA);
     scatter(&mut mmu, 0..512);
-    let before = mmu.counters(0).remaps;
+    let before = mmu.counters(0);
     mmu.remove(0, Vpn(100), size(BASE));
     // 7 superpages of 512 KB, 7 of 64 KB, and 7 base pages.
-    let after = mmu.counters(0).remaps;
-    assert_eq!((after.promotions, after.demotions), (before.promotions, 1));
+    let after = mmu.counters(0);
+    assert_eq!((after.remaps.promotions, after.remaps.demotions), (before.remaps.promotions, 1));
+    assert_eq!(after.pte_writes - before.pte_writes, 512 + 1, "all entries, and that of the page that goes");
     read(&mut mmu, 0..100, 1);
     read(&mut mmu, 101..512, 1);
     assert_eq!(mmu.counters(0).tlb_misses(), 7 + 7 + 7);
@@ -98,14 +102,59 @@ fn what_surrounds_a_page_that_changes_stays_as_large_as_can_be() {
 fn a_frame_that_is_mapped_twice_is_in_no_shadow_superpage() {
     let mut mmu = on(ALPHA);
     scatter(&mut mmu, 0..8);
-    let to = mmu.lookup(0, Vpn(4)).unwrap();
+    let (to, before) = (mmu.lookup(0, Vpn(4)).unwrap(), mmu.counters(0).pte_writes);
     mmu.enter(1, Vpn(4), to, Access::Read);
-    assert_eq!(mmu.counters(0).remaps.demotions, 1);
+    let after = mmu.counters(0);
+    // The entries of the eight pages that it was, and that of the new one.
+    assert_eq!((after.remaps.demotions, after.pte_writes - before), (1, 8 + 1));
     mmu.remove(1, Vpn(4), size(BASE));
     // It is made again when one of its own pages changes.
     mmu.protect(0, Vpn(0), size(BASE), Protection::ALL);
     settle(&mut mmu);
     assert_eq!(mmu.counters(0).remaps.promotions, 2);
+}
+
+#[test]
+fn a_superpage_that_splits_has_a_table_again() {
+    let mut mmu = on("zen5+shadow");
+    for page in 0..512 {
+        let to = Mapped { frame: Pfn(page * 40503 % (1 << 16)), size: size("4K"), protection: Protection::ALL };
+        mmu.enter(0, Vpn(page), to, Access::Read);
+    }
+    settle(&mut mmu);
+    let work = |mmu: &Mmu| (mmu.counters(0).pte_writes, mmu.counters(0).pte_traversals);
+    assert_eq!(work(&mmu), (512 + 1, 512));
+    mmu.remove(0, Vpn(5), size("4K"));
+    // The table's 512 entries, the pointer to it, and the page that goes.
+    assert_eq!(work(&mmu), (513 + 512 + 1 + 1, 512));
+    mmu.validate().unwrap();
+}
+
+/// Of a space that ends, each superpage is split whole: base pages are all that is left.
+#[test]
+fn the_superpages_of_a_space_that_ends_are_split() {
+    let mut mmu = on(ALPHA);
+    scatter(&mut mmu, 0..16);
+    let before = mmu.counters(0);
+    mmu.uncover_all(1);
+    assert_eq!(mmu.counters(0), before, "another space");
+    mmu.uncover_all(0);
+    let after = mmu.counters(0);
+    assert_eq!((after.remaps.demotions, after.pte_writes - before.pte_writes), (2, 16));
+    mmu.validate().unwrap();
+}
+
+/// Whoever removes no mapping first leaves its superpages to the end of the space.
+#[test]
+fn a_space_that_ends_with_a_superpage_takes_its_lines_from_the_caches() {
+    let mut mmu = on(ALPHA);
+    scatter(&mut mmu, 0..8);
+    read(&mut mmu, 0..8, 1);
+    let flushed = |mmu: &Mmu| mmu.counters(0).remaps.flushed_lines;
+    assert_eq!(flushed(&mmu), 0);
+    mmu.destroy(0);
+    assert!(flushed(&mmu) >= 8, "{}", flushed(&mmu));
+    mmu.validate().unwrap();
 }
 
 /// What is undone before the next access never was: a promotion by the kernel, or rights that are taken and given page by page.

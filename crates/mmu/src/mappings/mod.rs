@@ -208,8 +208,7 @@ pub(crate) struct Mappings {
     free: Vec<u32>,
     /// The roots of each space: page-number bits above the tree, first page-table entry.
     roots: Vec<Vec<(u64, u32)>>,
-    /// Incremented when a page-table entry above the lowest level changes: what is cached of the upper tree may be out
-    /// of date.
+    /// Incremented when a table is made or freed, at least: what is cached of the upper tree may be out of date.
     changes: u64,
     tables: Tables,
     stretches: Stretches,

@@ -14,6 +14,13 @@ pub(crate) struct Work {
     pub(crate) traversals: u64,
 }
 
+impl std::ops::AddAssign for Work {
+    fn add_assign(&mut self, more: Work) {
+        self.writes += more.writes;
+        self.traversals += more.traversals;
+    }
+}
+
 /// What names a mapping: its space, its first page and its size.
 #[derive(Clone, Copy)]
 pub(crate) struct MappingId {

@@ -63,15 +63,19 @@ impl Region {
         self.holes[place as usize / 64] >> (place % 64) & 1 != 0
     }
 
+    /// Says whether the page at this place is a hole.
+    fn set_hole(&mut self, place: u32, hole: bool) {
+        let (word, bit) = (&mut self.holes[place as usize / 64], 1 << (place % 64));
+        if hole { *word |= bit } else { *word &= !bit }
+    }
+
     /// Whether there is a hole in the eighth of the region that this place is in: else the bitmap need not be read.
     #[inline(always)]
     pub(crate) fn may_be_hole(&self, place: u32) -> bool {
+        // At most 64 pages, all in one word.
         let pages = (1 << self.order) / FILTERED;
         let first = place / pages * pages;
-        match pages {
-            64 => self.holes[first as usize / 64] != 0,
-            _ => (first..first + pages).any(|place| self.is_hole(place)),
-        }
+        self.holes[first as usize / 64] >> (first % 64) & u64::MAX >> (64 - pages) != 0
     }
 
     /// The fragment of the bitmap that has the bit of this place.
@@ -146,7 +150,7 @@ impl Mappings {
                 let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
                 let (more, ends) = self.update(found.id, Vpn(first), &changed, watch);
                 shot |= ends;
-                work = Work { writes: work.writes + more.writes, traversals: work.traversals + more.traversals };
+                work += more;
             }
         }
         (work, shot)
@@ -211,10 +215,8 @@ impl Mappings {
     /// class, no other class can be larger.
     fn still_region(&self, first_id: u32, old: &Region, changed: &std::ops::Range<u64>) -> Option<Region> {
         let mut region = old.clone();
-        for place in changed.start as usize..changed.end as usize {
-            let hole = self.class(first_id + place as u32) != Some(region.class);
-            let (word, bit) = (&mut region.holes[place / 64], place % 64);
-            *word = *word & !(1 << bit) | u64::from(hole) << bit;
+        for place in changed.start as u32..changed.end as u32 {
+            region.set_hole(place, self.class(first_id + place) != Some(region.class));
         }
         let pages = region.pages();
         (pages >= self.perforation.least && 2 * pages > self.nodes.live_of(first_id)).then_some(region)
@@ -230,7 +232,7 @@ impl Mappings {
         // At least a third of all are needed: two counters find every class that is that large.
         let mut common: [(Option<Class>, u32); 2] = [(None, 0); 2];
         for class in ids.clone().filter_map(|id| self.class(id)) {
-            match common.iter_mut().find(|(held, count)| *held == Some(class) && *count > 0) {
+            match common.iter_mut().find(|(held, _)| *held == Some(class)) {
                 Some((_, count)) => *count += 1,
                 None => match common.iter_mut().find(|(_, count)| *count == 0) {
                     Some(free) => *free = (Some(class), 1),
@@ -239,11 +241,11 @@ impl Mappings {
             }
         }
         let region = |class: Class| {
-            let mut holes = [0; WORDS];
-            for (place, id) in ids.clone().enumerate() {
-                holes[place / 64] |= u64::from(self.class(id) != Some(class)) << (place % 64);
+            let mut region = Region { class, holes: [0; WORDS], order: self.bits[0] };
+            for (place, id) in (0..).zip(ids.clone()) {
+                region.set_hole(place, self.class(id) != Some(class));
             }
-            Region { class, holes, order: self.bits[0] }
+            region
         };
         let first = |region: &Region| (0..1 << self.bits[0]).find(|place| !region.is_hole(*place));
         let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| region.pages() >= least);

@@ -249,7 +249,7 @@ impl Mappings {
         all.sort_unstable_by_key(|pages| pages.start);
         for pages in all {
             let more = self.uncover(space, &pages, watch);
-            recast.work.writes += more.work.writes;
+            recast.work += more.work;
             recast.blocks.extend(more.blocks);
         }
         recast
@@ -265,7 +265,7 @@ impl Mappings {
                 let place = block.pages.iter().position(|page| page.frame == frame);
                 let (space, at) = (block.space, block.first + place.expect("the superpage has its frame") as u64);
                 let more = self.uncover(space, &(at.0..at.0 + 1), watch);
-                recast.work.writes += more.work.writes;
+                recast.work += more.work;
                 recast.blocks.extend(more.blocks);
             }
         }
@@ -276,12 +276,11 @@ impl Mappings {
     /// written.
     fn split(&mut self, head: u32, (space, first): (u32, Vpn), around: &Range<u64>, watch: &mut impl Watch) -> u64 {
         let (record, frame) = (self.records[head as usize], self.frames.get(head));
-        let (rung, level) = (record.rung(), self.nodes.level_of(head));
+        let rung = record.rung();
         watch.leaf(head, first, record);
         watch.moved(frame..frame + (1 << self.order(rung)));
         self.records[head as usize..][..1 << record.replicas()].fill(Record::ABSENT);
         self.nodes.of(head).live -= 1 << record.replicas();
-        self.changes += u64::from(level > 1);
         let shadow = self.expect_shadow();
         shadow.remaps.demotions += 1;
         let pages = shadow.take(record.child(), rung, frame);
@@ -321,7 +320,6 @@ impl Mappings {
         let id = self.make(space, at, level);
         self.write_leaf(id, Record::shadow(rung, replicas, protection, number), frame);
         self.nodes.of(id).live += 1 << replicas;
-        self.changes += u64::from(level > 1);
         1 << replicas
     }
 
@@ -332,8 +330,7 @@ impl Mappings {
             let (size, made) = (1u64 << self.order(rung), recast.blocks.len());
             for at in (pages.start / size * size..pages.end).step_by(size as usize) {
                 if let Some(work) = self.join(rung, space, Vpn(at), watch) {
-                    recast.work.writes += work.writes;
-                    recast.work.traversals += work.traversals;
+                    recast.work += work;
                     recast.blocks.push((space, at..at + size));
                 }
             }
@@ -375,7 +372,6 @@ impl Mappings {
             let entries = 1 << record.replicas();
             traversals += u64::from(entries);
             self.records[head as usize..][..entries as usize].fill(Record::ABSENT);
-            self.changes += u64::from(self.nodes.level_of(head) > 1);
             self.release(head, entries, watch);
         }
         let writes = self.write_shadow(rung, first, frame, (space, protection, joined));
@@ -386,13 +382,13 @@ impl Mappings {
 
     /// The rights of the page of this level that begins here, if it can be part of a shadow superpage.
     fn part(&self, rung: usize, space: u32, at: Vpn) -> Option<Protection> {
-        let (head, record, first) = self.mapping(space, at)?;
-        let here = first == at && record.rung() == rung;
+        let (head, record, _) = self.mapping(space, at)?;
         let free = || {
             let used = self.shadow.as_ref()?.uses.get(self.frames.get(head) as usize)?;
             Some(used.mappings == 1)
         };
-        (here && (record.is_shadow() || rung == 0 && free() == Some(true))).then(|| record.protection())
+        let whole = record.is_shadow() || rung == 0 && free() == Some(true);
+        (record.rung() == rung && whole).then(|| record.protection())
     }
 
     /// Checks that superpages, places and frames are what is mapped.
@@ -439,4 +435,62 @@ struct Parts<'a> {
     protection: Protection,
     /// The pages that change.
     around: &'a Range<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::mmu::Mmu;
+    use crate::request::Request;
+    use superpage_pages::{Access, Mapped, Pfn};
+
+    /// A shadow superpage over pages 512 to 1023, whose frames are far from each other, beside a base page.
+    fn covered() -> Mappings {
+        let mut mmu = Mmu::new(&Machine::builtin("skylake-sp+shadow").unwrap());
+        let size = mmu.mappings.ladder().base();
+        let mut enter = |page: u64, frame: u64| {
+            mmu.enter(0, Vpn(page), Mapped { frame: Pfn(frame), size, protection: Protection::ALL }, Access::Read);
+        };
+        (512..1024).for_each(|page| enter(page, 3 * page));
+        enter(0, 7);
+        assert_eq!(mmu.run_lines(&[Request::new(Vpn(512), Access::Read)], &[0]), None);
+        let mappings = mmu.mappings;
+        assert_eq!((mappings.validate_shadow(), mappings.remaps().promotions), (Ok(()), 1));
+        mappings
+    }
+
+    #[test]
+    fn shadow_superpages_that_are_not_what_is_mapped_are_refused() {
+        let of = covered();
+        let refused = |expected: &str, change: fn(&mut Shadow)| {
+            let mut mappings = of.clone();
+            change(mappings.expect_shadow());
+            let problem = mappings.validate_shadow().unwrap_err();
+            assert!(problem.contains(expected), "{problem}, expected {expected}");
+        };
+        refused("is said to be in", |shadow| shadow.uses[7].block = 0);
+        refused("is said to be in", |shadow| shadow.uses[3 * 600].block = NONE);
+        // Its place is in use, once.
+        refused("shadow superpage 0", |shadow| shadow.pools[0].fresh = 0);
+        refused("shadow superpage 0", |shadow| shadow.pools[0].freed.push(Reverse(0)));
+        refused("shadow superpage 0", |shadow| shadow.blocks[0].space = 1);
+        refused("shadow superpage 0", |shadow| shadow.blocks[0].first = Vpn(1024));
+        refused("shadow superpage 0", |shadow| {
+            shadow.blocks[0].pages.push(Page { frame: 1, referenced: false, dirty: false })
+        });
+        refused("as often as is counted", |shadow| shadow.uses[3 * 600].mappings = 2);
+        refused("as often as is counted", |shadow| shadow.uses[8].mappings = 1);
+        // A frame that is not aligned.
+        let mut mappings = of.clone();
+        let (head, ..) = mappings.mapping(0, Vpn(512)).unwrap();
+        let frame = mappings.frames.get(head);
+        mappings.frames.set(head, frame + 1);
+        assert!(mappings.validate_shadow().unwrap_err().contains("shadow superpage 0"));
+        // Another place that is free is none of this superpage's.
+        let mut mappings = of.clone();
+        (mappings.expect_shadow().pools[0].fresh, mappings.expect_shadow().pools[0].freed) =
+            (2, BinaryHeap::from([Reverse(1)]));
+        assert_eq!(mappings.validate_shadow(), Ok(()));
+    }
 }

@@ -278,7 +278,9 @@ impl Groups {
         self.search(page, &mut counts, reads);
         let GroupCounts { looked, .. } = counts;
         reads.counters.groups.add(&GroupCounts { flushed: 1, looked_to_flush: looked, ..GroupCounts::default() });
-        self.free(page);
+        if let Some(at) = self.find(page) {
+            self.empty(at);
+        }
     }
 
     /// All pages of a space have other names from now on; what the table has of it are zombies.
@@ -292,19 +294,6 @@ impl Groups {
         let contexts = self.segments.contexts_of(space).iter();
         self.live -= contexts.map(|context| u64::from(self.of_context[*context as usize])).sum::<u64>();
         self.segments.renew(space);
-    }
-
-    /// The entry of a page, if it has one, is free from now on, at no cost.
-    pub(crate) fn drop_page(&mut self, space: u32, page: u64) {
-        if let Some(page) = self.segments.known(space, page) {
-            self.free(page);
-        }
-    }
-
-    fn free(&mut self, page: VirtualPage) {
-        if let Some(at) = self.find(page) {
-            self.empty(at);
-        }
     }
 
     /// Software looks at so many entries, from where it was last, and frees zombies; through the caches or past them.

@@ -329,6 +329,40 @@ fn what_is_flushed_leaves_the_tlbs_with_the_table() {
     }
 }
 
+/// A kernel that flushes eagerly looks for each page of a range, mapped or not, as far as addresses of 32 bits reach; beyond them, and of a whole
+/// space, for those that are mapped.
+#[test]
+fn each_page_of_a_range_is_looked_for_as_far_as_32_bits_reach() {
+    let mut mmu = Mmu::new(&Machine::builtin("ppc604").unwrap());
+    for page in [16, (1 << 20) + 5] {
+        let to = Mapped { frame: Pfn(page % 64), size: "4K".parse().unwrap(), protection: Protection::READ };
+        mmu.enter(0, Vpn(page), to, Access::Read);
+    }
+    let mut flushed = |range| {
+        let before = mmu.counters(0).groups.flushed;
+        mmu.flush_range(0, range);
+        mmu.counters(0).groups.flushed - before
+    };
+    assert_eq!([flushed(0..20), flushed(0..(1 << 20) + 10), flushed(0..u64::MAX)], [20, (1 << 20) + 1, 2]);
+}
+
+/// A space with another number finds none of its entries again: they count as shot down.
+#[test]
+fn a_lazy_flush_takes_all_entries_of_a_space_from_the_tlbs() {
+    let mut mmu = Mmu::new(&Machine::builtin("ppc604").unwrap());
+    mmu.set_upkeep(Upkeep { flush: Flush::Lazy { cutoff: 0 }, ..Upkeep::default() });
+    let pages = 16..20;
+    for page in pages.clone() {
+        let to = Mapped { frame: Pfn(page), size: "4K".parse().unwrap(), protection: Protection::READ };
+        mmu.enter(0, Vpn(page), to, Access::Read);
+    }
+    let requests: Vec<Request> = pages.map(|page| Request::new(Vpn(page), Access::Read)).collect();
+    assert_eq!(mmu.run(&requests), None);
+    mmu.flush_range(0, 0..u64::MAX);
+    let counters = mmu.counters(0);
+    assert_eq!((counters.shootdown_entries, counters.groups.renewed), (4, 1));
+}
+
 /// Kernels of every kind on both processors, with tables so small that pages meet.
 #[test]
 fn a_hash_table_of_groups_is_kept_up_to_date() {

@@ -334,8 +334,11 @@ impl All {
     fn new(machines: &[Machine], seed: u64) -> All {
         let mut plain = machines[0].clone();
         plain.shadow = None;
+        // Shadow superpages are made as pages are mapped, so no request waits.
+        let mut mmu = Mmu::of(&machines.iter().collect::<Vec<_>>());
+        mmu.defer();
         All {
-            mmu: Mmu::of(&machines.iter().collect::<Vec<_>>()),
+            mmu,
             plain: Mmu::new(&plain),
             naive: machines.iter().map(Shadowed::new).collect(),
             random: Random::new(seed),
