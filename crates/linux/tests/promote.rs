@@ -113,6 +113,8 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
     let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_linux::policy::LINUX).unwrap();
     let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = shell.id() as i32;
+    // It is the shell, and nothing of the exec that made it so is left to do, once it waits for a line.
+    while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sh) S ") {}
     let Some(mut promoter) = usable(Promoter::of(&policy, Target::pids([pid]))) else {
         drop(shell.stdin.take());
         shell.wait().unwrap();
@@ -127,7 +129,6 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
         }
         assert_eq!(*GONE.lock().unwrap(), vec![pid; times]);
     };
-    while name() != "sh\n" {}
     (0..3).for_each(|_| _ = promoter.step());
     until(&mut promoter, 0);
     writeln!(shell.stdin.as_mut().unwrap(), "go").unwrap();

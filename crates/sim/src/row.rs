@@ -259,7 +259,8 @@ pub struct Row {
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub resident_bytes: u64,
-    /// What was resident over what was touched, averaged over the time of the program: its instructions at the machine's rate, and idle time.
+    /// What was resident over what was touched, averaged over the time of the program: its instructions at the machine's rate, and idle time; it is
+    /// looked at before and after each event of the stream, and every some thousand runs between them.
     /// `None` of a part, and where nothing was touched or no instruction ran.
     #[key(ratio, from = it.run.record.averages.resident_over_touched(it.member))]
     pub average_resident_over_touched: Option<f64>,

@@ -53,10 +53,11 @@ impl FromStr for Every {
             "us" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
-            _ => 0.0,
+            "" => 0.0,
+            _ => f64::NAN,
         };
         let seconds = digits.parse::<f64>().ok().map(|number| Every::Seconds(number * unit));
-        let every = if unit > 0.0 { seconds } else { parse_count(text).ok().map(Every::Instructions) };
+        let every = if unit == 0.0 { parse_count(text).ok().map(Every::Instructions) } else { seconds };
         every.filter(|every| every.check().is_ok()).ok_or_else(|| {
             format!("{text}: expected a time such as 100ms or 2s, or a number of instructions such as 10M")
         })
