@@ -106,6 +106,12 @@ impl Simulation {
         }
     }
 
+    /// Calls of the policy's background while programs had memory, if it is ever called.
+    pub(crate) fn background_runs(&self) -> Option<u64> {
+        let runs = self.work.background_runs;
+        (runs > 0 || self.vm.due().is_some()).then_some(runs)
+    }
+
     /// Whether a policy has a clock: then the kernel does other things at other times.
     pub(crate) fn goes_by_time(&self) -> bool {
         self.vm.has_background() || self.host.as_ref().is_some_and(Host::has_background)

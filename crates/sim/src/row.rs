@@ -229,8 +229,8 @@ pub struct Row {
     /// Runs of the page daemon.
     #[key(count, from = it.stats.daemon_runs)]
     pub daemon_runs: u64,
-    /// Calls of the background of the policy while programs had memory; `None` if it has none.
-    #[key(count, from = it.run.vm.has_background().then_some(it.run.work.background_runs))]
+    /// Calls of the background of the policy while programs had memory; `None` if it has none that is called.
+    #[key(count, from = it.run.background_runs())]
     pub background_runs: Option<u64>,
     /// The daemon's work: part of `cycles`.
     #[key(count, "cycles", from = it.daemon.total())]
@@ -259,14 +259,6 @@ pub struct Row {
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub resident_bytes: u64,
-    /// What was resident over what was touched, averaged over the time of the program: its instructions at the machine's rate, and idle time; it is
-    /// looked at before and after each event of the stream, and every some thousand runs between them.
-    /// `None` of a part, and where nothing was touched or no instruction ran.
-    #[key(ratio, from = it.run.record.averages.resident_over_touched(it.member))]
-    pub average_resident_over_touched: Option<f64>,
-    /// The share of mapped memory that was in superpages, averaged in the same way.
-    #[key(ratio, "%", from = it.run.record.averages.huge_percent(it.member))]
-    pub average_huge_percent: Option<f64>,
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
     pub series: Option<Vec<Sample>>,

@@ -1,6 +1,5 @@
-//! A simulation over time: its state at moments, and averages of what goes up and down.
+//! A simulation over time: its state at moments.
 
-use crate::group::Member;
 use crate::row::{by_size, serialize_pages};
 use crate::simulation::Simulation;
 use crate::sources::active;
@@ -11,7 +10,8 @@ use std::str::FromStr;
 use superpage_keys::Keys;
 use superpage_pages::{PageSize, parse_count};
 
-/// How often the state of a run is kept.
+/// How often the state of a run is kept. It is looked at at traps, at events of the stream, and each some thousand runs of it: steps that are
+/// shorter than what lies between are left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
     /// At the first moment after each multiple of so many seconds of modelled time, idle time included.
@@ -71,16 +71,13 @@ pub struct Sample {
     /// The modelled time, idle time included.
     #[key(state, "s", estimated, from = it.run.seconds(it.member))]
     pub seconds: f64,
-    /// Instructions so far.
+    /// Instructions so far, of what is over: they are counted at events, and each some thousand runs of the stream.
     #[key(count, of_stream, from = it.run.passed())]
     pub instructions: u64,
     /// What the stream said just before: the text of a mark, or which process has ended; `end` is the end of the run. `None` where it was
     /// only time for a sample, or a process is about to end.
     #[key(state)]
     pub event: Option<String>,
-    /// Pages that programs have touched and still have.
-    #[key(state, "bytes", of_stream, from = it.bytes(it.run.touched.now))]
-    pub touched_bytes: u64,
     /// Frames that hold pages of objects.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub resident_bytes: u64,
@@ -167,64 +164,6 @@ impl Simulation {
             self.record.samples.push(sample);
         }
     }
-
-    /// Takes the state of memory into the averages of what has passed since the last call.
-    pub(crate) fn average(&mut self) {
-        let (stats, ladder) = (self.vm.stats(), &self.setup.ladder);
-        let pages = |from: usize| -> u64 {
-            ladder.levels().skip(from).map(|level| stats.mapped[level.index()] * ladder.pages(level)).sum()
-        };
-        let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-        let state = [share(stats.resident_pages, self.touched.now), share(pages(1), pages(0))];
-        let now = [self.passed(), self.counted.idle_microseconds];
-        self.record.averages.pass(now, (self.touched.now > 0).then_some(state));
-    }
-}
-
-/// Averages over the time of the program: its instructions, and time in which nothing runs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Averages {
-    /// Instructions, and microseconds of idle time, at the last state.
-    at: [u64; 2],
-    /// What is averaged: what is resident over what is touched, and the share of mapped memory in superpages; `None` while nothing is
-    /// touched.
-    state: Option<[f64; 2]>,
-    /// The sums of each, times what passed, by instructions and by idle time; and of what passed.
-    sums: [[f64; 2]; 2],
-    passed: [f64; 2],
-}
-
-impl Averages {
-    /// So much has passed, and the state is this now. In between it was on a line from the last one.
-    fn pass(&mut self, now: [u64; 2], state: Option<[f64; 2]>) {
-        let passed = [0, 1].map(|clock| (now[clock] - self.at[clock]) as f64);
-        if let (Some(then), Some(now)) = (self.state, state) {
-            for clock in [0, 1] {
-                self.passed[clock] += passed[clock];
-                for what in [0, 1] {
-                    self.sums[what][clock] += passed[clock] * (then[what] + now[what]) / 2.0;
-                }
-            }
-        }
-        (self.at, self.state) = (now, state);
-    }
-
-    fn of(&self, what: usize, member: &Member) -> Option<f64> {
-        let machine = &member.setup.machine;
-        let each = [machine.costs.cycles_per_instruction / machine.clock.hertz as f64, 1e-6];
-        let time = |counts: &[f64; 2]| counts[0] * each[0] + counts[1] * each[1];
-        (time(&self.passed) > 0.0).then(|| time(&self.sums[what]) / time(&self.passed))
-    }
-
-    /// What is resident over what is touched.
-    pub(crate) fn resident_over_touched(&self, member: &Member) -> Option<f64> {
-        self.of(0, member)
-    }
-
-    /// The share of mapped memory in superpages, in percent.
-    pub(crate) fn huge_percent(&self, member: &Member) -> Option<f64> {
-        self.of(1, member).map(|share| 100.0 * share)
-    }
 }
 
 #[cfg(test)]
@@ -240,17 +179,5 @@ mod tests {
         for wrong in ["", "0", "0s", "-1s", "1m", "s", "nans", "infs", "ten"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn averages_are_of_lines_between_states() {
-        let mut averages = Averages::default();
-        averages.pass([0, 0], None);
-        // Nothing is touched: that is no part of it.
-        averages.pass([50, 7], Some([1.0, 0.0]));
-        averages.pass([150, 7], Some([3.0, 0.5]));
-        averages.pass([150, 107], Some([3.0, 0.5]));
-        assert_eq!(averages.sums, [[200.0, 300.0], [25.0, 50.0]]);
-        assert_eq!(averages.passed, [100.0, 100.0]);
     }
 }

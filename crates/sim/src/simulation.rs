@@ -14,7 +14,6 @@ use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
 use crate::requests::Asked;
-use crate::series::Averages;
 use crate::sources::bloat;
 use crate::{ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +125,6 @@ pub(crate) struct Record {
     pub(crate) samples: Vec<Sample>,
     /// The time, or the number of instructions, from which the next sample is due.
     pub(crate) due: f64,
-    pub(crate) averages: Averages,
 }
 
 /// The current part. Its state when it began is each machine's own.
@@ -191,14 +189,7 @@ impl Simulation {
             touched: TouchedPages::default(),
             work: Work::default(),
             outcome: Outcome::default(),
-            record: Record {
-                part: None,
-                page_tables: 0,
-                watch: *watch,
-                samples: Vec::new(),
-                due: 0.0,
-                averages: Averages::default(),
-            },
+            record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
             info: info.clone(),
         };
@@ -247,14 +238,12 @@ impl Simulation {
                     }
                     let event = &piece.batch.events[event].1;
                     let said = self.said(event);
-                    self.average();
                     if matches!(event, Event::Exit) {
                         self.sample(None);
                     }
                     if let Err(problem) = self.event(event, stop) {
                         self.give_up(problem);
                     }
-                    self.average();
                     if said.is_some() {
                         self.sample(said);
                     }
@@ -267,7 +256,6 @@ impl Simulation {
                 self.give_up(problem);
             }
         }
-        self.average();
     }
 
     /// What a sample says of an event that it follows, if one does.
@@ -452,8 +440,6 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
-                average_resident_over_touched: None,
-                average_huge_percent: None,
                 ..self.row(member).part(before)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
@@ -476,7 +462,6 @@ impl Simulation {
         self.disk.settle();
         self.close_part();
         self.leave_peak();
-        self.average();
         self.sample(Some("end".into()));
         let state = |member: &Member| {
             let translated = member.translated(&self.mmu);

@@ -1,4 +1,4 @@
-//! Rows over time: series, averages, and policies whose time never came.
+//! Rows over time: series, and policies whose time never came.
 
 use crate::script::Script;
 use std::sync::atomic::AtomicBool;
@@ -28,32 +28,6 @@ fn a_series_has_marks_and_ends_of_processes() {
     assert!(series.is_sorted_by_key(|sample| sample.seconds));
     let page = series_page(&rows);
     assert!(page.contains("<title>process 0 ends</title>") && page.contains("thp on zen5"), "{page}");
-}
-
-#[test]
-fn averages_are_over_idle_time_too() {
-    let mut script = Script::new();
-    script.process(0);
-    script.map(0x1000, 2048);
-    // One page of each 2 MB, and after a second all of them.
-    (0..4).for_each(|region| script.touch(0x1000 + 512 * region..0x1001 + 512 * region, Access::Write));
-    script.event(Event::Idle { microseconds: 1_000_000 });
-    script.touch(0x1000..0x1800, Access::Write);
-    script.event(Event::Idle { microseconds: 3_000_000 });
-    let rows = rows(&mut script, &["thp"], None);
-    let [base, thp] = &rows[..] else { panic!("{rows:?}") };
-    let close = |value: Option<f64>, expected: f64| {
-        assert!(
-            value.is_some_and(|value| (value - expected).abs() < 0.01 * expected.max(1.0)),
-            "{value:?}, not {expected}"
-        );
-    };
-    close(base.average_resident_over_touched, 1.0);
-    close(base.average_huge_percent, 0.0);
-    close(thp.average_resident_over_touched, (512.0 + 3.0) / 4.0);
-    close(thp.average_huge_percent, 100.0);
-    assert_eq!((thp.touched_bytes, thp.resident_bytes), (8 << 20, 8 << 20));
-    assert_eq!(thp.series, None);
 }
 
 #[test]
