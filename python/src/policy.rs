@@ -132,12 +132,13 @@ impl Object {
                 Some(seconds) => return Err(wrong(seconds.to_string())),
                 None => None,
             };
-            Ok((own.unbind(), events, interval))
+            // What has only the method of the class that it is made from is never called.
+            let inherited = py.import("superpages")?.getattr("Policy")?.getattr("tick")?;
+            let ticks = !own.get_type().getattr("tick")?.is(&inherited);
+            Ok((own.unbind(), events, interval, ticks.then_some(0)))
         };
         match made() {
-            Ok((object, events, interval)) => {
-                Object { object: Ok(object), events, interval, next: Some(0), failed: None }
-            }
+            Ok((object, events, interval, next)) => Object { object: Ok(object), events, interval, next, failed: None },
             Err(error) => {
                 let problem = traceback(&error, py);
                 let (object, failed) = (Err(problem.clone()), Some(problem));
