@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use superpage_keys::Keys;
-use superpage_pages::{PageSize, parse_count};
+use superpage_pages::{Level, PageSize, parse_count};
 
 /// How often the state of a run is kept. It is looked at at traps, at events of the stream, and each some thousand runs of it: steps that are
 /// shorter than what lies between are left out.
@@ -133,9 +133,9 @@ impl Simulation {
     fn free_extents(&self) -> Vec<(PageSize, u64)> {
         let (ladder, buddy) = (&self.setup.ladder, self.vm.buddy());
         // What a size has within larger extents is theirs.
-        let larger = |level: superpage_pages::Level| match level.index() + 1 < ladder.len() {
+        let larger = |level: Level| match level.index() + 1 < ladder.len() {
             true => {
-                let next = superpage_pages::Level(level.0 + 1);
+                let next = Level(level.0 + 1);
                 buddy.free_extents(next) * (ladder.pages(next) / ladder.pages(level))
             }
             false => 0,
