@@ -22,7 +22,7 @@ pub(crate) type Kept = Vec<(String, Vec<u8>)>;
 /// the error.
 ///
 /// # Errors
-/// A file cannot be made.
+/// A file cannot be made, or memory ran short.
 pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Kept>, Error> {
     let (begun, stream) = (Instant::now(), plan.stream(&plan.cells[cells[0].0]));
     let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
@@ -39,6 +39,8 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
             }
             (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
         }
+        // That is not the cell's doing, and may be otherwise next time: nothing is kept.
+        Ok(Err(Error::Memory(problem))) => return Err(Error::Memory(problem)),
         // Which of them it was shows when each runs alone.
         Ok(Err(_)) | Err(_) if cells.len() > 1 => {
             let mut all = Vec::new();
