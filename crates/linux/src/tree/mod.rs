@@ -108,9 +108,9 @@ impl Tree {
     }
 
     fn start(command: &mut Command, exits: Option<Exits>) -> Result<Tree, Error> {
+        room_for_files()?;
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
-        room_for_files()?;
         forked(command);
         let started = Instant::now();
         let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
@@ -295,9 +295,9 @@ impl Drop for Tree {
 }
 
 /// Checks, before there is a command, that there are descriptors for everything that watching it needs: the pipe to
-/// start it, the pidfd, those to pass signals on, and the files that are read one at a time.
+/// start it, the pidfd, those to wake it and to pass signals on, and the files that are read one at a time.
 fn room_for_files() -> Result<(), Error> {
-    const NEEDED: usize = 16;
+    const NEEDED: usize = 18;
     let own = || std::fs::File::open("/dev/null");
     let held: Result<Vec<_>, _> = (0..NEEDED).map(|_| own()).collect();
     match held {
