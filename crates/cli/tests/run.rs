@@ -704,7 +704,8 @@ fn too_few_open_files_are_told_before_the_command_is_started() {
     let _turn = superpage_testing::turn_of("run");
     for limit in 3..40 {
         // Also with a file that whoever started it left open.
-        let script = format!("exec 8</dev/null; ulimit -n {limit}; exec \"$0\" run -v -p base -- sh -c 'echo begun; exit 7'");
+        let script =
+            format!("exec 8</dev/null; ulimit -n {limit}; exec \"$0\" run -v -p base -- sh -c 'echo begun; exit 7'");
         let output = Command::new("sh").args(["-c", &script, SUPERPAGE]).output().unwrap();
         let (said, error) = (stdout(&output), String::from_utf8_lossy(&output.stderr).into_owned());
         match output.status.code() {

@@ -190,7 +190,7 @@ impl Mmu {
     fn run_in(&mut self, space: u32) -> u32 {
         self.catch_up();
         self.mappings.forget_stretches();
-        self.fronts.iter_mut().for_each(|front| front.forget());
+        self.fronts.get_mut().iter_mut().for_each(|front| front.forget());
         std::mem::replace(&mut self.space, space)
     }
 
@@ -208,13 +208,13 @@ impl Mmu {
         let of_behind =
             |behind: &Behind| (behind.counters, behind.walkers.iter().map(|walker| walker.counters).collect());
         let of_front = |front: &Front| (front.counters, front.behind.iter().map(of_behind).collect());
-        SavedCounts { shared: self.counters, fronts: self.fronts.iter().map(of_front).collect() }
+        SavedCounts { shared: self.counters, fronts: self.served().iter().map(of_front).collect() }
     }
 
     /// Counts are again what they were then, but for entries of hash tables that were reclaimed.
     pub fn restore_counts(&mut self, saved: SavedCounts) {
         self.counters = saved.shared;
-        for (front, (counters, of_behind)) in self.fronts.iter_mut().zip(saved.fronts) {
+        for (front, (counters, of_behind)) in self.fronts.get_mut().iter_mut().zip(saved.fronts) {
             front.counters = counters;
             for (behind, (counters, of_walkers)) in front.behind.iter_mut().zip(of_behind) {
                 behind.counters = counters;
@@ -236,23 +236,23 @@ impl Mmu {
 
     /// Of the hash table of a machine: entries in use, those of pages that a space has, and all; `None` without one.
     pub fn groups_in_use(&self, machine: usize) -> Option<[u64; 3]> {
-        self.groups_of(machine).map(|groups| groups.use_of())
+        self.of_groups(machine, Groups::use_of)
     }
 
     /// The most entries of the hash table of a machine that ever were in use; `None` without one.
     pub fn most_groups_in_use(&self, machine: usize) -> Option<u64> {
-        self.groups_of(machine).map(Groups::most_in_use)
+        self.of_groups(machine, Groups::most_in_use)
     }
 
     /// The entries in use of each group of the hash table of a machine; none without one.
     pub fn entries_by_group(&self, machine: usize) -> Vec<u64> {
-        self.groups_of(machine).map_or(Vec::new(), |groups| groups.by_group().collect())
+        self.of_groups(machine, |groups| groups.by_group().collect()).unwrap_or_default()
     }
 
     /// The entries that the kernel has in the TLBs of the first level of a machine, and all that are in use.
     pub fn held_by_kernel(&self, machine: usize) -> (u64, u64) {
         let kernel = self.upkeep.kernel.unwrap_or(u32::MAX);
-        self.front_of(machine).first.held_of(&self.mappings, kernel)
+        self.of_served(machine, |front, _, _| front.first.held_of(&self.mappings, kernel))
     }
 
     /// Whether a flush of these pages gives the space another number.
@@ -262,7 +262,7 @@ impl Mmu {
     }
 
     fn walkers(&mut self) -> impl Iterator<Item = &mut Walker> {
-        self.fronts.iter_mut().flat_map(Front::walkers)
+        self.fronts.get_mut().iter_mut().flat_map(Front::walkers)
     }
 
     /// The hash table of each machine that has one, and what its lines are read through.
@@ -316,10 +316,10 @@ impl Mmu {
 
     /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed from the hash table is flushed there.
     fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
-        self.fronts.iter_mut().for_each(Front::forget);
+        self.fronts.get_mut().iter_mut().for_each(Front::forget);
         for page in pages {
             if let Some((head, record, first)) = self.mappings.mapping(space, Vpn(*page)) {
-                self.fronts.leaf(head, first, record);
+                self.fronts.get_mut().leaf(head, first, record);
             }
         }
     }
@@ -328,7 +328,7 @@ impl Mmu {
     fn renew(&mut self, space: u32) {
         self.shot = Some((space, WHOLE));
         self.counters.groups.renewed += 1;
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             front.forget();
             front.counters.shootdown_entries += front.first.drop_space(&self.mappings, space);
             for behind in &mut front.behind {
@@ -349,7 +349,7 @@ impl Mmu {
 
     /// Whether an access after a trap goes to the page tables like any other, which then have the page in more than one place.
     pub(crate) fn walks_again(&self) -> bool {
-        self.groups_of(0).is_some()
+        self.of_groups(0, |_| ()).is_some()
     }
 
     /// As [`Mmu::retry`] there.
@@ -384,7 +384,7 @@ impl Mmu {
     fn run_one(&mut self, request: Request, line: u32) -> Option<Trap> {
         let asked = crate::front::Lined { requests: &[request], lines: &[line] };
         let mut trap = None;
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             trap = front.run_lines(&mut self.mappings, self.space, asked).map(|(_, trap)| trap);
         }
         trap
@@ -409,13 +409,16 @@ impl Mmu {
         let mapped = self.mappings.mapping(self.space, request.page());
         let Some((head, ..)) = mapped else { return false };
         let frame = self.mappings.frame_of(head, request.page());
-        self.fronts.iter_mut().for_each(|front| front.access_line(frame, line, request.access() == Access::Execute));
+        self.fronts
+            .get_mut()
+            .iter_mut()
+            .for_each(|front| front.access_line(frame, line, request.access() == Access::Execute));
         true
     }
 
     /// Whether a request misses in the TLBs so that software is entered.
     fn enters_software(&self, request: Request) -> bool {
-        self.fronts.iter().any(|front| {
+        self.served().iter().any(|front| {
             !front.has(&self.mappings, self.space, request)
                 && front.behind.iter().flat_map(|behind| &behind.walkers).any(|walker| {
                     walker.groups_held().is_some_and(|groups| groups.enters_software(self.space, request.page()))

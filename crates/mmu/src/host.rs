@@ -48,11 +48,11 @@ impl Mmu {
     #[inline(never)]
     pub(crate) fn run_as_guest(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         self.host.shot = false;
-        let (fronts, mappings, space) = (&mut self.fronts, &mut self.mappings, self.space);
+        let (fronts, mappings, space) = (self.fronts.get_mut(), &mut self.mappings, self.space);
         // Machines with such hosts share no page tables: there is one.
         let trap = fronts.iter_mut().fold(None, |_, front| front.run::<true>(mappings, space, requests));
         let backing = self.mappings.backing.as_mut().expect("the caller has checked it");
-        for walker in self.fronts.iter_mut().flat_map(Front::walkers) {
+        for walker in self.fronts.get_mut().iter_mut().flat_map(Front::walkers) {
             let reached = walker.reached();
             reached.used.iter().for_each(|head| backing.tables.write(*head));
             self.host.missed |= !reached.unbacked.is_empty();
@@ -66,7 +66,7 @@ impl Mmu {
     }
 
     fn flush_host(&mut self) {
-        self.fronts.iter_mut().for_each(Front::flush_host);
+        self.fronts.get_mut().iter_mut().for_each(Front::flush_host);
     }
 
     /// A mapping of the host is about to change.

@@ -22,6 +22,7 @@ use crate::request::{Request, Trap};
 use crate::table::{Groups, TableKind, tables_of_host};
 use crate::tlb::{Held, Tlbs};
 use crate::walker::Walker;
+use std::cell::RefCell;
 use std::ops::Range;
 use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
 
@@ -33,7 +34,8 @@ const CHUNK: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Mmu {
     pub(crate) mappings: Mappings,
-    pub(crate) fronts: Vec<Front>,
+    /// Who reads of them what is counted or held has what waits served first: [`Mmu::served`].
+    pub(crate) fronts: RefCell<Vec<Front>>,
     places: Vec<Place>,
     /// Whether requests of all of them may wait ([`Mmu::defer`]).
     pub(crate) may_defer: bool,
@@ -103,7 +105,7 @@ impl Mmu {
         mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
             mappings,
-            fronts,
+            fronts: RefCell::new(fronts),
             places,
             may_defer: machines.iter().all(|machine| machine.may_defer()),
             counters: Counters::default(),
@@ -145,33 +147,26 @@ impl Mmu {
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
-    fn behind(&self, machine: usize) -> &Behind {
-        let Place { front, behind, .. } = self.places[machine];
-        &self.fronts[front].behind[behind]
+    /// What is made of the first level of a machine, of the further ones and of its walker, when all that was asked for is served.
+    pub(crate) fn of_served<T>(&self, machine: usize, make: impl FnOnce(&Front, &Behind, &Walker) -> T) -> T {
+        let Place { front, behind, walker } = self.places[machine];
+        let front = &self.served()[front];
+        let behind = &front.behind[behind];
+        make(front, behind, &behind.walkers[walker])
     }
 
-    fn walker(&self, machine: usize) -> &Walker {
-        &self.behind(machine).walkers[self.places[machine].walker]
-    }
-
-    /// The first level of a machine.
-    pub(crate) fn front_of(&self, machine: usize) -> &Front {
-        &self.fronts[self.places[machine].front]
-    }
-
-    /// The hash table of groups of a machine, if it has one.
-    pub(crate) fn groups_of(&self, machine: usize) -> Option<&Groups> {
-        self.walker(machine).groups_held()
+    /// What is made of the hash table of groups of a machine, if it has one.
+    pub(crate) fn of_groups<T>(&self, machine: usize, make: impl FnOnce(&Groups) -> T) -> Option<T> {
+        self.of_served(machine, |_, _, walker| walker.groups_held().map(make))
     }
 
     /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
     /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
-        self.expect_served();
         let mut counters = self.shared();
-        counters.add(&self.front_of(machine).counters);
-        counters.add(&self.behind(machine).counters);
-        counters.add(&self.walker(machine).counters);
+        self.of_served(machine, |front, behind, walker| {
+            [&front.counters, &behind.counters, &walker.counters].into_iter().for_each(|part| counters.add(part));
+        });
         counters
     }
 
@@ -184,14 +179,12 @@ impl Mmu {
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
     pub fn misses(&self, machine: usize) -> u64 {
-        self.expect_served();
-        self.behind(machine).counters.tlb_misses() + self.walker(machine).counters.tlb_misses()
+        self.of_served(machine, |_, behind, walker| behind.counters.tlb_misses() + walker.counters.tlb_misses())
     }
 
     /// The part of the counts of a machine that is due to walks that found no page, and so ended in a fault.
-    pub fn faulting(&self, machine: usize) -> &Counters {
-        self.expect_served();
-        &self.walker(machine).faulting
+    pub fn faulting(&self, machine: usize) -> Counters {
+        self.of_served(machine, |_, _, walker| walker.faulting)
     }
 
     /// The most bytes that page tables took at one time, of all address spaces together, since the start or
@@ -209,16 +202,16 @@ impl Mmu {
 
     /// What each TLB of a machine holds now, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
-        self.expect_served();
-        let first = self.front_of(machine).first.held(&self.mappings);
-        let mut held = [first, self.behind(machine).tlbs.held(&self.mappings)].concat();
+        let levels =
+            |front: &Front, behind: &Behind| [front.first.held(&self.mappings), behind.tlbs.held(&self.mappings)];
+        let mut held = self.of_served(machine, |front, behind, _| levels(front, behind)).concat();
         held.sort_by_key(|held| held.tlb);
         held
     }
 
     /// The number of ranges that the range TLB of a machine holds now.
     pub fn ranges_held(&self, machine: usize) -> u64 {
-        self.behind(machine).tlbs.ranges_held()
+        self.of_served(machine, |_, behind, _| behind.tlbs.ranges_held())
     }
 
     /// The address space that requests are for.
@@ -236,7 +229,7 @@ impl Mmu {
         self.space = space;
         self.counters.switches += 1;
         self.mappings.forget_stretches();
-        self.fronts.iter_mut().for_each(|front| front.switch(&self.mappings, space));
+        self.fronts.get_mut().iter_mut().for_each(|front| front.switch(&self.mappings, space));
     }
 
     /// Translates requests of the current space in order until one traps; returns its index and the reason.
@@ -257,14 +250,14 @@ impl Mmu {
         if self.mappings.backing.is_some() {
             return self.run_as_guest(requests);
         }
-        if let [front] = &mut self.fronts[..] {
+        if let [front] = &mut self.fronts.get_mut()[..] {
             return front.run::<false>(&mut self.mappings, self.space, requests);
         }
         let mut done = 0;
         for chunk in requests.chunks(CHUNK) {
             let mut trap = None;
             // All trap at the same request, since that depends on the mappings alone.
-            for front in &mut self.fronts {
+            for front in self.fronts.get_mut() {
                 trap = front.run::<false>(&mut self.mappings, self.space, chunk);
             }
             if let Some((index, trap)) = trap {
@@ -296,7 +289,7 @@ impl Mmu {
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
             let mut trap = None;
-            for front in &mut self.fronts {
+            for front in self.fronts.get_mut() {
                 trap = front.run_lines(&mut self.mappings, self.space, Lined { requests, lines });
             }
             if let Some((index, trap)) = trap {
@@ -318,7 +311,7 @@ impl Mmu {
         if !self.changed.is_empty() {
             self.settle();
         }
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             front.retry_line(&mut self.mappings, self.space, (request, line))?;
         }
         self.shot = None;
@@ -354,7 +347,7 @@ impl Mmu {
         if self.walks_again() {
             return self.access_again(request, None);
         }
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             front.retry(&mut self.mappings, self.space, request)?;
         }
         (self.shot, self.host.shot) = (None, false);
@@ -373,7 +366,7 @@ impl Mmu {
 
     fn count_shootdown(&mut self, space: u32, at: Vpn, size: PageSize) {
         let pages = self.pages(at, size);
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             front.forget();
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &pages));
         }
@@ -388,7 +381,7 @@ impl Mmu {
         self.count_work(work);
         self.mappings.update_ranges(space, &pages);
         if self.mappings.perforates() {
-            let (work, ends) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
+            let (work, ends) = self.mappings.perforate(space, pages.clone(), self.fronts.get_mut());
             self.count_work(work);
             if ends {
                 self.shoot(space, pages.clone());
@@ -414,7 +407,7 @@ impl Mmu {
     #[cold]
     fn settle(&mut self) {
         for (space, pages) in std::mem::take(&mut self.changed) {
-            let made = self.mappings.cover(space, &pages, &mut self.fronts);
+            let made = self.mappings.cover(space, &pages, self.fronts.get_mut());
             self.count_recast(made);
         }
     }
@@ -422,7 +415,7 @@ impl Mmu {
     /// Splits the shadow superpages that have any of these pages, which are about to change.
     fn uncover(&mut self, space: u32, at: Vpn, size: PageSize) {
         if self.mappings.shadows() {
-            let split = self.mappings.uncover(space, &self.pages(at, size), &mut self.fronts);
+            let split = self.mappings.uncover(space, &self.pages(at, size), self.fronts.get_mut());
             self.count_recast(split);
         }
     }
@@ -431,7 +424,7 @@ impl Mmu {
     fn unshare(&mut self, to: Mapped) {
         if self.mappings.shadows() {
             let frames = self.pages(Vpn(to.frame.0), to.size);
-            let split = self.mappings.unshare(frames, &mut self.fronts);
+            let split = self.mappings.unshare(frames, self.fronts.get_mut());
             self.count_recast(split);
         }
     }
@@ -439,7 +432,7 @@ impl Mmu {
     fn count_recast(&mut self, Recast { work, blocks }: Recast) {
         self.count_work(work);
         if !blocks.is_empty() {
-            self.fronts.iter_mut().for_each(Front::forget);
+            self.fronts.get_mut().iter_mut().for_each(Front::forget);
         }
         blocks.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
     }
@@ -477,7 +470,7 @@ impl Mmu {
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.catch_up();
         self.uncover(space, at, size);
-        let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.fronts);
+        let (record, work) = self.mappings.remove(MappingId { space, at, size }, self.fronts.get_mut());
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
         Used::of(record)
@@ -487,7 +480,7 @@ impl Mmu {
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         self.catch_up();
         self.uncover(space, at, size);
-        let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.fronts);
+        let work = self.mappings.protect(MappingId { space, at, size }, protection, self.fronts.get_mut());
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
     }
@@ -497,7 +490,7 @@ impl Mmu {
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
         self.uncover(space, at, to);
-        let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.fronts);
+        let work = self.mappings.promote(MappingId { space, at, size: from }, to, self.fronts.get_mut());
         self.count_shootdown(space, at, to);
         self.follow(work, space, at, to);
     }
@@ -505,7 +498,7 @@ impl Mmu {
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
-        let work = self.mappings.demote(MappingId { space, at, size: from }, to, &mut self.fronts);
+        let work = self.mappings.demote(MappingId { space, at, size: from }, to, self.fronts.get_mut());
         self.count_shootdown(space, at, from);
         self.follow(work, space, at, from);
     }
@@ -538,7 +531,7 @@ impl Mmu {
 
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
         self.catch_up();
-        let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, &mut self.fronts);
+        let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, self.fronts.get_mut());
         if work != Work::default() {
             self.count_shootdown(space, at, size);
             let work = self.mappings.clustered_work(space, &self.pages(at, size), work);
@@ -550,7 +543,7 @@ impl Mmu {
     /// Splits all shadow superpages of a space all of whose mappings will be removed: each base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
         if self.mappings.shadows() {
-            let split = self.mappings.uncover_all(space, &mut self.fronts);
+            let split = self.mappings.uncover_all(space, self.fronts.get_mut());
             self.count_recast(split);
         }
     }
@@ -565,11 +558,11 @@ impl Mmu {
     /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
         self.catch_up();
-        for front in &mut self.fronts {
+        for front in self.fronts.get_mut() {
             front.forget();
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &(0..u64::MAX)));
         }
-        self.mappings.destroy(space, &mut self.fronts);
+        self.mappings.destroy(space, self.fronts.get_mut());
         self.end_contexts(space);
     }
 
@@ -579,7 +572,7 @@ impl Mmu {
     /// A sentence that says what does not hold.
     pub fn validate(&self) -> Result<(), String> {
         self.mappings.validate()?;
-        self.fronts.iter().try_for_each(|front| front.validate(&self.mappings))
+        self.served().iter().try_for_each(|front| front.validate(&self.mappings))
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Translated<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) counters: Counters,
     /// The part due to walks that found no page.
-    pub(crate) faulting: &'a Counters,
+    pub(crate) faulting: Counters,
 }
 
 /// The counts of a window, or of everything.

@@ -16,7 +16,7 @@ use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, Policy, 
 const MOST_TABLES: u64 = 1 << 26;
 
 /// What the host of a simulation is, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HostSetup {
     /// The policy as the user wrote it.
     pub(crate) name: String,

@@ -9,7 +9,7 @@ use superpage_pages::{Ladder, format_bytes};
 use superpage_vm::Policy;
 
 /// The parts of one simulation: checked, and not yet started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Shared by all setups of a grid: a sweep has millions of them.
     pub(crate) machine: Arc<Machine>,

@@ -211,7 +211,6 @@ impl Simulation {
             if !self.processes.dead {
                 let mut done = stretch.done;
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
-                    self.mmu.catch_up();
                     done = piece.until(self.base_shift(), index, request);
                     self.note_touched(requests.touched(index, request, &self.processes.ended));
                     self.leave_peak();

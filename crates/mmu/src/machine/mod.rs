@@ -587,21 +587,6 @@ impl Machine {
         Ladder::new(&self.pages.sizes).expect("a machine's sizes were checked when its file was read")
     }
 
-    /// Whether the same kernel maps the same in page tables of this machine and of another, and one look-up of a request serves
-    /// both: they have pages of the same sizes, tables of the same format, and no TLB whose entries depend on use bits, which
-    /// the look-up sets, or host with a memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may differ.
-    pub fn shares_mappings(&self, other: &Machine) -> bool {
-        let holes = |machine: &Machine| machine.perforated.as_ref().map(|perforated| perforated.most_holes_percent);
-        let clusters = |machine: &Machine| {
-            machine.clustered.as_ref().map(|clustered| (clustered.pages, clustered.buckets, clustered.partial_subblock))
-        };
-        let bits = |machine: &Machine| machine.page_table.bits.clone();
-        let kept = |machine: &Machine| (holes(machine), clusters(machine), machine.shadow_range());
-        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), kept(machine));
-        let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
-        self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
-    }
-
     /// The size of perforated pages, if there are any.
     pub(crate) fn perforated_size(&self) -> Option<PageSize> {
         self.perforated.as_ref().and_then(|_| perforated_size(&self.ladder(), self.page_table.bits[0].into()))

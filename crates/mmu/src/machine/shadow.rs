@@ -38,11 +38,6 @@ impl Machine {
         self.shadow.as_ref().map(|shadow| (SHADOW_LINES * self.memory.line_bytes / base, shadow.size / base))
     }
 
-    /// What is the same for machines with the same shadow superpages.
-    pub(super) fn shadow_range(&self) -> Option<(u64, u64)> {
-        self.shadow.as_ref().map(|shadow| (shadow.size, self.memory.line_bytes))
-    }
-
     pub(super) fn check_shadow(&self) -> Result<(), String> {
         let Some(Shadow { size, entries, ways, .. }) = self.shadow else { return Ok(()) };
         let most = SHADOW_LINES * self.memory.line_bytes / 2;

@@ -92,11 +92,6 @@ impl Together {
         both!(self, mmu => mmu.lookup(space, at))
     }
 
-    /// Serves what waits.
-    pub(crate) fn catch_up(&mut self) {
-        self.all.catch_up();
-    }
-
     /// The one machine.
     pub(crate) fn only(&mut self) -> &mut Mmu {
         assert!(self.alone.is_empty());
