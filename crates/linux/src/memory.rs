@@ -5,6 +5,9 @@ use crate::proc::bytes_of;
 use crate::promote::headroom::Headroom;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
+use std::path::Path;
+use superpage_pages::{Ladder, Level, MAX_LEVELS};
+use superpage_vm::MemoryState;
 
 /// What is left of one limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,9 +44,66 @@ pub fn available() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
+/// What memory is like, in pages of this ladder, of the system whose `/proc` is in `root`; `None` where the kernel does not show it. The marks
+/// are the sums over all zones (`/proc/zoneinfo`), 0 where they are not shown; free extents are the free blocks of the buddy allocator
+/// (`/proc/buddyinfo`), those above the largest size of the ladder as so many of that size.
+pub fn state(root: &Path, ladder: &Ladder) -> Option<MemoryState> {
+    let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).ok();
+    let (meminfo, base) = (read("meminfo")?, ladder.base().bytes());
+    let pages = |name: &str| Some(bytes_of(&meminfo, name)? / base);
+    let zones = read("zoneinfo").unwrap_or_default();
+    let marks = |name: &str| {
+        let of = |line: &str| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some(name)).then(|| words.next()?.parse::<u64>().ok()).flatten()
+        };
+        zones.lines().filter_map(of).sum()
+    };
+    let mut extents = [0; MAX_LEVELS];
+    for line in read("buddyinfo")?.lines() {
+        // Node 0, zone   Normal   1046    527    128 ...: free blocks of each order.
+        let blocks = line.split_whitespace().skip(4).map_while(|word| word.parse::<u64>().ok());
+        for (order, blocks) in (0..).zip(blocks) {
+            let level = ladder.levels().rev().find(|level| ladder.order(*level) <= order).unwrap_or(Level::BASE);
+            extents[level.index()] += blocks << (order - ladder.order(level));
+        }
+    }
+    let (free, available) = (pages("MemFree")?, pages("MemAvailable")?);
+    Some(MemoryState { free, available, low: marks("low"), aim: marks("high"), extents })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn free_extents_are_blocks_by_size() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join("proc").join(name), text).unwrap();
+        assert_eq!(state(folder.path(), &Ladder::X86_64), None);
+        write("meminfo", "MemTotal: 65536 kB\nMemFree:  40000 kB\nMemAvailable:   50000 kB\n");
+        write(
+            "buddyinfo",
+            "Node 0, zone      DMA      1      0      0      0      0      0      0      0      0      0      2\n\
+             Node 0, zone   Normal      4      3      0      0      0      0      0      0      1      5      0\n",
+        );
+        write(
+            "zoneinfo",
+            "Node 0, zone Normal\n  pages free 10000\n        min      100\n        low      125\n        high     150\n",
+        );
+        let state = state(folder.path(), &Ladder::X86_64).unwrap();
+        assert_eq!((state.free, state.available, state.low, state.aim), (10000, 12500, 125, 150));
+        // Blocks of 4 MB hold two of 2 MB each.
+        assert_eq!(state.extents[..3], [1 + 4 + 3 * 2 + 256, 5 + 2 * 2, 0]);
+        assert_eq!(state.free_extents(&Ladder::X86_64, Level::BASE), 267 + 9 * 512);
+    }
+
+    #[test]
+    fn the_running_system_shows_its_memory() {
+        let Some(state) = state(Path::new("/"), &Ladder::X86_64) else { return };
+        assert!(state.free > 0 && state.available > 0, "{state:?}");
+    }
 
     #[test]
     fn something_is_left_of_the_system() {

@@ -195,9 +195,31 @@ impl Pagemap {
     /// # Errors
     /// A system call failed; a process that has ended has no pages, which is not an error.
     pub fn populations(&self, mapping: &Mapping, size: u64, tell: &mut dyn FnMut(Population)) -> Result<(), Error> {
+        let all = &mut |population| {
+            tell(population);
+            true
+        };
+        self.populations_from(mapping, size, 0, all)
+    }
+
+    /// The same from the region of this number on, as long as `tell` returns that more are wanted.
+    ///
+    /// # Errors
+    /// As for [`populations`](Pagemap::populations).
+    pub fn populations_from(
+        &self,
+        mapping: &Mapping,
+        size: u64,
+        from: u64,
+        tell: &mut dyn FnMut(Population) -> bool,
+    ) -> Result<(), Error> {
         let regions = mapping.regions(size);
-        let mut count = Count { size, page: self.base(), at: None, tell };
-        let done = self.runs(regions.start * size..regions.end * size, |run| count.add(run.start..run.end, run.huge()));
+        let range = regions.start.max(from) * size..regions.end * size;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut count = Count { size, page: self.base(), at: None, wanted: true, tell };
+        let done = self.runs_while(range, |run| count.add(run.start..run.end, run.huge()));
         done.map_err(Error::system("scan the pages of a process"))?;
         count.flush();
         Ok(())
@@ -239,13 +261,15 @@ struct Count<'a> {
     size: u64,
     page: u64,
     at: Option<Population>,
-    tell: &'a mut dyn FnMut(Population),
+    /// Whether more are wanted.
+    wanted: bool,
+    tell: &'a mut dyn FnMut(Population) -> bool,
 }
 
 impl Count<'_> {
-    fn add(&mut self, run: Range<u64>, huge: bool) {
+    fn add(&mut self, run: Range<u64>, huge: bool) -> bool {
         let mut start = run.start;
-        while start < run.end {
+        while start < run.end && self.wanted {
             let region = start / self.size;
             let end = run.end.min((region + 1) * self.size);
             if self.at.is_none_or(|at| at.region != region) {
@@ -258,11 +282,12 @@ impl Count<'_> {
             }
             start = end;
         }
+        self.wanted
     }
 
     fn flush(&mut self) {
-        if let Some(done) = self.at.take() {
-            (self.tell)(done);
+        if let Some(done) = self.at.take().filter(|_| self.wanted) {
+            self.wanted = (self.tell)(done);
         }
     }
 }
@@ -327,8 +352,11 @@ mod tests {
     #[test]
     fn runs_are_summed_by_region() {
         let mut told = Vec::new();
-        let mut tell = |population: Population| told.push((population.region, population.populated, population.huge));
-        let mut count = Count { size: HUGE_SIZE, page: 4096, at: None, tell: &mut tell };
+        let mut tell = |population: Population| {
+            told.push((population.region, population.populated, population.huge));
+            true
+        };
+        let mut count = Count { size: HUGE_SIZE, page: 4096, at: None, wanted: true, tell: &mut tell };
         count.add(0x1ff000..0x201000, false);
         count.add(0x300000..0x301000, false);
         count.add(0x800000..0xc00000, true);

@@ -3,6 +3,8 @@
 //! The programs are this test binary itself, told by an environment variable what to do ([`program::run`]).
 #![cfg(target_os = "linux")]
 
+#[path = "../../vm/tests/background/contract.rs"]
+mod contract;
 #[path = "../../vm/tests/tutorial/hot.rs"]
 mod hot;
 mod program;
@@ -69,6 +71,19 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     settle(&mut promoter, |_| huge(&program) >= 4);
     let after: Vec<bool> = program.populations().iter().map(|(_, huge)| *huge).collect();
     assert_eq!(after[..5], [true, true, true, false, true]);
+    program.finish();
+}
+
+/// A scan reports the same live as simulated: all of it each time, or a part. Each check begins with a memory that was just scanned.
+#[test]
+fn a_scan_keeps_its_contract_live() {
+    let _turn = superpage_testing::turn_of("promote");
+    let program = Program::start("blocks");
+    let policy = superpage_vm::Policy::of(&contract::CONTRACT, [("regions", "5")], &superpage_linux::policy::LINUX);
+    let Some(mut promoter) = usable(Promoter::of(&policy.unwrap(), Target::pids([program.pid()]))) else { return };
+    (0..3).for_each(|_| std::thread::sleep(promoter.step()));
+    assert!(promoter.counters().scans >= 30, "{:?}", promoter.counters());
+    assert_eq!(promoter.counters().quiet_scans, 0);
     program.finish();
 }
 

@@ -53,7 +53,9 @@ pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
-pub use policy::background::{Background, Check, Events, Hold, Outcome, Scanned, System, Time};
+pub use policy::background::{
+    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Scanned, System, Time,
+};
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, Lists, Made,

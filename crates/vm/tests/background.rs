@@ -1,10 +1,14 @@
 //! Policies that do something in time of their own: `promote` on this crate's manager, and on a system that is none.
 
+mod contract;
+
+use self::contract::CONTRACT;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use superpage_pages::{Ladder, Level};
+use superpage_pages::{Hint, Ladder, Level, Vpn};
 use superpage_vm::{
-    Background, Candidate, Check, Growth, Hold, How, Outcome, Policy, Sample, Scanned, SpaceId, System, Target, Time,
+    Background, Candidate, Check, Config, Growth, Hold, How, Look, Outcome, Part, Policy, Sample, Scanned, SpaceId,
+    System, Target, Time, Vm,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -97,21 +101,29 @@ impl System for Mock {
         spaces
     }
 
-    fn scan(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+    fn scan_part(
+        &mut self,
+        space: SpaceId,
+        _: Level,
+        part: Part,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
         self.scanned.push(self.now);
         self.spent += if space.0 == self.costly.0 { self.costly.1 } else { 0 };
-        for ((_, region), (populated, superpage)) in self.regions.range((space.0, 0)..(space.0 + 1, 0)) {
+        let mut regions = self.regions.range((space.0, part.from)..(space.0 + 1, 0));
+        for ((_, region), (populated, superpage)) in regions.by_ref().take(part.most as usize) {
             see(Sample { region: *region, populated: *populated, superpage: *superpage });
         }
-        Scanned::Seen
+        (Scanned::Seen, regions.next().map(|((_, region), _)| *region))
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, region: u64) -> Look {
+        let (populated, superpage) = self.regions[&(space.0, region)];
+        Look { populated, superpage, ..Look::default() }
     }
 
     fn rate(&self, space: SpaceId) -> f64 {
         f64::from(u8::from(space.0 == self.busiest))
-    }
-
-    fn free_extents(&mut self, _: Level) -> Option<u64> {
-        None
     }
 
     fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
@@ -136,6 +148,86 @@ impl System for Mock {
     fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
         false
     }
+}
+
+/// A machine whose policy is of these tests.
+fn machine_of(definition: &'static superpage_vm::Definition, regions: &str) -> Machine {
+    let mut machine = Machine::new(X86, 4096, "base");
+    let policy = Policy::of(definition, [("regions", regions)], &Target::MANAGER).unwrap();
+    let ladder = *machine.vm.ladder();
+    machine.vm = Vm::new(Config { ladder, frames: 4096, policy, swap_pages: 4096 }).unwrap();
+    machine.space = machine.vm.create_space();
+    machine
+}
+
+#[test]
+fn a_scan_keeps_its_contract_on_the_manager_and_on_a_system_that_is_none() {
+    let mut system = mock(&[(1, 7, 512), (1, 9, 3), (1, 10, 512)]);
+    contract::kept(&mut system, SpaceId(1), Level(1), 3);
+    let mut machine = machine_of(&CONTRACT, "4");
+    // Two entries, of which a protected one lies between, and one where base pages are asked for.
+    machine.anonymous(512, 5 * 512, Growth::Fixed);
+    machine.anonymous(8 * 512, 512, Growth::Fixed);
+    machine.anonymous(9 * 512, 512, Growth::Fixed);
+    machine.vm.advise(&mut machine.pmap, machine.space, Vpn(9 * 512).pages(512), Hint::Base).unwrap();
+    for (start, pages) in [(512, 512), (1024, 1), (3 * 512 - 1, 2), (5 * 512, 7), (8 * 512, 100), (9 * 512, 9)] {
+        (start..start + pages).for_each(|page| machine.put(page, page));
+    }
+    (1..4).for_each(|second| _ = advance(&mut machine, second, 0));
+    // Each of its scans counts: of five regions, twice whole, and in parts.
+    assert_eq!(machine.vm.stats().background_scanned, 3 * 6 * 5);
+    machine.end();
+}
+
+#[test]
+fn a_look_tells_pages_that_are_shared_swapped_reserved_and_not_touched() {
+    let look = |machine: &mut Machine, region| {
+        let space = machine.space;
+        machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.look(space, Level(1), region))
+    };
+    let mut machine = Machine::new(X86, 4096, "reservation:around=2");
+    machine.anonymous(512, 512, Growth::Fixed);
+    [512, 513].iter().for_each(|page| machine.put(*page, *page));
+    let found = look(&mut machine, 1);
+    let populated = machine.vm.stats().resident_pages as u32;
+    assert_eq!((found.populated, found.reserved, found.shared, found.swapped), (populated, 512 - populated, 0, 0));
+    assert_eq!(found.untouched, Some(machine.vm.stats().untouched_pages as u32));
+    assert_eq!((found.accessed, found.superpage), (Some(2), false));
+    let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+    machine.put(512, 512);
+    let found = look(&mut machine, 1);
+    assert_eq!((found.populated, found.shared), (1, populated - 1));
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    assert_eq!(look(&mut machine, 1).shared, 0);
+    machine.end();
+}
+
+#[test]
+fn what_memory_is_like_agrees_with_the_allocator() {
+    let mut machine = Machine::new("4K 64K 2M", 4096, "base");
+    machine.anonymous(512, 1024, Growth::Fixed);
+    (512..812).for_each(|page| machine.put(page, page));
+    let memory = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.memory()).unwrap();
+    let (buddy, ladder) = (machine.vm.buddy(), machine.vm.ladder());
+    for level in ladder.levels() {
+        let naive = buddy.iter().filter(|extent| extent.level >= level);
+        let naive = naive.map(|extent| ladder.pages(extent.level) / ladder.pages(level)).sum::<u64>();
+        assert_eq!(memory.free_extents(ladder, level), naive);
+        assert_eq!(memory.extents[level.index()], buddy.iter().filter(|extent| extent.level == level).count() as u64);
+    }
+    assert_eq!((memory.free, memory.available), (buddy.free_frames(), buddy.free_frames()));
+    // Where the daemon says that it is wanted, and how far it goes then.
+    assert!(memory.low > 0 && memory.low < memory.aim);
+    let free = memory.free;
+    machine.anonymous(8192, free, Growth::Fixed);
+    let mut page = 8192;
+    while !machine.vm.daemon_wanted() {
+        machine.put(page, page);
+        page += 1;
+    }
+    let short = machine.vm.memory_state();
+    assert!(short.available < short.low && short.available + 2 >= short.low, "{short:?}");
+    machine.end();
 }
 
 fn promote(parameters: &str) -> Box<dyn Background> {

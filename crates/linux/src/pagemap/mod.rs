@@ -146,27 +146,34 @@ impl Pagemap {
     /// # Errors
     /// A system call failed. Memory that is gone has no pages, which is not an error.
     pub fn runs(&self, range: Range<u64>, mut each: impl FnMut(Run)) -> io::Result<()> {
+        self.runs_while(range, |run| {
+            each(run);
+            true
+        })
+    }
+
+    /// The same, as long as `each` returns that more are wanted.
+    ///
+    /// # Errors
+    /// As for [`runs`](Pagemap::runs).
+    pub fn runs_while(&self, range: Range<u64>, mut each: impl FnMut(Run) -> bool) -> io::Result<()> {
         if self.scans {
-            return self.in_use(range, |run| {
-                if run.resident() {
-                    each(run);
-                }
-            });
+            return self.in_use(range, |run| !run.resident() || each(run));
         }
         let kind = |entry: &Entry| (entry.resident(), entry.huge());
+        let mut wanted = true;
         let done = self.blocks(range, None, |page, block| {
             let mut start = page * self.page;
             for alike in block.chunk_by(|one, other| kind(one) == kind(other)) {
                 let end = start + alike.len() as u64 * self.page;
-                if alike[0].resident() {
-                    each(Run { start, end, categories: if alike[0].huge() { Run::HUGE } else { 0 } | Run::PRESENT });
-                }
+                let categories = if alike[0].huge() { Run::HUGE } else { 0 } | Run::PRESENT;
+                wanted = wanted && (!alike[0].resident() || each(Run { start, end, categories }));
                 start = end;
             }
-            true
+            wanted
         });
         match done {
-            Err(error) if gone(&error) => Ok(()),
+            Err(error) if gone(&error) || !wanted => Ok(()),
             done => done,
         }
     }
@@ -193,7 +200,10 @@ impl Pagemap {
         let mut entries: Vec<Entry> = Vec::new();
         let mut runs = Vec::new();
         if self.scans {
-            self.in_use(range.clone(), |run| runs.push(run))?;
+            self.in_use(range.clone(), |run| {
+                runs.push(run);
+                true
+            })?;
         } else {
             runs.push(Run { start: range.start, end: range.end, categories: 0 });
         }
@@ -265,13 +275,16 @@ impl Pagemap {
         Ok(have)
     }
 
-    /// The pages of a range that are present or swapped, in runs of one kind, ascending and disjoint.
-    fn in_use(&self, range: Range<u64>, mut each: impl FnMut(Run)) -> io::Result<()> {
+    /// The pages of a range that are present or swapped, in runs of one kind, ascending and disjoint, as long as `each` returns that
+    /// more are wanted.
+    fn in_use(&self, range: Range<u64>, mut each: impl FnMut(Run) -> bool) -> io::Result<()> {
         let mut runs = [Run::default(); RUNS];
         let mut next = range.start;
         while next < range.end {
             let (found, walked) = self.scan(next..range.end, &mut runs)?;
-            runs[..found].iter().for_each(|run| each(*run));
+            if !runs[..found].iter().all(|run| each(*run)) {
+                return Ok(());
+            }
             // The end of the walk can be before the end of the last run, and the next call would repeat it.
             let end = runs[..found].last().map_or(walked, |run| run.end.max(walked));
             if end <= next {

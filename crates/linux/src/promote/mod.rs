@@ -42,7 +42,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
-use superpage_vm::{Background, Candidate, Check, Hold, How, Outcome, Sample, Scanned, Scanner, SpaceId, System, Time};
+use superpage_vm::{
+    Background, Candidate, Check, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned, Scanner,
+    SpaceId, System, Time,
+};
 
 /// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
 /// passes while the promoter sleeps.
@@ -313,11 +316,10 @@ impl Live {
             process.measure_again();
             let scanner = scanners.entry(process.pid).or_insert_with(|| scanner(&self.options, self.size));
             let mut sweep = scanner.sweep(nanos(now));
-            let scanned =
-                process.scan_if_changed(now, (&self.options, self.size, self.least), &mut |sample| sweep.see(sample));
-            match scanned {
-                Ok(Scanned::Gone) | Err(_) => continue,
-                Ok(Scanned::Unchanged) => drop(sweep),
+            let scope = (&self.options, self.size, self.least);
+            match process.scan_if_changed(now, scope, None, &mut |sample| sweep.see(sample)) {
+                Ok((Scanned::Gone, _)) | Err(_) => continue,
+                Ok((Scanned::Unchanged, _)) => drop(sweep),
                 Ok(_) => sweep.finish(),
             }
             let mut candidates = scanner.due(nanos(now));
@@ -363,6 +365,48 @@ impl Live {
             finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         }
         findings.into_iter().map(|(_, finding, _)| finding).collect()
+    }
+
+    /// Scans a process: this part of it, or all if that may have changed.
+    fn scan_process(
+        &mut self,
+        space: SpaceId,
+        part: Option<Regions>,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return (Scanned::Gone, None) };
+        let (before, identity) = (self.clock.read(), process.identity());
+        let scope = (&self.options, self.size, self.least);
+        let mut scanned = process.scan_if_changed(self.began.elapsed(), scope, part, see);
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        // Another process of that number, or another program: a new address space, which the next list has.
+        if identity.is_some() && process.identity() != identity {
+            scanned = Ok((Scanned::Gone, None));
+        }
+        match scanned {
+            Ok((Scanned::Gone, _)) => {
+                self.processes.remove(&(space.0 as i32));
+                self.gone.insert(space);
+            }
+            Ok((Scanned::Unchanged, _)) => self.counters.quiet_scans += 1,
+            Ok((Scanned::Closed, _)) => {}
+            Ok((Scanned::Seen | Scanned::Anew, _)) => {
+                self.counters.scans += 1;
+                let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
+                tracing::trace!(
+                    pid,
+                    name,
+                    huge = seen.huge,
+                    candidates = seen.candidates,
+                    sparse = seen.sparse,
+                    "scanned"
+                );
+            }
+            // A process that cannot be scanned is scanned again each time: it is told once.
+            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
+            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
+        }
+        scanned.unwrap_or((Scanned::Closed, None))
     }
 
     /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
@@ -414,39 +458,22 @@ impl System for Live {
         members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
     }
 
-    fn scan(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Scanned::Gone };
-        let (before, identity) = (self.clock.read(), process.identity());
-        let mut scanned = process.scan_if_changed(self.began.elapsed(), (&self.options, self.size, self.least), see);
-        self.clock.scans += self.clock.read().saturating_sub(before);
-        // Another process of that number, or another program: a new address space, which the next list has.
-        if identity.is_some() && process.identity() != identity {
-            scanned = Ok(Scanned::Gone);
-        }
-        match scanned {
-            Ok(Scanned::Gone) => {
-                self.processes.remove(&(space.0 as i32));
-                self.gone.insert(space);
-            }
-            Ok(Scanned::Unchanged) => self.counters.quiet_scans += 1,
-            Ok(Scanned::Closed) => {}
-            Ok(Scanned::Seen | Scanned::Anew) => {
-                self.counters.scans += 1;
-                let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
-                tracing::trace!(
-                    pid,
-                    name,
-                    huge = seen.huge,
-                    candidates = seen.candidates,
-                    sparse = seen.sparse,
-                    "scanned"
-                );
-            }
-            // A process that cannot be scanned is scanned again each time: it is told once.
-            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
-            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
-        }
-        scanned.unwrap_or(Scanned::Closed)
+    fn scan_part(
+        &mut self,
+        space: SpaceId,
+        _: Level,
+        part: Regions,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
+        self.scan_process(space, Some(part), see)
+    }
+
+    fn scan_if_changed(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        self.scan_process(space, None, see).0
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, region: u64) -> Look {
+        self.process(space).map_or(Look::default(), |process| process.look(region, self.size))
     }
 
     fn rate(&self, space: SpaceId) -> f64 {
@@ -457,8 +484,8 @@ impl System for Live {
         self.process(space)?.pieces(region, self.size)
     }
 
-    fn free_extents(&mut self, _: Level) -> Option<u64> {
-        None
+    fn memory(&mut self) -> Option<MemoryState> {
+        crate::memory::state(Path::new("/"), &self.ladder)
     }
 
     fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {

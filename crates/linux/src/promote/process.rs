@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Candidate, Check, Sample, Scanned};
+use superpage_vm::{Candidate, Check, Look, Part as Regions, Sample, Scanned};
 
 /// Why nothing is promoted in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -131,48 +131,55 @@ impl Process {
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
-    /// one call of less than a microsecond; for one that has not touched memory, one small file is read.
+    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With `part`, these
+    /// regions are reported in any case; also returns where the next part begins.
     ///
     /// # Errors
     /// A system call failed, for another reason than the end of the process.
     pub(super) fn scan_if_changed(
         &mut self,
         now: Duration,
-        (options, size, least): (&Options, u64, u32),
+        scope: (&Options, u64, u32),
+        part: Option<Regions>,
         see: &mut dyn FnMut(Sample),
-    ) -> Result<Scanned, Error> {
-        let Some(cpu) = process_cpu(self.pid) else { return Ok(Scanned::Gone) };
+    ) -> Result<(Scanned, Option<u64>), Error> {
+        let Some(cpu) = process_cpu(self.pid) else { return Ok((Scanned::Gone, None)) };
         self.pace.measure(now, cpu);
-        let measure = self.unmeasured && now >= self.next_measure;
-        if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !measure {
-            return Ok(Scanned::Unchanged);
+        let wanted = part.is_some() || self.unmeasured && now >= self.next_measure;
+        if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !wanted {
+            return Ok((Scanned::Unchanged, None));
         }
-        let Some(stat) = Stat::read(self.pid) else { return Ok(Scanned::Gone) };
+        let Some(stat) = Stat::read(self.pid) else { return Ok((Scanned::Gone, None)) };
         let anew = self.identity.replace(stat.identity) != Some(stat.identity);
         if anew {
             self.begin(&stat);
         }
         let memory = (stat.faults, stat.resident_pages);
-        if self.excluded == Some(Excluded::Kernel) || (self.memory.replace(memory) == Some(memory) && !measure) {
+        let kernels = self.excluded == Some(Excluded::Kernel);
+        if kernels || (self.memory.replace(memory) == Some(memory) && !wanted) {
             self.memory = Some(memory);
-            return Ok(Scanned::Unchanged);
+            return Ok((if part.is_some() { Scanned::Closed } else { Scanned::Unchanged }, None));
         }
-        let scanned = self.scan(now, (options, size, least), see);
+        let part = part.unwrap_or(Regions::ALL);
+        let scanned = self.scan(now, scope, part, see);
         self.failures = if scanned.is_err() { self.failures + 1 } else { 0 };
         match scanned {
-            Ok(()) if self.excluded == Some(Excluded::Disabled) => {
+            Ok(_) if self.excluded == Some(Excluded::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
-                self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, size))].into();
-                Ok(Scanned::Closed)
+                self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, scope.1))].into();
+                Ok((Scanned::Closed, None))
             }
-            Ok(()) => {
+            Ok(next) => {
                 self.excluded = None;
-                Ok(if anew { Scanned::Anew } else { Scanned::Seen })
+                if part.from > 0 || next.is_some() {
+                    self.scan_again();
+                }
+                Ok((if anew { Scanned::Anew } else { Scanned::Seen }, next))
             }
             Err(error) => {
                 self.seen = Seen::default();
                 self.pinned = None;
-                self.cannot(error)
+                self.cannot(error).map(|scanned| (scanned, None))
             }
         }
     }
@@ -218,11 +225,12 @@ impl Process {
         &mut self,
         now: Duration,
         (options, size, least): (&Options, u64, u32),
+        part: Regions,
         see: &mut dyn FnMut(Sample),
-    ) -> Result<(), Error> {
+    ) -> Result<Option<u64>, Error> {
         if self.excluded == Some(Excluded::Disabled) {
             if thp_disabled(self.pid) {
-                return Ok(());
+                return Ok(None);
             }
             self.excluded = None;
         }
@@ -242,13 +250,22 @@ impl Process {
         }
         let page = rustix::param::page_size() as u64;
         let pages = (size / page) as u32;
-        let mut seen = Seen::default();
-        self.left.retain(|(why, _), _| !matches!(why, Why::Disabled | Why::NotPopulated));
+        // Counts go on with a part that goes on.
+        let mut seen = if part.from > 0 { self.seen } else { Seen::default() };
+        if part.from == 0 {
+            self.left.retain(|(why, _), _| !matches!(why, Why::Disabled | Why::NotPopulated));
+        }
+        let (mut reported, mut next) = (0, None);
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
             }
-            pagemap.populations(mapping, size, &mut |found| {
+            pagemap.populations_from(mapping, size, part.from, &mut |found| {
+                if reported == part.most {
+                    next = Some(found.region);
+                    return false;
+                }
+                reported += 1;
                 if !found.huge && found.populated < least {
                     let part = self.left.entry((Why::NotPopulated, mapping.kind)).or_default();
                     part.bytes += u64::from(found.populated) * page;
@@ -260,7 +277,11 @@ impl Process {
                     false => seen.sparse += u64::from(found.populated > 0),
                 }
                 see(Sample { region: found.region, populated: found.populated.min(pages), superpage: found.huge });
+                true
             })?;
+            if next.is_some() {
+                break;
+            }
         }
         self.seen = seen;
         self.unmeasured = now < self.next_measure;
@@ -270,7 +291,7 @@ impl Process {
         }
         self.promoted = 0;
         self.pinned = (seen.candidates > 0).then_some(Pinned { pidfd, pagemap });
-        Ok(())
+        Ok(next)
     }
 
     /// Measures resident memory in mappings that contain no region that could be huge.
@@ -325,6 +346,23 @@ impl Process {
         let pages = pinned.pagemap.pages(region, size).unwrap_or_default();
         let populated = pages.own + pages.file;
         if populated < least && populated + pages.shared >= least { Check::Shared } else { Check::Populated(populated) }
+    }
+
+    /// The pages of a region, as the page table shows them: it knows neither reservations nor what was accessed.
+    pub(super) fn look(&self, region: u64, size: u64) -> Look {
+        let opened = if self.pinned.is_some() { None } else { Pagemap::open(self.pid).ok() };
+        let Some(pagemap) = self.pinned.as_ref().map(|pinned| &pinned.pagemap).or(opened.as_ref()) else {
+            return Look::default();
+        };
+        let pages = pagemap.pages(region, size).unwrap_or_default();
+        let mut superpage = false;
+        // A region that cannot be scanned has no pages.
+        _ = pagemap.runs_while(region * size..(region + 1) * size, |run| {
+            superpage |= run.huge();
+            !superpage
+        });
+        let (populated, shared, swapped) = (pages.own + pages.file, pages.shared, pages.swapped);
+        Look { populated, shared, swapped, superpage, ..Look::default() }
     }
 
     /// The number of physically contiguous pieces of a region.

@@ -8,7 +8,7 @@ use crate::{Candidate, How, Need, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Ladder, Level, Vpn};
+use superpage_pages::{Ladder, Level, MAX_LEVELS, Vpn};
 
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
@@ -78,14 +78,70 @@ impl Events {
 pub enum Scanned {
     /// The address space has ended, or the number stands for another one.
     Gone,
-    /// Nothing has changed since the last scan, and no region was reported.
+    /// Nothing has changed since the last scan, and no region was reported: an answer of [`System::scan_if_changed`] alone.
     Unchanged,
-    /// All of its regions were reported.
+    /// The regions that were asked for were reported.
     Seen,
-    /// All of its regions were reported, and it runs another program than at the last scan.
+    /// They were reported, and it runs another program than at the last scan.
     Anew,
     /// Nothing in it may be promoted for now.
     Closed,
+}
+
+/// The part of an address space that a scan reports ([`System::scan_part`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The number of the first region that may be reported.
+    pub from: u64,
+    /// The most regions that are reported.
+    pub most: u64,
+}
+
+impl Part {
+    /// All of it.
+    pub const ALL: Part = Part { from: 0, most: u64::MAX };
+}
+
+/// The pages of one region as they are now ([`System::look`]), in base pages. What a target has none of is 0; what it cannot know is `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Look {
+    /// In memory, of this address space alone.
+    pub populated: u32,
+    /// In memory, and also other address spaces': since a fork, or of a file that several map.
+    pub shared: u32,
+    /// In swap space.
+    pub swapped: u32,
+    /// Not populated, with frames reserved for them.
+    pub reserved: u32,
+    /// Those of `populated` that were populated beside a page that was touched; whether they were accessed since is not known.
+    pub untouched: Option<u32>,
+    /// Mapped by pages with a reference bit, set since the bits were last cleared.
+    pub accessed: Option<u32>,
+    /// Whether it is a superpage, or part of one.
+    pub superpage: bool,
+}
+
+/// What memory is like ([`System::memory`]), in base pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryState {
+    /// Free: in free extents, and live in lists of the processors too.
+    pub free: u64,
+    /// Free, or to be had without eviction: reserved and not populated, or holding what can be read again.
+    pub available: u64,
+    /// The page daemon is woken with fewer available than this; 0 without a daemon.
+    pub low: u64,
+    /// Once woken, it aims at this many.
+    pub aim: u64,
+    /// By level: free extents of that size that lie in no larger free extent.
+    pub extents: [u64; MAX_LEVELS],
+}
+
+impl MemoryState {
+    /// The disjoint free extents of a level, those inside larger ones included. O(levels).
+    pub fn free_extents(&self, ladder: &Ladder, level: Level) -> u64 {
+        let larger = ladder.levels().skip(level.index());
+        larger.map(|larger| self.extents[larger.index()] * (ladder.pages(larger) / ladder.pages(level))).sum()
+    }
 }
 
 /// The state of a region right before its promotion.
@@ -139,15 +195,41 @@ pub trait System {
     fn spaces(&mut self) -> Vec<SpaceId>;
 
     /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
-    /// promoted. O(populated regions).
-    fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned;
+    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region at which the next
+    /// part begins; `None` at the end, and where nothing was reported because the space is gone or closed. Nothing is cleared.
+    /// O(regions reported), and on this crate's manager one step for each run of pages behind them in the same mapping.
+    fn scan_part(
+        &mut self,
+        space: SpaceId,
+        level: Level,
+        part: Part,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>);
+
+    /// As [`System::scan_part`], of all of the space. O(populated regions).
+    fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        self.scan_part(space, level, Part::ALL, see).0
+    }
+
+    /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the last scan may report nothing and
+    /// return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background that keeps what it saw.
+    fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        self.scan(space, level, see)
+    }
+
+    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared, times the number of
+    /// address spaces.
+    fn look(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Look {
+        Look::default()
+    }
 
     /// The recent load of an address space, in processor seconds per second; 0 if that is not known.
     fn rate(&self, _space: SpaceId) -> f64 {
         0.0
     }
 
-    /// How many base pages of a region were accessed since the last call for it; `None` if that is not known.
+    /// How many base pages of a region were accessed since the last call for it, and clears their reference bits; `None` if that is
+    /// not known. [`System::look`] leaves the bits alone.
     fn accessed(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
@@ -157,8 +239,16 @@ pub trait System {
         None
     }
 
-    /// The number of free extents of a level; `None` if that is not known.
-    fn free_extents(&mut self, level: Level) -> Option<u64>;
+    /// What memory is like; `None` if that is not known. O(levels), live two small files.
+    fn memory(&mut self) -> Option<MemoryState> {
+        None
+    }
+
+    /// The number of disjoint free extents of a level; `None` if that is not known. As [`System::memory`].
+    fn free_extents(&mut self, level: Level) -> Option<u64> {
+        let ladder = *self.ladder();
+        self.memory().map(|memory| memory.free_extents(&ladder, level))
+    }
 
     /// Checks one region as it is now.
     fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check;

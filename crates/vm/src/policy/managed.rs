@@ -2,7 +2,7 @@
 
 use crate::fault::promotion::Window;
 use crate::object::Growth;
-use crate::policy::background::{Check, Outcome, Scanned, System, Time};
+use crate::policy::background::{Check, Look, MemoryState, Outcome, Part, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
@@ -26,6 +26,17 @@ impl Vm {
         let next = background.next();
         self.background = Some(background);
         next
+    }
+
+    /// What a policy's background sees, at the time of the last call of [`Vm::advance`]: for a kernel that runs one itself, and for tests.
+    pub fn as_system<T>(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        with: impl FnOnce(&mut dyn System) -> T,
+    ) -> T {
+        let now = self.now;
+        with(&mut Managed { vm: self, pmap, memory, now, spent: 0 })
     }
 
     /// Whether the policy has a background, so that [`Vm::advance`] must be called.
@@ -93,6 +104,33 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
     }
 }
 
+/// The regions that runs of populated pages lie in, ascending, each with how many pages of it those are.
+struct Regions<'a> {
+    runs: &'a [(u64, u64)],
+    /// What lies below was returned.
+    at: u64,
+    pages: u64,
+}
+
+impl Iterator for Regions<'_> {
+    type Item = (u64, u32);
+
+    fn next(&mut self) -> Option<(u64, u32)> {
+        let from = self.runs.first()?.0.max(self.at);
+        let region = from / self.pages;
+        self.at = (region + 1) * self.pages;
+        let mut populated = 0;
+        while let Some((first, end)) = self.runs.first().filter(|run| run.0 < self.at) {
+            populated += end.min(&self.at) - first.max(&from);
+            if *end > self.at {
+                break;
+            }
+            self.runs = &self.runs[1..];
+        }
+        Some((region, populated as u32))
+    }
+}
+
 impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn ladder(&self) -> &Ladder {
         &self.vm.frames.ladder
@@ -111,12 +149,19 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         spaces.filter(|(_, space)| space.is_some()).map(|(number, _)| SpaceId(number as u32)).collect()
     }
 
-    fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
-        let Ok(map) = self.vm.space(space) else { return Scanned::Gone };
-        let (ladder, mut seen) = (&self.vm.frames.ladder, 0);
+    fn scan_part(
+        &mut self,
+        space: SpaceId,
+        level: Level,
+        part: Part,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
+        let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
+        let ladder = &self.vm.frames.ladder;
         let pages = ladder.pages(level);
+        let (first, mut seen, mut next) = (part.from.saturating_mul(pages), 0, None);
         let mut runs = Vec::new();
-        for entry in map.iter() {
+        for entry in map.iter().skip_while(|entry| entry.end <= first) {
             let known = self.vm.objects.get(entry.object);
             let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
             if known.file.is_some() || entry.shared || entry.copy || entry.hint == Hint::Base || !aligned {
@@ -124,35 +169,65 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             }
             // Nothing exists yet below the lowest touched page of a stack.
             let low = if known.growth == Growth::Down { entry.offset.max(known.low) } else { entry.offset };
+            let low = low.max(entry.index(entry.start.max(first)));
             let (low, high) = (low.next_multiple_of(pages), entry.offset_end().min(known.high) & !(pages - 1));
             runs.clear();
             self.vm.frames.population.runs(entry.object, low, high, &mut runs);
-            let mut current: Option<(u64, u32)> = None;
-            let mut tell = |(index, populated): (u64, u32)| {
+            let mut regions = Regions { runs: &runs, at: low, pages };
+            for (index, populated) in &mut regions {
                 let start = entry.page(index * pages);
+                if seen == part.most {
+                    next = Some(start.0 / pages);
+                    break;
+                }
                 let mapped = self.pmap.lookup(space, start);
                 let superpage = mapped.is_some_and(|mapped| mapped.size >= ladder.size(level));
                 seen += 1;
                 see(Sample { region: start.0 / pages, populated, superpage });
-            };
-            for (mut from, to) in runs.iter().copied() {
-                while from < to {
-                    let (index, end) = (from / pages, to.min((from / pages + 1) * pages));
-                    let more = (end - from) as u32;
-                    current = match current {
-                        Some((same, populated)) if same == index => Some((index, populated + more)),
-                        other => {
-                            other.into_iter().for_each(&mut tell);
-                            Some((index, more))
-                        }
-                    };
-                    from = end;
-                }
             }
-            current.into_iter().for_each(&mut tell);
+            if next.is_some() {
+                break;
+            }
         }
         self.vm.frames.stats.background_scanned += seen;
-        Scanned::Seen
+        (Scanned::Seen, next)
+    }
+
+    fn look(&mut self, space: SpaceId, level: Level, region: u64) -> Look {
+        let Some(start) = self.start(level, region) else { return Look::default() };
+        let vm = &*self.vm;
+        let (pages, mut look) = (vm.frames.ladder.pages(level), Look::default());
+        let whole = vm.frames.ladder.size(level);
+        let (mut untouched, mut accessed) = (0, 0);
+        for at in (0..pages).map(|page| start + page) {
+            let Some(entry) = vm.space(space).ok().and_then(|map| map.find(at.0)) else { continue };
+            let walk = vm.holder(entry.object, entry.index(at.0));
+            match walk {
+                Some(walk) if walk.populated => {
+                    let own = walk.page.object == entry.object && !entry.copy;
+                    let alone = own && vm.objects.get(entry.object).sole;
+                    let others = || vm.mappings(self.pmap, walk.page, walk.frame);
+                    let others = || others().iter().any(|mapping| mapping.space != space || mapping.at != at);
+                    if own && (alone || !others()) {
+                        look.populated += 1;
+                        untouched += u32::from(vm.frames.is_untouched(walk.frame));
+                    } else {
+                        look.shared += 1;
+                    }
+                }
+                Some(walk) => look.swapped += u32::from(vm.frames.swap_and_cache.slot(walk.page).is_some()),
+                None => {
+                    let walk = vm.frames.population.walk(entry.object, entry.index(at.0));
+                    look.reserved += u32::from(walk.covered > 0);
+                }
+            }
+            if let Some(mapped) = self.pmap.lookup(space, at) {
+                let first = at.align_down(vm.frames.ladder.pages(vm.level(mapped.size)));
+                accessed += u32::from(self.pmap.used(space, first, mapped.size).referenced);
+                look.superpage |= mapped.size >= whole && level > Level::BASE;
+            }
+        }
+        Look { untouched: Some(untouched), accessed: Some(accessed), ..look }
     }
 
     fn accessed(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u32> {
@@ -175,10 +250,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         Some(accessed)
     }
 
-    fn free_extents(&mut self, level: Level) -> Option<u64> {
-        let free = self.vm.frames.buddy.iter().filter(|extent| extent.level >= level);
-        let pages = |level| self.vm.frames.ladder.pages(level);
-        Some(free.map(|extent| pages(extent.level) / pages(level)).sum())
+    fn memory(&mut self) -> Option<MemoryState> {
+        Some(self.vm.memory_state())
     }
 
     fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check {

@@ -296,7 +296,7 @@ impl Watched {
     /// Scans the address space.
     fn scan(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Scanned {
         let mut samples = Vec::new();
-        let scanned = system.scan(space, level, &mut |sample| samples.push(sample));
+        let scanned = system.scan_if_changed(space, level, &mut |sample| samples.push(sample));
         match scanned {
             Scanned::Gone | Scanned::Unchanged => return scanned,
             Scanned::Anew | Scanned::Closed => self.scanner.clear(),

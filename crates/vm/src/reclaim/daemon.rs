@@ -6,10 +6,10 @@ use crate::object::PageOf;
 use crate::policy::{Cache, Wake};
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
-use crate::{Memory, Pmap};
+use crate::{Memory, MemoryState, Pmap};
 use alloc::vec;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Level, Pfn};
+use superpage_pages::{Extent, Level, MAX_LEVELS, Pfn};
 
 /// What the reference bits of a page's mappings said.
 struct Sample {
@@ -38,6 +38,25 @@ impl Vm {
     /// The number of available frames that the daemon, once woken, aims at.
     fn target(&self) -> u64 {
         (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
+    }
+
+    /// What memory is like now. O(levels).
+    pub fn memory_state(&self) -> MemoryState {
+        let (buddy, stats) = (&self.frames.buddy, &self.frames.stats);
+        let daemon = self.frames.pages.is_some();
+        let mut extents = [0; MAX_LEVELS];
+        self.frames.ladder.levels().for_each(|level| extents[level.index()] = buddy.maximal(level));
+        MemoryState {
+            free: buddy.free_frames(),
+            available: if daemon {
+                self.available()
+            } else {
+                buddy.frames() - stats.wired_frames - stats.resident_pages
+            },
+            low: if daemon { self.least() } else { 0 },
+            aim: if daemon { self.target() } else { 0 },
+            extents,
+        }
     }
 
     /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at, where there
