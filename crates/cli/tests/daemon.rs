@@ -42,7 +42,7 @@ fn what_makes_no_sense_is_one_line_and_status_two() {
     std::fs::write(&bad, "[processes]\nall = true\n[promote]\nshare = 0.9\nage = \"often\"\n").unwrap();
     let cases: [(&[&str], &str); 7] = [
         (&[], "--pid, --cgroup or --all"),
-        (&["--all", "--policy", "thp"], "only policy is promote"),
+        (&["--all", "--policy", "thp"], "policy thp does nothing in time of its own"),
         (&["--all", "--policy", "promote:shore=1"], "its parameters: share=SHARE, age=TIME"),
         (&["--all", "--policy", "promote:cpu=7"], "at most 1"),
         (&["--dry-run", "--pid", "4000000"], "no process 4000000"),

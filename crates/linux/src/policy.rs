@@ -34,10 +34,8 @@ pub enum Policy {
         /// allows.
         pool: Option<u64>,
     },
-    /// Base pages, and a promoter that makes populated and settled regions huge while the command runs.
+    /// Base pages, and the background of a policy that promotes while the command runs.
     Promote(promote::Options),
-    /// Base pages, and the background of another policy.
-    Background(superpage_vm::Policy),
     /// Base pages, and huge pages for the program's code.
     Text {
         /// How the code is placed there.
@@ -60,8 +58,7 @@ impl Policy {
             Policy::Thp { .. } => "thp",
             Policy::Mthp { .. } => "mthp",
             Policy::Hugetlb { .. } => "hugetlb",
-            Policy::Promote(_) => "promote",
-            Policy::Background(policy) => policy.definition().name,
+            Policy::Promote(options) => options.policy().definition().name,
             Policy::Text { .. } => "text",
         }
     }
@@ -101,16 +98,17 @@ impl TryFrom<superpage_vm::Policy> for Policy {
             "thp" => Policy::Thp { malloc: given.is_on("malloc"), shared: given.is_on("shared") },
             "mthp" => Policy::Mthp { sizes: given.sizes("size") },
             "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
-            "promote" => Policy::Promote(promote::Options::new(given)?),
             "text" => Policy::Text { way: given.word("way").parse()? },
-            _ if policy.background().is_some() => Policy::Background(policy),
-            _ => return Err(Error::Usage(format!("policy {name} is not there on a live Linux yet"))),
+            _ => Policy::Promote(promote::Options::of(policy)?),
         })
     }
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Policy::Promote(options) = self {
+            return options.fmt(f);
+        }
         f.write_str(self.name())?;
         match self {
             Policy::Thp { malloc, shared } => {
@@ -127,10 +125,6 @@ impl fmt::Display for Policy {
                 write!(f, ":pool={}{letter}", bytes >> shift)
             }
             Policy::Text { way } if *way != Way::Remap => write!(f, ":way={way}"),
-            Policy::Promote(options) => match options.to_string() {
-                changed if changed.is_empty() => Ok(()),
-                changed => write!(f, ":{changed}"),
-            },
             _ => Ok(()),
         }
     }
@@ -209,7 +203,10 @@ mod tests {
         };
         let own = superpage_vm::Policy::of(&OWN, [], &LINUX).unwrap();
         let policy = Policy::try_from(own.clone()).unwrap();
-        assert_eq!((policy.to_string().as_str(), &policy), ("own", &Policy::Background(own)));
+        assert_eq!(
+            (policy.to_string().as_str(), &policy),
+            ("own", &Policy::Promote(promote::Options::of(own).unwrap()))
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ use superpage_linux::why::Why;
 
 /// Fast, without a limit, for tests of what is promoted.
 fn options(text: &str) -> Options {
-    format!("age=50ms,interval=10ms,idle=100ms,cpu=1,burst=10s,slowdown=1,{text}")
+    format!("promote:age=50ms,interval=10ms,idle=100ms,cpu=1,burst=10s,slowdown=1,{text}")
         .trim_end_matches(',')
         .parse()
         .unwrap()
@@ -67,7 +67,9 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     let program = Program::start("blocks");
     let parameters = [("share", "0.75"), ("interval", "20ms")];
     let policy = superpage_vm::Policy::of(&hot::HOT, parameters, &superpage_linux::policy::LINUX).unwrap();
-    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pids([program.pid()]))) else { return };
+    let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else {
+        return;
+    };
     settle(&mut promoter, |_| huge(&program) >= 4);
     let after: Vec<bool> = program.populations().iter().map(|(_, huge)| *huge).collect();
     assert_eq!(after[..5], [true, true, true, false, true]);
@@ -80,7 +82,11 @@ fn a_scan_keeps_its_contract_live() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let policy = superpage_vm::Policy::of(&contract::CONTRACT, [("regions", "5")], &superpage_linux::policy::LINUX);
-    let Some(mut promoter) = usable(Promoter::of(&policy.unwrap(), Target::pids([program.pid()]))) else { return };
+    let Some(mut promoter) =
+        usable(Promoter::new(Options::of(policy.unwrap()).unwrap(), Target::pids([program.pid()])))
+    else {
+        return;
+    };
     (0..3).for_each(|_| std::thread::sleep(promoter.step()));
     assert!(promoter.counters().scans >= 30, "{:?}", promoter.counters());
     assert_eq!(promoter.counters().quiet_scans, 0);
@@ -130,7 +136,7 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
     let pid = shell.id() as i32;
     // It is the shell, and nothing of the exec that made it so is left to do, once it waits for a line.
     while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sh) S ") {}
-    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pids([pid]))) else {
+    let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([pid]))) else {
         drop(shell.stdin.take());
         shell.wait().unwrap();
         return;
@@ -216,7 +222,7 @@ fn the_page_map_alone_tells_the_same() {
 fn a_storm_of_exits_forks_execs_and_unmappings_harms_nothing() {
     let _turn = superpage_testing::turn_of("promote");
     let mut program = Program::start("storm");
-    let options = "age=0ms,interval=1ms,idle=1ms,cpu=1,burst=10s,slowdown=1,batch=8".parse().unwrap();
+    let options = "promote:age=0ms,interval=1ms,idle=1ms,cpu=1,burst=10s,slowdown=1,batch=8".parse().unwrap();
     let Some(mut promoter) = promoter(options, Target::tree(program.pid())) else { return };
     let stop = std::sync::atomic::AtomicBool::new(false);
     let counters = std::thread::scope(|scope| {

@@ -38,8 +38,8 @@ pub(crate) struct Daemon {
     #[arg(long)]
     all: bool,
 
-    /// The policy, with its parameters
-    #[arg(long, value_name = "promote:KEY=VALUE,...")]
+    /// The policy: any that does something in time of its own, with its parameters; promote if none is given
+    #[arg(long, value_name = "NAME:KEY=VALUE,...")]
     policy: Option<String>,
 
     /// Read processes, parameters and metrics from this file, where the command line does not give them; SIGHUP reads
@@ -84,7 +84,7 @@ fn after_help() -> String {
          Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT, SIGTERM and SIGQUIT end it; what is huge stays huge.\n\n\
          Parameters of promote, and what they are if not given:\n",
     );
-    for parameter in Options::definition().parameters {
+    for parameter in Options::default().policy().definition().parameters {
         text += &format!("  {:<9} {:<6} {}\n", parameter.name, parameter.default, parameter.help);
     }
     text
@@ -117,13 +117,7 @@ impl Daemon {
         }
         if let Some(policy) = &self.policy {
             let policy = superpage_sim::expand(policy).map_err(|error| Error::Usage(error.to_string()))?;
-            let (name, parameters) = policy.split_once(':').unwrap_or((&policy, ""));
-            if name != "promote" {
-                let sentence =
-                    format!("the daemon's only policy is promote, not {name:?}: others are for `superpage run`");
-                return Err(Error::Usage(sentence));
-            }
-            config.promote.change(parameters)?;
+            config.options = config.options.changed(&policy)?;
         }
         if self.metrics_listen.is_some() {
             config.metrics.listen = self.metrics_listen;
@@ -155,14 +149,21 @@ impl Daemon {
 
     fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.leave_out_gone()?;
-        let mut promoter = Promoter::observer(config.promote.clone(), config.target()?)?;
+        if !config.options.goes_by_age() {
+            let name = config.options.policy().definition().name;
+            let sentence = format!(
+                "a dry run looks at population and age, and policy {name} decides otherwise: simulate it, or run it with -v"
+            );
+            return Err(Error::Usage(sentence).into());
+        }
+        let mut promoter = Promoter::observer(config.options.clone(), config.target()?)?;
         if std::io::stderr().is_terminal() {
-            eprintln!("superpage: looking, for the age of {}", config.promote.age);
+            eprintln!("superpage: looking, for the age of {:?}", config.options.age);
         }
         let findings = promoter.survey(stop.flag());
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => table(&findings, promoter.region_bytes(), config.promote.share, self.width.screen()),
+            Format::Table => table(&findings, promoter.region_bytes(), config.options.share, self.width.screen()),
         };
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })

@@ -141,17 +141,17 @@ fn summary(policy: &Policy, outcome: &Outcome) {
 /// Why a promoter promoted nothing, if the command ended before anything was due.
 fn too_short(policy: &Policy, promoted: &Counters, candidates: u64, wall: Duration) -> Option<String> {
     let Policy::Promote(options) = policy else { return None };
-    if promoted.promoted_regions > 0 || promoted.calls > 0 {
+    if !options.goes_by_age() || promoted.promoted_regions > 0 || promoted.calls > 0 {
         return None;
     }
     match (promoted.scans, candidates) {
-        (0, _) if wall < options.interval.0 => {
-            Some(format!("the command ended before the first scan, which comes after {}", options.interval))
+        (0, _) if wall < options.interval => {
+            Some(format!("the command ended before the first scan, which comes after {:?}", options.interval))
         }
         // Processes that are excluded are not scanned, and others had nothing that could be promoted.
         (0, _) | (_, 0) => None,
         _ => Some(format!(
-            "{} regions were populated enough to be promoted, but none had been unchanged for {} when the command ended \
+            "{} regions were populated enough to be promoted, but none had been unchanged for {:?} when the command ended \
              (promote:age=TIME)",
             count(candidates),
             options.age
@@ -173,7 +173,7 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
 
 /// The processes that the command leaves behind. If a promoter was to promote in them, this is reported in any case.
 fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
-    let promotes = matches!(policy, Policy::Promote(_) | Policy::Background(_));
+    let promotes = matches!(policy, Policy::Promote(_));
     if outcome.left.is_empty() || !(verbose || promotes) {
         return;
     }

@@ -96,10 +96,6 @@ impl Plan {
                 plan.only_asked(system)?;
                 plan.aligned(options.shared, system);
             }
-            Policy::Background(policy) => {
-                Promoter::of(policy, Target::default())?;
-                plan.only_asked(system)?;
-            }
             Policy::Text { .. } => {
                 text::check()?;
                 plan.only_asked(system)?;
@@ -363,7 +359,6 @@ impl Arrangement<'_> {
         let target = Target::tree(std::process::id() as i32);
         let promoter = match &self.plan.policy {
             Policy::Promote(options) => Promoter::new(options.clone(), target)?,
-            Policy::Background(policy) => Promoter::of(policy, target)?,
             _ => return Ok(None),
         };
         Promoting::start(promoter).map(Some)

@@ -23,7 +23,7 @@ mod target;
 
 pub use self::counters::Counters;
 pub use self::cpu::thread_cpu;
-pub use self::options::{Options, Span};
+pub use self::options::Options;
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
@@ -31,7 +31,6 @@ use self::cpu::process_cpu;
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
-use crate::policy::LINUX;
 use crate::rules::Rules;
 use crate::scan::Kind;
 use crate::why::{Part, Reason, Why};
@@ -156,26 +155,11 @@ impl Promoter {
     /// A promoter for these processes, which has not started.
     ///
     /// # Errors
-    /// [`Error::Usage`]: the options make no sense. [`Error::Unable`]: the kernel has no huge pages or cannot promote
+    /// [`Error::Unable`]: the kernel has no huge pages or cannot promote
     /// for others (before Linux 6.1), or this process lacks the right.
     pub fn new(options: Options, target: Target) -> Result<Promoter, Error> {
         able()?;
         Promoter::observer(options, target)
-    }
-
-    /// A promoter that runs the background of another policy, which sees all regions with anything populated. Options
-    /// that are not of that policy, such as how far a process may be slowed, have the defaults of [`Options`].
-    ///
-    /// # Errors
-    /// [`Error::Usage`]: the policy has no background, or needs what a live Linux does not have. Otherwise as for [`Promoter::new`].
-    pub fn of(policy: &superpage_vm::Policy, target: Target) -> Result<Promoter, Error> {
-        let name = policy.definition().name;
-        let none =
-            || Error::Usage(format!("policy {name} does nothing in time of its own: nothing of it can be done live"));
-        let background = policy.background().ok_or_else(none)?;
-        policy.check(&LINUX).map_err(|error| Error::Usage(error.to_string()))?;
-        let promoter = Promoter::new(Options { share: f64::MIN_POSITIVE, ..Options::default() }, target)?;
-        Ok(Promoter { background, ..promoter })
     }
 
     /// A promoter that may only observe ([`Promoter::survey`]): it needs no right to promote.
@@ -183,7 +167,6 @@ impl Promoter {
     /// # Errors
     /// As for [`Promoter::new`], except for the rights.
     pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
-        options.validate()?;
         let size = scan::huge_page_size(Path::new("/sys"))?;
         let page = rustix::param::page_size() as u64;
         let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
@@ -208,25 +191,20 @@ impl Promoter {
     /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
     /// saved up.
     pub fn count_the_process(&mut self) {
-        self.live.clock = Clock { whole: true, used: self.live.options.burst.0, ..Clock::default() };
+        self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
     }
 
-    /// Applies these options from now on. What is known of the processes is kept, except for how long their
-    /// regions have been unchanged. A process that was named before is still the one that had that number then.
-    ///
-    /// # Errors
-    /// [`Error::Usage`]: the options make no sense; nothing is changed.
-    pub fn reconfigure(&mut self, options: Options, target: Target) -> Result<(), Error> {
-        options.validate()?;
+    /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A process that was
+    /// named before is still the one that had that number then.
+    pub fn reconfigure(&mut self, options: Options, target: Target) {
         self.background = options.background();
         let live = &mut self.live;
         live.least = scanner(&options, live.size).least();
         // No time is saved up.
-        live.clock.used = options.burst.0;
+        live.clock.used = options.burst;
         live.options = options;
         live.target = target.after(&live.target);
         live.processes.values_mut().for_each(Process::scan_again);
-        Ok(())
     }
 
     /// The options in force.
@@ -287,7 +265,7 @@ impl Promoter {
         live.spaces();
         let mut scanners = BTreeMap::new();
         live.find(&mut scanners);
-        let until = live.began.elapsed().saturating_add(live.options.age.0).saturating_add(Duration::from_millis(1));
+        let until = live.began.elapsed().saturating_add(live.options.age).saturating_add(Duration::from_millis(1));
         while !stop.load(Ordering::Relaxed) && live.began.elapsed() < until {
             std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
         }
@@ -450,7 +428,7 @@ impl System for Live {
         let members = self.target.members();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
-        let met = self.began.elapsed().saturating_add(self.options.interval.0);
+        let met = self.began.elapsed().saturating_add(self.options.interval);
         for pid in &members {
             self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
         }
@@ -505,7 +483,7 @@ impl System for Live {
     fn ready(&mut self, space: SpaceId) -> Result<(), Hold> {
         let now = self.began.elapsed();
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
-            return Err(Hold::Space(nanos(now.saturating_add(self.options.interval.0))));
+            return Err(Hold::Space(nanos(now.saturating_add(self.options.interval))));
         };
         if let Some(cpu) = process_cpu(process.pid) {
             process.pace.measure(now, cpu);
@@ -532,7 +510,7 @@ impl System for Live {
         self.counters.no_room += no_room.len() as u64;
         if room.copies < self.size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
-            process.pace.pause(now.saturating_add(self.options.idle.0));
+            process.pace.pause(now.saturating_add(self.options.idle));
         }
         let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
             return vec![Outcome::Later; regions.len()];
@@ -578,7 +556,7 @@ impl System for Live {
             match refusal {
                 Refusal::Gone => process.pinned = None,
                 Refusal::Rights => process.excluded = Some(Excluded::Rights),
-                Refusal::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle.0)),
+                Refusal::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle)),
                 Refusal::Ineligible => process.learn_flags(now, &self.options),
                 _ => {}
             }
@@ -607,7 +585,7 @@ fn nanos(time: Duration) -> Time {
 
 fn scanner(options: &Options, size: u64) -> Scanner {
     let pages = (size / rustix::param::page_size() as u64) as u32;
-    Scanner::new(pages, options.share, nanos(options.age.0)).expect("options that were checked")
+    Scanner::new(pages, options.share, nanos(options.age)).expect("options that were checked")
 }
 
 /// Checks that the kernel can promote for others, and lets this process do so.

@@ -287,7 +287,7 @@ impl Process {
         self.unmeasured = now < self.next_measure;
         if !self.unmeasured {
             self.measure(&pagemap, &misfits, size)?;
-            self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval.0));
+            self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval));
         }
         self.promoted = 0;
         self.pinned = (seen.candidates > 0).then_some(Pinned { pidfd, pagemap });
@@ -373,7 +373,7 @@ impl Process {
     /// Reads which ranges are unsuitable, unless that was done a short time ago; later scans exclude them.
     /// Walks the whole page table, as `smaps` does.
     pub(super) fn learn_flags(&mut self, now: Duration, options: &Options) {
-        if self.flags_read.is_none_or(|read| now >= read.saturating_add(options.idle.0)) {
+        if self.flags_read.is_none_or(|read| now >= read.saturating_add(options.idle)) {
             self.flags_read = Some(now);
             self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
             self.scan_again();

@@ -111,8 +111,8 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
         Policy::Mthp { sizes } => {
             folios(arm, *sizes, huge, sizes.iter().all(|size| rules.anonymous(size) == Some("always")))
         }
-        Policy::Promote(options) => promoted(arm, &format!("{}", options.interval), huge),
-        Policy::Background(_) => promoted(arm, "time that the policy says", huge),
+        Policy::Promote(options) if options.goes_by_age() => promoted(arm, &format!("{:?}", options.interval), huge),
+        Policy::Promote(_) => promoted(arm, "time that the policy says", huge),
         Policy::Text { .. } => match arm.seen.code_bytes {
             0 => did(format!("nothing: {}", arm.seen.code.first().map_or("no code was placed", |said| said)), false),
             placed => did(format!("{} of code on huge pages", bytes(placed)), true),

@@ -1,22 +1,67 @@
 //! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use superpage_linux::Error;
+use superpage_linux::policy::LINUX;
 use superpage_linux::proc::State;
 use superpage_linux::promote::{Options, Target, cgroup};
+use toml::{Spanned, Value};
 
 /// The configuration: which processes, how, and where the metrics go.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Config {
     /// Which processes.
     pub processes: Processes,
-    /// The parameters of the policy `promote`.
-    pub promote: Options,
+    /// The policy, and what is kept to.
+    pub options: Options,
     /// Where the metrics go.
     pub metrics: MetricsConfig,
+}
+
+/// A file. The policy is a text, or the parameters of `promote` are a table.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Text {
+    policy: Option<Spanned<String>>,
+    promote: BTreeMap<Spanned<String>, Spanned<Value>>,
+    processes: Processes,
+    metrics: MetricsConfig,
+}
+
+impl Text {
+    /// The policy; or what is wrong, and where.
+    fn options(&self) -> Result<Options, (Range<usize>, String)> {
+        let mut options = Options::default();
+        if let Some(policy) = &self.policy {
+            let wrong = |error: &dyn std::fmt::Display| (policy.span(), error.to_string());
+            options = options.changed(policy.as_ref()).map_err(|error| wrong(&error))?;
+            if !self.promote.is_empty() {
+                return Err(wrong(&"the parameters are in the policy, or in the table [promote]: not in both"));
+            }
+        }
+        let mut all = Vec::new();
+        for (key, value) in &self.promote {
+            let text = match value.as_ref() {
+                Value::String(text) => text.clone(),
+                Value::Boolean(on) => if *on { "on" } else { "off" }.to_string(),
+                other => other.to_string(),
+            };
+            let pair = format!("{}={text}", key.as_ref());
+            // By itself, so that what is wrong with it is told with its place; what contradicts another one is found below.
+            superpage_vm::Policy::parse(&format!("promote:{pair}"), &LINUX)
+                .map_err(|error| (key.span(), error.to_string()))?;
+            all.push(pair);
+        }
+        if !all.is_empty() {
+            options =
+                options.changed(&format!("promote:{}", all.join(","))).map_err(|error| (0..0, error.to_string()))?;
+        }
+        Ok(options)
+    }
 }
 
 /// The processes to promote in: the union of all parts.
@@ -79,15 +124,16 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, Error> {
         let text = superpage_output::read_text(path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
-        let config: Config = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            Error::Usage(format!("{}:{line}: {}", path.display(), error.message()))
-        })?;
-        config.promote.validate().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
-        Ok(config)
+        let wrong = |span: Option<Range<usize>>, problem: &str| {
+            let line = span.map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            Error::Usage(format!("{}:{line}: {problem}", path.display()))
+        };
+        let read: Text = toml::from_str(&text).map_err(|error| wrong(error.span(), error.message()))?;
+        let options = read.options().map_err(|(span, problem)| wrong(Some(span), &problem))?;
+        Ok(Config { processes: read.processes, options, metrics: read.metrics })
     }
 
-    /// Checks that it selects processes, and that the options are consistent.
+    /// Checks that it selects processes.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -100,7 +146,7 @@ impl Config {
         if let Some(pid) = self.processes.pids.iter().find(|pid| **pid < 1) {
             return Err(Error::Usage(format!("{pid} is no process: their numbers are above 0")));
         }
-        self.promote.validate()
+        Ok(())
     }
 
     /// The processes, with the folders of the control groups found.
@@ -123,10 +169,10 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/superpage.toml");
         let config = Config::read(&path).unwrap();
         config.validate().unwrap();
-        assert_eq!(config.promote, Options::default());
+        assert_eq!(config.options, Options::default());
         // Every parameter is there to be changed.
         let text = std::fs::read_to_string(path).unwrap();
-        for key in Options::definition().parameters.iter().map(|parameter| parameter.name) {
+        for key in Options::default().policy().definition().parameters.iter().map(|parameter| parameter.name) {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not in the file");
         }
     }
@@ -140,13 +186,15 @@ mod tests {
             Config::read(&path).unwrap_err()
         };
         for (text, part) in [
-            ("[promote]\nshore = 1\n", "bad.toml:2: unknown field `shore`"),
+            ("[promote]\nshore = 1\n", "bad.toml:2: policy promote has no parameter `shore`"),
             ("[promote]\nshare = 2\n", "at most 1"),
             (
                 "[promote]\nage = \"long\"\n",
                 "bad.toml:2: policy promote: age is a time of at most 365 days, such as 100us, 250ms",
             ),
             ("[promote\n", "bad.toml:1"),
+            ("policy = \"thp\"\n", "bad.toml:1: policy thp does nothing in time of its own"),
+            ("\npolicy = \"promote\"\n[promote]\nshare = 1\n", "bad.toml:2: the parameters are in"),
             ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
         ] {
             let error = error(text);

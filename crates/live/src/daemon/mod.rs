@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
-use superpage_linux::promote::{Options, Promoter};
+use superpage_linux::promote::Promoter;
 
 /// The longest sleep between two looks at the signals.
 const NAP: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ impl Daemon {
         config.processes.leave_out_gone()?;
         let lock = lock()?;
         raise_files();
-        let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
+        let mut promoter = Promoter::new(config.options.clone(), config.target()?)?;
         promoter.count_the_process();
         let metrics = Metrics::start(&config.metrics, promoter.counters())?;
         if let Some(address) = metrics.address() {
@@ -66,7 +66,7 @@ impl Daemon {
         reload: &AtomicBool,
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
-        tracing::info!(options = changed(self.promoter.options()), "promoting");
+        tracing::info!(policy = %self.promoter.options(), "promoting");
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
         let mut before = self.promoter.counters();
         while !stop.load(Ordering::Relaxed) {
@@ -112,7 +112,7 @@ impl Daemon {
         let new = read().and_then(|mut config| {
             config.validate()?;
             config.processes.leave_out_gone()?;
-            self.promoter.reconfigure(config.promote.clone(), config.target()?)?;
+            self.promoter.reconfigure(config.options.clone(), config.target()?);
             Ok(config)
         });
         match new {
@@ -120,7 +120,7 @@ impl Daemon {
                 if config.metrics != self.config.metrics {
                     tracing::warn!("the metrics stay where they were until the daemon is started again");
                 }
-                tracing::info!(options = changed(self.promoter.options()), "configured anew");
+                tracing::info!(policy = %self.promoter.options(), "configured anew");
                 self.config = config;
             }
             Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
@@ -131,12 +131,6 @@ impl Daemon {
     pub fn promoter(&self) -> &Promoter {
         &self.promoter
     }
-}
-
-/// What differs from the defaults, for a log.
-fn changed(options: &Options) -> String {
-    let changed = options.to_string();
-    if changed.is_empty() { "defaults".into() } else { changed }
 }
 
 /// A share for people: `0.32%`.

@@ -117,7 +117,7 @@ impl Reach {
         match policy {
             Policy::Thp { malloc: true, .. } => Some(self.advised),
             Policy::Hugetlb { .. } => Some(self.hugetlb),
-            Policy::Thp { .. } | Policy::Promote(_) | Policy::Background(_) => Some(self.huge),
+            Policy::Thp { .. } | Policy::Promote(_) => Some(self.huge),
             Policy::Now | Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
         }
     }

@@ -37,7 +37,12 @@ pub(super) static POLICY: Definition = Definition {
             "0.01",
             "the most processor time that is used over time, as a share of one core",
         ),
-        parameter("burst", Values::Time, "100ms", "processor time that may be saved up and used at once"),
+        parameter(
+            "burst",
+            Values::TimeFrom(Duration::from_millis(1)),
+            "100ms",
+            "processor time that may be saved up and used at once",
+        ),
         parameter(
             "interval",
             Values::TimeFrom(Duration::from_millis(1)),
