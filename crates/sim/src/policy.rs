@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use superpage_vm::{Policy, Target};
 
 /// The simulator as a target of policies.
-pub const SIMULATOR: Target = Target { name: "the simulator", has: Target::MANAGER.has };
+pub const SIMULATOR: Target = Target { name: "the simulator", ..Target::MANAGER };
 
 /// A user's own policy: differences from another.
 #[derive(Deserialize)]
@@ -190,7 +190,7 @@ mod tests {
     fn what_is_unknown_is_named_with_what_is_known() {
         for (text, part) in [
             ("navarro", "the simulator has base, reservation, freebsd, talluri-hill, thp"),
-            ("hugetlb", "needs the settings of a running Linux, which the simulator does not have"),
+            ("hugetlb", "no policy is named `hugetlb`; the simulator has base"),
             ("reservation:shoes=on", "place"),
             ("reservation:preempt=maybe", "on, off"),
             ("reservation:preempt", "key=value"),

@@ -10,16 +10,13 @@ pub(crate) mod background;
 mod base;
 pub(crate) mod budget;
 mod freebsd;
-mod hugetlb;
 mod managed;
 mod mthp;
-mod now;
 mod parameter;
 mod promote;
 mod reservation;
 pub(crate) mod scanner;
 mod talluri_hill;
-mod text;
 mod thp;
 
 pub use self::answers::{
@@ -40,21 +37,19 @@ use core::fmt;
 use core::str::FromStr;
 use superpage_pages::PageSize;
 
-/// All policies, in the order in which they are listed.
+/// What a memory manager can do, in the order in which policies are listed.
 static DEFINITIONS: &[&Definition] = &[
-    &now::POLICY,
     &base::POLICY,
     &reservation::POLICY,
     &freebsd::POLICY,
     &talluri_hill::POLICY,
     &thp::POLICY,
     &mthp::POLICY,
-    &hugetlb::POLICY,
     &promote::POLICY,
-    &text::POLICY,
 ];
 
 /// Everything that defines a policy.
+#[derive(Debug)]
 pub struct Definition {
     /// Its name.
     pub name: &'static str,
@@ -128,12 +123,15 @@ pub struct Target {
     pub name: &'static str,
     /// What it provides of what policies need.
     pub has: &'static [Need],
+    /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
+    pub own: &'static [&'static Definition],
 }
 
 impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target = Target {
         name: "this memory manager",
+        own: &[],
         has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing],
     };
 
@@ -161,7 +159,12 @@ impl Target {
 
     /// The policies that can run on it.
     pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
-        DEFINITIONS.iter().copied().filter(|definition| self.lacks(definition.needs).is_none())
+        self.known().filter(|definition| self.lacks(definition.needs).is_none())
+    }
+
+    /// Its own, and all of this crate.
+    fn known(&self) -> impl Iterator<Item = &'static Definition> {
+        self.own.iter().chain(DEFINITIONS).copied()
     }
 
     /// The parameters that a policy has on it.
@@ -230,7 +233,7 @@ impl Policy {
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         target: &Target,
     ) -> Result<Policy, PolicyError> {
-        let Some(definition) = DEFINITIONS.iter().copied().find(|definition| definition.name == name) else {
+        let Some(definition) = target.known().find(|definition| definition.name == name) else {
             let (target, names) = (target.name, target.names());
             return Err(PolicyError(format!("no policy is named `{name}`; {target} has {names}")));
         };
@@ -391,7 +394,7 @@ mod tests {
     use super::background::{Events, System, Time};
     use super::*;
 
-    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
+    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[] };
 
     #[test]
     fn every_value_of_every_key_can_be_set() {
@@ -448,13 +451,6 @@ mod tests {
         let here = here.join(", ");
         assert!(here.starts_with("base, reservation, freebsd, "), "{here}");
         assert_eq!(message("reserve"), format!("no policy is named `reserve`; this memory manager has {here}"));
-        assert_eq!(
-            message("hugetlb"),
-            format!(
-                "policy hugetlb needs the settings of a running Linux, which this memory manager does not have; this memory \
-                 manager has {here}"
-            )
-        );
         assert!(message("base:x=1").contains("no parameter `x`; its parameters: sizes, place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("preempt is one of on, off, not `maybe`"));
         assert!(message("base:preempt").contains("key=value"));
@@ -520,7 +516,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has now, base, thp, mthp, hugetlb, promote, text"
+             has base, thp, mthp, promote"
         );
         assert_eq!(
             message("thp:preempt=off"),

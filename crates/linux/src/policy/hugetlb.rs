@@ -1,6 +1,6 @@
 //! A static pool of huge pages.
 
-use super::{Definition, Made, Need, Parameter, Values, base};
+use superpage_vm::{Answers, Definition, Made, Need, Parameter, Values};
 
 pub(super) static POLICY: Definition = Definition {
     name: "hugetlb",
@@ -14,5 +14,5 @@ pub(super) static POLICY: Definition = Definition {
         needs: &[],
     }],
     needs: &[Need::Settings],
-    make: |_| Made::answers(base::ANSWERS),
+    make: |_| Made::answers(Answers::BASE),
 };

@@ -2,6 +2,10 @@
 //!
 //! A policy is written as a name, or a name with parameters: `mthp:size=64K`, `hugetlb:pool=2G`, `thp:malloc=on`.
 
+mod hugetlb;
+mod now;
+mod text;
+
 use crate::Error;
 use crate::promote;
 use crate::text::Way;
@@ -44,7 +48,11 @@ pub enum Policy {
 }
 
 /// A live Linux as a target of policies.
-pub const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
+pub const LINUX: Target = Target {
+    name: "a live Linux",
+    has: &[Need::Settings, Need::Copying],
+    own: &[&now::POLICY, &hugetlb::POLICY, &text::POLICY],
+};
 
 impl Policy {
     /// The policies that are compared if none is named.
@@ -171,7 +179,7 @@ mod tests {
         assert_eq!(
             sentence("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-             now, base, thp, mthp, hugetlb, promote, text"
+             now, hugetlb, text, base, thp, mthp, promote"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");
         assert_eq!(sentence("base:x=1"), "policy base has no parameter `x`; its parameters: none");

@@ -1,6 +1,6 @@
 //! `now`: whatever the running system does.
 
-use super::{Definition, Made, Need, base};
+use superpage_vm::{Answers, Definition, Made, Need};
 
 pub(super) static POLICY: Definition = Definition {
     name: "now",
@@ -8,5 +8,5 @@ pub(super) static POLICY: Definition = Definition {
     help: "the system as it is: nothing is changed",
     parameters: &[],
     needs: &[Need::Settings],
-    make: |_| Made::answers(base::ANSWERS),
+    make: |_| Made::answers(Answers::BASE),
 };
