@@ -47,6 +47,7 @@ mod validate;
 mod vm;
 
 pub use error::{Error, FaultError, PAGES_LIMIT};
+pub use fault::compact::Compacted;
 pub use fault::relocate::{How, Promoted, Refused, Region};
 pub use fault::{Fault, FaultKind};
 pub use frame::buddy::{Buddy, BuddyError};
@@ -54,7 +55,7 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{
-    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Scanned, System, Time,
+    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time,
 };
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{

@@ -2,6 +2,8 @@
 //! it.
 
 pub(crate) mod busy;
+pub(crate) mod compact;
+pub(crate) mod give_back;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
@@ -10,6 +12,7 @@ use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
+use crate::policy::Scarce;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -298,7 +301,15 @@ impl Vm {
         if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
-        let mut largest = self.frames.largest_without_overlap(&self.answers, walk);
+        let prefer = site.map_or(0, |site| site.entry.prefer);
+        let preferred;
+        let answers = if prefer == 0 {
+            &self.answers
+        } else {
+            preferred = self.answers_preferred(prefer);
+            &preferred
+        };
+        let mut largest = self.frames.largest_without_overlap(answers, walk);
         if let Some(site) = site {
             largest = largest.min(site.most);
         }
@@ -307,12 +318,13 @@ impl Vm {
         }
         let PageOf { object, index } = walk.page;
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
-        let mut preferred = known.preferred(&self.answers, ladder, largest, index);
-        if self.answers.takes_extents() {
-            let fits = |level| site.is_some_and(|site| self.fills_whole(site, object, level));
-            while preferred > Level::BASE && !fits(preferred) {
-                preferred = known.preferred(&self.answers, ladder, preferred.down(), index);
-            }
+        let extents = answers.takes_extents();
+        let fits = |level| !extents || site.is_some_and(|site| self.fills_whole(site, object, level));
+        let zeroed = self.preferences[prefer as usize].only_zeroed;
+        let ready = |level| !zeroed || self.frames.zeroed.find(level).is_some();
+        let mut preferred = known.preferred(answers, ladder, largest, index);
+        while preferred > Level::BASE && !(fits(preferred) && ready(preferred)) {
+            preferred = known.preferred(answers, ladder, preferred.down(), index);
         }
         preferred
     }
@@ -340,9 +352,31 @@ impl Vm {
             owner.low = low.min(index);
         }
         let preferred = self.preferred(Some(&context.site), &walk);
+        if preferred > Level::BASE
+            && self.answers.scarce.then == Scarce::Compact
+            && matches!(content, Content::Zero | Content::Read { .. })
+            && self.compact_for(context.pmap, context.memory, preferred)
+        {
+            // Reservations may have been broken, and tables taken for what moved.
+            walk = self.frames.population.walk(object, index);
+            if !self.give_tables(context.pmap, space, at, Level::BASE) {
+                self.objects.get_mut(object).low = low;
+                self.frames.stats.faults_out_of_memory += 1;
+                return Err(FaultError::OutOfMemory(at));
+            }
+        }
+        let prefer = context.site.entry.prefer;
+        let changed;
+        let answers = if prefer == 0 {
+            &self.answers
+        } else {
+            changed = self.answers_preferred(prefer);
+            &changed
+        };
+        let extents = answers.takes_extents();
         let populated = match content {
-            Content::Cached(frame) => self.frames.reactivate(&self.answers, &mut walk, preferred, frame),
-            _ => self.frames.populate(&self.answers, &mut walk, preferred, at.0),
+            Content::Cached(frame) => self.frames.reactivate(answers, &mut walk, preferred, frame),
+            _ => self.frames.populate(answers, &mut walk, preferred, at.0),
         };
         let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;
@@ -355,7 +389,7 @@ impl Vm {
             content = Content::Left;
         }
         // All that was populated, an extent or a page, is filled and mapped now.
-        let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
+        let taken = if extents { populated.allocated } else { Level::BASE };
         let frames = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
         let one = taken > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
         let mappable = !one || self.give_tables(context.pmap, space, at, taken);

@@ -101,6 +101,8 @@ pub enum Need {
     Misses,
     /// Free memory that is zeroed ahead.
     Zeroing,
+    /// To know which pages hold zeroes.
+    Contents,
 }
 
 impl fmt::Display for Need {
@@ -112,6 +114,7 @@ impl fmt::Display for Need {
             Need::FaultEvents => "to be told of page faults",
             Need::Misses => "to be told of misses in the TLBs",
             Need::Zeroing => "free memory that is zeroed ahead",
+            Need::Contents => "to know which pages hold zeroes",
         })
     }
 }
@@ -132,7 +135,7 @@ impl Target {
     pub const MANAGER: Target = Target {
         name: "this memory manager",
         own: &[],
-        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing],
+        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing, Need::Contents],
     };
 
     /// The first of these needs that it does not provide.
