@@ -73,6 +73,7 @@ impl Mmu {
     fn shoot_host(&mut self) {
         if !std::mem::replace(&mut self.host.shot, true) {
             self.host.counters.shootdowns += 1;
+            self.host.counters.shootdowns_running += 1;
             self.flush_host();
         }
     }

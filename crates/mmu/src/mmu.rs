@@ -451,6 +451,7 @@ impl Mmu {
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
         if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
             self.counters.shootdowns += 1;
+            self.counters.shootdowns_running += u64::from(space == self.space);
             self.shot = Some((space, pages.clone()));
             self.keep_up(space, pages);
         }

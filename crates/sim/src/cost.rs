@@ -21,6 +21,8 @@ pub(crate) struct Effort {
     pte_writes: u64,
     pte_traversals: u64,
     shootdowns: u64,
+    /// Those of them that interrupt the program.
+    shootdowns_running: u64,
     switches: u64,
     zeroed_bytes: u64,
     copied_bytes: u64,
@@ -45,6 +47,7 @@ impl Effort {
             pte_writes: counters.pte_writes,
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
+            shootdowns_running: counters.shootdowns_running,
             switches: counters.switches,
             zeroed_bytes: stats.bytes_zeroed,
             copied_bytes: stats.bytes_copied + copied,
@@ -65,6 +68,16 @@ impl Effort {
             copied_bytes: self.copied_bytes.saturating_sub(copied),
             ..self
         }
+    }
+
+    /// The cycles of this work, where a core of its own does it, that the program pays: it is interrupted by shootdowns.
+    pub(crate) fn interrupts(&self, machine: &Machine) -> u64 {
+        self.shootdowns_running * machine.costs.shootdown
+    }
+
+    /// The times that it held what faults wait for: promotions and demotions, one after the other.
+    pub(crate) fn holds(&self) -> u64 {
+        self.promotions + self.demotions
     }
 
     /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults and switches
@@ -110,7 +123,12 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn total(&self) -> u64 {
-        self.fault + self.zero + self.copy + self.promotion + self.background
+        self.locked() + self.background
+    }
+
+    /// Without what only looks.
+    pub(crate) fn locked(&self) -> u64 {
+        self.fault + self.zero + self.copy + self.promotion
     }
 }
 

@@ -63,6 +63,6 @@ pub use room::{Limit, check_memory, watch_memory};
 pub use row::{Row, Sampled};
 pub use series::{Every, Sample};
 pub use series_page::series_page;
-pub use setup::{Digest, Setup};
+pub use setup::{BackgroundOn, Digest, Setup};
 use sources::Sources;
 pub use workers::{threads, use_threads};

@@ -187,6 +187,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
     }
     add(unless_modelled(Column::number("resident")), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
+    if rows.iter().any(|row| row.other_core_cycles > 0) {
+        add(Column::number("other core").only_wide(), |row| {
+            approximate::known(row, time(row.other_core_cycles as f64 * row.seconds / row.cycles.max(1) as f64))
+        });
+    }
     add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
     add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
     add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
@@ -347,6 +352,12 @@ fn notes(group: &[Row]) -> Vec<String> {
                 if row.sampled.is_some() { "seem" } else { "are" }
             ));
         }
+        if row.other_core_cycles >= row.cycles.max(100) / 100 {
+            notes.push(format!(
+                "{name}: background work of {} of its time is on another core (--background program charges the program)",
+                percent(100.0 * row.other_core_cycles as f64 / row.cycles.max(1) as f64)
+            ));
+        }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         let leaked = row.frames_leaked + row.host_frames_leaked;
         if leaked > 0 {
@@ -385,7 +396,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("zeroing", base.zero_cycles, row.zero_cycles),
         ("copying", base.copy_cycles, row.copy_cycles),
         ("promotions", base.promotion_cycles, row.promotion_cycles),
-        ("the page daemon", base.background_cycles, row.background_cycles),
+        ("the page daemon and background", base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
         ("the host's kernel", base.host_cycles, row.host_cycles),
     ];

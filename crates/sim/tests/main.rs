@@ -2,6 +2,7 @@
 
 mod script;
 
+mod background;
 mod contiguity;
 mod files;
 mod grid;

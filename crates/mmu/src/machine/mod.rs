@@ -92,6 +92,9 @@ pub struct Machine {
 pub struct Clock {
     /// Cycles per second.
     pub hertz: u64,
+    /// Cores, where it matters that there is one: then background work takes the program's time. Left out: several.
+    #[serde(default)]
+    pub cores: Option<u32>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
