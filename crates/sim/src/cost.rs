@@ -29,7 +29,7 @@ pub(crate) struct Effort {
     promotions: u64,
     demotions: u64,
     preemptions: u64,
-    /// Pages that the daemon sampled, and regions that the background of a policy scanned.
+    /// Pages that the daemon sampled, and that the background of a policy looked at.
     scanned: u64,
     digests: u64,
     /// Of shadow superpages, which no policy knows of.
@@ -117,7 +117,7 @@ pub(crate) struct Kernel {
     /// What only superpages cause: promotions, demotions, preemptions, traversals of replicated entries, and what shadow superpages cost. What it
     /// would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead in practice").
     pub(crate) promotion: u64,
-    /// Pages that the daemon sampled, regions that the background of a policy scanned, and digests.
+    /// Pages that the daemon sampled or the background of a policy looked at, and digests.
     pub(crate) background: u64,
 }
 

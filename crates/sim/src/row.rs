@@ -114,7 +114,8 @@ pub struct Row {
     /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon, and what shadow superpages cost.
     #[key(count, "cycles", from = it.kernel.promotion)]
     pub promotion_cycles: u64,
-    /// The page daemon and the policy's background with all that they do, and digests. Where these run on another core, what the program
+    /// The page daemon and the policy's background with all that they do, and digests: each page that they look at, of whatever size, costs
+    /// `daemon-page` of the machine, also in a scan for populated ones. Where these run on another core, what the program
     /// pays for them: shootdowns that concern the address space that runs, waits of faults and of changes of mappings while the background
     /// promotes or demotes a region, and runs of the daemon that a request for a frame waits for.
     #[key(count, "cycles", from = it.kernel.background + it.daemon.total() + it.run.work.waited - it.run.moved_cycles(it.member))]

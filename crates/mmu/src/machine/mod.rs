@@ -127,6 +127,10 @@ pub struct Memory {
     pub assumed: Vec<String>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Nothing overlaps.
 fn one() -> f64 {
     1.0
@@ -181,6 +185,11 @@ pub struct PageTable {
     pub referenced: SetBy,
     /// Who sets the dirty bit.
     pub dirty: SetBy,
+    /// Whether a kernel that clears the reference bit of a page drops the page from the TLBs too, which is a shootdown. If not, entries
+    /// stay, and the next access sets the bit all the same: real ones do at the next walk. Where entries join pages by their use bits it
+    /// does in any case.
+    #[serde(default = "yes")]
+    pub flush_referenced: bool,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -356,7 +365,7 @@ pub struct Costs {
     pub switch: u64,
     /// A trap that only sets use bits, where the machine does that by a trap; without writing page-table entries.
     pub use_trap: u64,
-    /// Sampling one page's reference bits in the page daemon; without page-table entries.
+    /// Looking at one page in the page daemon or for the background of a policy; without page-table entries that are written.
     pub daemon_page: u64,
     /// Computing a digest of 1 KB with a fast hash.
     pub hash_per_kb: u64,
@@ -600,7 +609,8 @@ impl Machine {
         };
         let bits = |machine: &Machine| machine.page_table.bits.clone();
         let kept = |machine: &Machine| (holes(machine), clusters(machine), machine.shadow_range());
-        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), kept(machine));
+        let flushes = |machine: &Machine| machine.page_table.flush_referenced;
+        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), flushes(machine), kept(machine));
         let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
     }
@@ -613,6 +623,11 @@ impl Machine {
     /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
     pub(crate) fn compared_use_bits(&self) -> u32 {
         self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
+    }
+
+    /// Whether a page whose reference bit is cleared leaves the TLBs.
+    pub(crate) fn flushes_referenced(&self) -> bool {
+        self.page_table.flush_referenced || self.compared_use_bits() != 0
     }
 
     /// Whether a memory manager of the host decides by which sizes the guest's memory is mapped.
