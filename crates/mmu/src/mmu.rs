@@ -185,6 +185,12 @@ impl Mmu {
         Counters { use_bits, use_bit_entries, remaps: self.mappings.remaps(), ..self.counters }
     }
 
+    /// Page-table entries written and traversed, and shootdowns: those of [`Mmu::shared`], at no cost.
+    #[inline]
+    pub fn changes(&self) -> [u64; 3] {
+        [self.counters.pte_writes, self.counters.pte_traversals, self.counters.shootdowns]
+    }
+
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
     pub fn misses(&self, machine: usize) -> u64 {
         self.expect_served();

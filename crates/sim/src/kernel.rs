@@ -17,6 +17,7 @@ impl Simulation {
         let request = asked.requests[0];
         let (page, access) = (request.page(), request.access());
         self.fault_footprint();
+        self.begin_fault();
         self.wait_for_background();
         // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
         // steps.
@@ -25,16 +26,17 @@ impl Simulation {
             steps += 1;
             let (hardware, address) =
                 (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space.page(page));
-            let zeroed = self.vm.stats().bytes_zeroed;
+            let zeroed = self.vm.counts().bytes_zeroed;
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
                     if self.footprint.is_some() {
-                        let zeroed = self.vm.stats().bytes_zeroed - zeroed;
+                        let zeroed = self.vm.counts().bytes_zeroed - zeroed;
                         self.filled(fault.frame.0, fault.source.map(|source| source.0), zeroed);
                         self.wait_for_disk();
                     }
                     self.back_guest()?;
+                    self.end_fault(&fault);
                     if asked.retry(&mut self.mmu).is_ok() {
                         self.note_writes(&[request]);
                         self.daemon();
@@ -104,7 +106,7 @@ impl Simulation {
     }
 
     /// The modelled time so far in cycles, idle time included.
-    fn clock(&self) -> u64 {
+    pub(crate) fn clock(&self) -> u64 {
         let (member, hertz) = (self.only(), self.setup.machine.clock.hertz);
         let idle = u128::from(self.counted.idle_microseconds) * u128::from(hertz) / 1_000_000;
         self.cycles(member, &self.whole(member, &member.translated(&self.mmu))) + idle as u64

@@ -189,11 +189,14 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     add(unless_modelled(Column::number("resident")), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
     if rows.iter().any(|row| row.other_core_cycles > 0) {
         add(Column::number("other core").only_wide(), |row| {
-            approximate::known(row, time(row.other_core_cycles as f64 * row.seconds / row.cycles.max(1) as f64))
+            approximate::known(row, cycles(row, row.other_core_cycles))
         });
     }
     add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
     add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
+    add(Column::number("fault p50").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p50)));
+    add(Column::number("p99.9").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p999)));
+    add(Column::number("longest").only_wide(), |row| approximate::known(row, cycles(row, row.fault_max)));
     add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
     add(Column::number("preempted").only_wide(), |row| approximate::known(row, count(row.reservations_preempted)));
     if paged {
@@ -249,6 +252,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
     rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
     table
+}
+
+/// Cycles of the machine of a row, as time.
+fn cycles(row: &Row, cycles: u64) -> String {
+    time(cycles as f64 * row.seconds / row.cycles.max(1) as f64)
 }
 
 /// A count of line caches, if there are lines.

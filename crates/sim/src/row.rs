@@ -1,8 +1,9 @@
 //! A result row: what one policy on one machine did for one workload.
 
 use crate::cost;
+use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
-use crate::{BackgroundOn, ContiguousPercent, Digest, Files, KernelCounts, Sample, Setup};
+use crate::{BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Sample, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -134,6 +135,22 @@ pub struct Row {
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
+    /// The median latency of page faults in modelled time, from the trap to its return: what the kernel does for it, and waits for. Right to
+    /// three digits. Walks, and calls that copy from and to files, are not in it.
+    #[key(state, "cycles")]
+    pub fault_p50: u64,
+    /// The 99th percentile.
+    #[key(state, "cycles")]
+    pub fault_p99: u64,
+    /// The 99.9th percentile.
+    #[key(state, "cycles")]
+    pub fault_p999: u64,
+    /// The longest.
+    #[key(state, "cycles")]
+    pub fault_max: u64,
+    /// The same by kind of fault.
+    #[key(state)]
+    pub fault_latency: FaultLatency,
     /// Time in which the stream says that nothing runs; not in `cycles`.
     #[key(count, "s", from = it.run.counted.idle_microseconds as f64 / 1e6)]
     pub idle_seconds: f64,
@@ -565,6 +582,13 @@ impl Row {
         }
         part.complete = part.error.is_none();
         part.rated()
+    }
+
+    /// With these latencies of faults.
+    pub(crate) fn timed(self, latencies: &Latencies) -> Row {
+        let FaultTimes { p50, p99, p999, max, .. } = latencies.all();
+        let fault_latency = latencies.by_kind();
+        Row { fault_p50: p50, fault_p99: p99, fault_p999: p999, fault_max: max, fault_latency, ..self }
     }
 
     /// With the ratios of its counts.

@@ -10,6 +10,7 @@ use crate::fragment::{Fragmented, fragment};
 use crate::group::{Member, asks_the_machine};
 use crate::hardware::Hardware;
 use crate::host::Host;
+use crate::latency::Faults;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
@@ -44,6 +45,7 @@ pub(crate) struct Simulation {
     pub(crate) counted: Counted,
     pub(crate) touched: TouchedPages,
     pub(crate) work: Work,
+    pub(crate) faults: Faults,
     pub(crate) outcome: Outcome,
     pub(crate) record: Record,
 }
@@ -205,6 +207,7 @@ impl Simulation {
             counted: Counted::default(),
             touched: TouchedPages::default(),
             work: Work::default(),
+            faults: Faults::default(),
             outcome: Outcome::default(),
             record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
@@ -454,6 +457,8 @@ impl Simulation {
         }
         self.disk.settle();
         self.close_part();
+        self.record_faults();
+        self.members.iter_mut().for_each(Member::begin_latencies);
         self.record.page_tables = self.page_table_bytes();
         self.mmu.restart_page_table_peak();
         let mut peak = Peak::default();
@@ -465,6 +470,7 @@ impl Simulation {
 
     fn close_part(&mut self) {
         let Some(Open { name, mut peak }) = self.record.part.take() else { return };
+        self.record_faults();
         let ladder = &self.setup.ladder;
         peak.note(ladder, &self.vm.stats(), self.touched.now);
         let base = ladder.base().bytes();
@@ -477,7 +483,7 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
-                ..self.row(member).part(before)
+                ..self.row(member).part(before).timed(&member.latencies)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
         };
@@ -498,6 +504,7 @@ impl Simulation {
         self.info = info.clone();
         self.disk.settle();
         self.close_part();
+        self.record_faults();
         self.leave_peak();
         self.sample(Some("end".into()));
         let state = |member: &Member| {

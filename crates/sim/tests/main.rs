@@ -10,6 +10,7 @@ mod hints;
 mod host;
 mod kept;
 mod kernel_model;
+mod latency;
 mod lines;
 mod linux;
 mod misses;
