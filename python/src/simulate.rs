@@ -36,6 +36,7 @@ pub(crate) struct Words {
     swap: Option<String>,
     files: String,
     digest: String,
+    background: Option<String>,
     fragment: String,
     seed: u64,
     host_policies: Vec<String>,
@@ -69,6 +70,7 @@ impl Words {
             seed: self.seed,
             files: word("files", &self.files)?,
             digest: word("digest", &self.digest)?,
+            background: self.background.as_ref().map(|text| word("background", text)).transpose()?,
             host_policies: self.host_policies.clone(),
             kernels: self.kernels.clone(),
         })

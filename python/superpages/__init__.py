@@ -111,6 +111,7 @@ def simulate(
     seed: int = 0,
     files: str = "warm",
     digest: str = "fast",
+    background: str | None = None,
     host_policies: str | _Sequence[str] = (),
     kernels: str | _Sequence[str] = (),
     parts: bool = False,
@@ -152,7 +153,7 @@ def simulate(
         Leave only these superpage sizes in use, as ``["64K", "2M"]``.
     fragment, seed
         The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``), and the seed of their places.
-    files, digest, host_policies, kernels, parts, contiguity, lines, every
+    files, digest, background, host_policies, kernels, parts, contiguity, lines, every
         As the flags of ``superpage sim``.
     writes
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
@@ -183,6 +184,7 @@ def simulate(
         swap=_optional(_given.size, "swap", swap),
         files=_given.text("files", files, "warm or cold"),
         digest=_given.text("digest", digest, "fast or sha1"),
+        background=_optional(_given.text, "background", background, "core or program"),
         fragment=_given.share("fragment", fragment),
         seed=_given.whole("seed", seed),
         host_policies=[_policy_text(policy, "host_policies") for policy in _list(host_policies)],

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{
-    Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows,
-    run_parts,
+    BackgroundOn, Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory,
+    rows, run_parts,
 };
 use superpage_trace::{Source, record, workload};
 
@@ -67,6 +67,11 @@ pub(crate) struct Sim {
     /// The hash function whose cost is charged for digests, under policies that use them: fast or sha-1
     #[arg(long, value_name = "HASH", default_value = "fast", value_parser = str::parse::<Digest>)]
     digest: Digest,
+
+    /// Whose time the policy's background and the page daemon take: core, that of another core, so that the program pays only for shootdowns and
+    /// waits; or program. By default core, unless the machine has one core
+    #[arg(long, value_name = "core|program", value_parser = str::parse::<BackgroundOn>)]
+    background: Option<BackgroundOn>,
 
     /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
     /// or with 2M:0.5 one into half of those of 2 MB. All policies run in the same memory
@@ -187,6 +192,7 @@ impl Sim {
             seed: self.seed,
             files: self.files,
             digest: self.digest,
+            background: self.background,
             host_policies: self.host_policies.clone(),
             kernels: self.kernels.clone(),
         };

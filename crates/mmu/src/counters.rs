@@ -46,6 +46,8 @@ pub struct Counters {
     /// Times that a change was announced to the TLBs: once for a mapping of any size, together with the parts that it
     /// is split into or joined from before anything is translated again; and once for all of a space that ends.
     pub shootdowns: u64,
+    /// Those of them that concern the space whose requests run, and so interrupt its program.
+    pub shootdowns_running: u64,
     /// TLB entries dropped by shootdowns.
     pub shootdown_entries: u64,
     /// Switches to another address space.

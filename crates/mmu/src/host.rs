@@ -27,10 +27,10 @@ pub(crate) struct HostState {
     missed: bool,
 }
 
-/// Nothing is held of what changes: it was flushed before.
-struct Flushed;
+/// Nothing is told of what changes: what was held of it was flushed before, or stays.
+pub(crate) struct Unwatched;
 
-impl Watch for Flushed {
+impl Watch for Unwatched {
     fn leaf(&mut self, _: u32, _: Vpn, _: Record) {}
     fn pointer(&mut self, _: usize, _: (u32, u64), _: Record) {}
     fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
@@ -73,6 +73,7 @@ impl Mmu {
     fn shoot_host(&mut self) {
         if !std::mem::replace(&mut self.host.shot, true) {
             self.host.counters.shootdowns += 1;
+            self.host.counters.shootdowns_running += 1;
             self.flush_host();
         }
     }
@@ -110,7 +111,7 @@ impl Mmu {
     /// Removes a mapping of the host.
     pub fn host_remove(&mut self, at: Vpn, size: PageSize) -> Used {
         self.shoot_host();
-        let (record, work) = self.backing().tables.remove(mapping(at, size), &mut Flushed);
+        let (record, work) = self.backing().tables.remove(mapping(at, size), &mut Unwatched);
         self.count_host(work);
         Used::of(record)
     }
@@ -118,21 +119,21 @@ impl Mmu {
     /// Changes the rights of a mapping of the host.
     pub fn host_protect(&mut self, at: Vpn, size: PageSize, protection: Protection) {
         self.shoot_host();
-        let work = self.backing().tables.protect(mapping(at, size), protection, &mut Flushed);
+        let work = self.backing().tables.protect(mapping(at, size), protection, &mut Unwatched);
         self.count_host(work);
     }
 
     /// Replaces all mappings of `from` in a region by one of `to`.
     pub fn host_promote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
         self.shoot_host();
-        let work = self.backing().tables.promote(mapping(at, from), to, &mut Flushed);
+        let work = self.backing().tables.promote(mapping(at, from), to, &mut Unwatched);
         self.count_host(work);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`.
     pub fn host_demote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
         self.shoot_host();
-        let work = self.backing().tables.demote(mapping(at, from), to, &mut Flushed);
+        let work = self.backing().tables.demote(mapping(at, from), to, &mut Unwatched);
         self.count_host(work);
     }
 
@@ -158,7 +159,7 @@ impl Mmu {
     }
 
     fn clear_host(&mut self, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
-        let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut Flushed);
+        let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut Unwatched);
         if work != Work::default() {
             self.shoot_host();
             self.count_host(work);
@@ -174,6 +175,6 @@ impl Mmu {
     /// Frees the host's tables.
     pub fn host_destroy(&mut self) {
         self.shoot_host();
-        self.backing().tables.destroy(0, &mut Flushed);
+        self.backing().tables.destroy(0, &mut Unwatched);
     }
 }

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::front::{Front, Lined};
 use crate::handler::Upkeep;
-use crate::host::HostState;
+use crate::host::{HostState, Unwatched};
 use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
 use crate::mappings::{Backing, MappingId, Mappings, Recast, Work};
@@ -44,6 +44,8 @@ pub struct Mmu {
     pub(crate) space: u32,
     /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
     pub(crate) shot: Option<(u32, Range<u64>)>,
+    /// Whether pages whose reference bit is cleared leave the TLBs.
+    flushes_referenced: bool,
     /// Pages that have changed since the last access, where shadow superpages follow from them.
     changed: Vec<(u32, Range<u64>)>,
     pub(crate) host: HostState,
@@ -111,6 +113,7 @@ impl Mmu {
             counters: Counters::default(),
             space: 0,
             shot: None,
+            flushes_referenced: machine.flushes_referenced(),
             changed: Vec::new(),
             host: HostState::default(),
             upkeep: Upkeep::default(),
@@ -175,6 +178,12 @@ impl Mmu {
     pub fn shared(&self) -> Counters {
         let [use_bits, use_bit_entries] = self.mappings.use_bits;
         Counters { use_bits, use_bit_entries, remaps: self.mappings.remaps(), ..self.counters }
+    }
+
+    /// Page-table entries written and traversed, and shootdowns: those of [`Mmu::shared`], at no cost.
+    #[inline]
+    pub fn changes(&self) -> [u64; 3] {
+        [self.counters.pte_writes, self.counters.pte_traversals, self.counters.shootdowns]
     }
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
@@ -444,6 +453,7 @@ impl Mmu {
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
         if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
             self.counters.shootdowns += 1;
+            self.counters.shootdowns_running += u64::from(space == self.space);
             self.shot = Some((space, pages.clone()));
             self.keep_up(space, pages);
         }
@@ -518,22 +528,30 @@ impl Mmu {
         Used::of(self.mappings.used(MappingId { space, at, size }))
     }
 
-    /// Clears the reference bit of a mapping and returns whether it was set. If it was, the page is dropped from the
-    /// TLBs, so that the next access sets the bit again.
+    /// Clears the reference bit of a mapping and returns whether it was set; the next access sets it again. If it was, the page is dropped
+    /// from the TLBs, unless the machine says otherwise ([`PageTable::flush_referenced`](crate::machine::PageTable::flush_referenced)).
     pub fn clear_referenced(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
-        self.clear(space, at, size, Record::without_referenced).referenced
+        self.clear(MappingId { space, at, size }, Record::without_referenced, self.flushes_referenced).referenced
     }
 
     /// Clears the dirty bit of a mapping and returns whether it was set. If it was, the page is dropped from the TLBs.
     pub fn clear_modified(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
-        self.clear(space, at, size, Record::without_dirty).modified
+        self.clear(MappingId { space, at, size }, Record::without_dirty, true).modified
     }
 
-    fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
+    fn clear(&mut self, mapping: MappingId, change: fn(Record) -> Record, flush: bool) -> Used {
         self.catch_up();
-        let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, self.fronts.get_mut());
+        let MappingId { space, at, size } = mapping;
+        let (before, work) = match flush {
+            true => self.mappings.clear(mapping, change, self.fronts.get_mut()),
+            false => self.mappings.clear(mapping, change, &mut Unwatched),
+        };
         if work != Work::default() {
-            self.count_shootdown(space, at, size);
+            match flush {
+                true => self.count_shootdown(space, at, size),
+                // Requests for what was used last are served without a look at its mapping.
+                false => self.fronts.get_mut().iter_mut().for_each(Front::forget),
+            }
             let work = self.mappings.clustered_work(space, &self.pages(at, size), work);
             self.count_work(work);
         }

@@ -249,6 +249,32 @@ fn a_tlb_may_hold_what_a_walk_cache_would() {
     assert_eq!(run("zen5+shared-walk-cache"), (5 + 2 + 2, 1, 1, 3));
 }
 
+/// Linux on x86 clears reference bits and leaves the TLBs alone; elsewhere the page is shot down. The next access sets the bit in both cases.
+#[test]
+fn a_cleared_reference_bit_is_shot_down_where_the_machine_says_so() {
+    for (name, flushes) in [("zen5", 0), ("neoverse-v2", 1), ("alpha-21264", 1)] {
+        let machine = machine(name);
+        let (mut mmu, base) = (Mmu::new(&machine), machine.pages.sizes[0]);
+        let read = [Request::new(Vpn(1), Access::Read)];
+        mmu.enter(0, Vpn(1), Mapped { frame: Pfn(7), size: base, protection: Protection::READ }, Access::Read);
+        assert_eq!(mmu.run(&read), None);
+        for again in 1..4 {
+            assert!(mmu.clear_referenced(0, Vpn(1), base) && !mmu.clear_referenced(0, Vpn(1), base));
+            assert!(!mmu.used(0, Vpn(1), base).referenced);
+            assert_eq!((mmu.run(&read), mmu.used(0, Vpn(1), base).referenced), (None, true), "{name}");
+            let counted = mmu.counters(0);
+            assert_eq!((counted.shootdowns, counted.data_misses()), (flushes * again, 1 + flushes * again), "{name}");
+        }
+        mmu.validate().unwrap();
+    }
+    let trapping =
+        superpage_mmu::Machine::named(
+            "alpha-21264+./own.toml",
+            |_| Ok("[page-table]\nflush-referenced = false".into()),
+        );
+    assert!(trapping.unwrap_err().to_string().contains("page-table.flush-referenced"));
+}
+
 /// Where the system emulates use bits (section 6.8), clearing one and the trap that sets it again each write all replicated entries of a
 /// superpage; hardware writes what the system does not count. An access that sets both bits traps once.
 #[test]

@@ -21,23 +21,93 @@ pub(crate) struct Effort {
     pte_writes: u64,
     pte_traversals: u64,
     shootdowns: u64,
+    /// Those of them that interrupt the program.
+    shootdowns_running: u64,
     switches: u64,
     zeroed_bytes: u64,
     copied_bytes: u64,
     promotions: u64,
     demotions: u64,
     preemptions: u64,
-    /// Pages that the daemon sampled, and regions that the background of a policy scanned.
+    /// Pages that the daemon sampled, and that the background of a policy looked at.
     scanned: u64,
     digests: u64,
     /// Of shadow superpages, which no policy knows of.
     remaps: Remaps,
 }
 
+/// Counts that the work of a fault changes, in the order of [`FaultCounts::new`]: few enough to be looked at before and after each.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct FaultCounts([u64; 9]);
+
+impl FaultCounts {
+    /// Of page-table entries written and traversed, and shootdowns; of the manager's counts; of bytes that were copied beside, and of cycles waited.
+    #[inline]
+    pub(crate) fn new(
+        [writes, traversals, shootdowns]: [u64; 3],
+        stats: &Stats,
+        copied: u64,
+        waited: u64,
+    ) -> FaultCounts {
+        FaultCounts([
+            writes,
+            traversals,
+            shootdowns,
+            stats.bytes_zeroed,
+            stats.bytes_copied + copied,
+            stats.reservations_preempted,
+            stats.daemon_scanned,
+            stats.pages_hashed,
+            waited,
+        ])
+    }
+
+    #[inline]
+    pub(crate) fn since(&self, before: &FaultCounts) -> FaultCounts {
+        FaultCounts(std::array::from_fn(|count| self.0[count] - before.0[count]))
+    }
+
+    /// Whether nothing was promoted or demoted between both: that traverses page-table entries, or shoots down what was mapped.
+    #[inline]
+    pub(crate) fn may_share_changes(&self, other: &FaultCounts) -> bool {
+        self.0[1..3] == other.0[1..3]
+    }
+
+    pub(crate) fn waited(&self) -> u64 {
+        self.0[8]
+    }
+}
+
 impl Effort {
+    /// Of one fault that did this, with so many promotions that are paid for, and demotions.
+    pub(crate) fn of_fault(&FaultCounts(done): &FaultCounts, (promotions, demotions): (u64, u64)) -> Effort {
+        let [pte_writes, pte_traversals, shootdowns, zeroed_bytes, copied_bytes, preemptions, scanned, digests, _] =
+            done;
+        Effort {
+            faults: 1,
+            pte_writes,
+            pte_traversals,
+            shootdowns,
+            zeroed_bytes,
+            copied_bytes,
+            promotions,
+            demotions,
+            preemptions,
+            scanned,
+            digests,
+            ..Effort::default()
+        }
+    }
+
+    /// Promotions that are paid for, and demotions. A superpage that a fault makes at once costs the same as any other mapping.
+    pub(crate) fn changes(stats: &Stats) -> (u64, u64) {
+        (stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault, stats.demotions.iter().sum())
+    }
+
     /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests of the idle loop, which
     /// take no time from others.
     pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
+        let (promotions, demotions) = Effort::changes(stats);
         Effort {
             faults: stats.faults,
             use_bits: counters.use_bits,
@@ -45,12 +115,12 @@ impl Effort {
             pte_writes: counters.pte_writes,
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
+            shootdowns_running: counters.shootdowns_running,
             switches: counters.switches,
             zeroed_bytes: stats.bytes_zeroed,
             copied_bytes: stats.bytes_copied + copied,
-            // A superpage that a fault makes at once costs the same as any other mapping.
-            promotions: stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault,
-            demotions: stats.demotions.iter().sum(),
+            promotions,
+            demotions,
             preemptions: stats.reservations_preempted,
             scanned: stats.daemon_scanned + stats.background_scanned,
             digests: stats.pages_hashed - idle,
@@ -65,6 +135,16 @@ impl Effort {
             copied_bytes: self.copied_bytes.saturating_sub(copied),
             ..self
         }
+    }
+
+    /// The cycles of this work, where a core of its own does it, that the program pays: it is interrupted by shootdowns.
+    pub(crate) fn interrupts(&self, machine: &Machine) -> u64 {
+        self.shootdowns_running * machine.costs.shootdown
+    }
+
+    /// The times that it held what faults wait for: promotions and demotions, one after the other.
+    pub(crate) fn holds(&self) -> u64 {
+        self.promotions + self.demotions
     }
 
     /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults and switches
@@ -104,13 +184,18 @@ pub(crate) struct Kernel {
     /// What only superpages cause: promotions, demotions, preemptions, traversals of replicated entries, and what shadow superpages cost. What it
     /// would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead in practice").
     pub(crate) promotion: u64,
-    /// Pages that the daemon sampled, regions that the background of a policy scanned, and digests.
+    /// Pages that the daemon sampled or the background of a policy looked at, and digests.
     pub(crate) background: u64,
 }
 
 impl Kernel {
     pub(crate) fn total(&self) -> u64 {
-        self.fault + self.zero + self.copy + self.promotion + self.background
+        self.locked() + self.background
+    }
+
+    /// Without what only looks.
+    pub(crate) fn locked(&self) -> u64 {
+        self.fault + self.zero + self.copy + self.promotion
     }
 }
 

@@ -99,6 +99,12 @@ impl Disk {
         self.arm.settle();
     }
 
+    /// The bytes transferred, and the requests: changes whenever the disk takes time.
+    #[inline]
+    pub(crate) fn transfers(&self) -> u64 {
+        self.bytes + self.arm.requests()
+    }
+
     /// The number of requests: what is read or written in one go, without a seek.
     pub(crate) fn requests(&self) -> u64 {
         self.arm.requests()

@@ -8,6 +8,7 @@
 
 use crate::cost::{Effort, Kernel};
 use crate::estimate::{Translated, Windows};
+use crate::latency::Latencies;
 use crate::{Digest, Part, Row, Setup, Watch};
 use superpage_mmu::Mmu;
 use superpage_vm::Hash;
@@ -21,6 +22,9 @@ pub(crate) struct Member {
     pub(crate) setup: Setup,
     pub(crate) windows: Windows,
     pub(crate) parts: Vec<Part>,
+    /// How long faults took since the current part began, or the stream; and before that.
+    pub(crate) latencies: Latencies,
+    earlier: Option<Latencies>,
     /// When the current part began, in modelled seconds, and the row then.
     pub(crate) begun: Option<(f64, Row)>,
 }
@@ -28,7 +32,16 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(place: usize, number: usize, setup: &Setup) -> Member {
         let setup = setup.clone();
-        Member { place, number, setup, windows: Windows::default(), parts: Vec::new(), begun: None }
+        Member {
+            place,
+            number,
+            setup,
+            windows: Windows::default(),
+            parts: Vec::new(),
+            latencies: Latencies::new(),
+            earlier: None,
+            begun: None,
+        }
     }
 
     /// What its hardware has counted.
@@ -38,6 +51,19 @@ impl Member {
             counters: mmu.counters(self.number),
             faulting: mmu.faulting(self.number),
         }
+    }
+
+    /// A part begins.
+    pub(crate) fn begin_latencies(&mut self) {
+        self.earlier = Some(self.latencies());
+        self.latencies.restart();
+    }
+
+    /// How long all faults took so far.
+    pub(crate) fn latencies(&self) -> Latencies {
+        let mut all = self.latencies.clone();
+        self.earlier.iter().for_each(|earlier| all.add(earlier));
+        all
     }
 
     /// What this work of the kernel costs on it.

@@ -5,8 +5,9 @@
 //! an access there. What a guest has touched it never gives back: nothing tells the host which of its frames are free.
 
 use crate::cost::Effort;
+use crate::kernel::nanoseconds;
 use crate::simulation::Problem;
-use crate::{Error, Setup};
+use crate::{BackgroundOn, Error, Setup};
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, Counts, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
@@ -81,9 +82,9 @@ pub(crate) struct Host {
     sizes: Vec<PageSize>,
     /// How many of the guest's page tables are backed.
     tables: u64,
-    /// The work of the policy's background, and the modelled time at which it was called last, in nanoseconds.
+    /// The work of the policy's background, and the modelled time from which it can be called again, in nanoseconds.
     background: Effort,
-    background_time: u64,
+    background_free: u64,
 }
 
 /// The host's page tables as [`Pmap`]; there is one space.
@@ -156,7 +157,7 @@ impl Host {
             let map = Map::anonymous(memory.start, memory.pages).protection(Protection::ALL);
             vm.map(&mut Tables { mmu, sizes: &sizes }, space, map)?;
         }
-        Ok(Some(Host { vm, space, sizes, tables: 0, background: Effort::default(), background_time: 0 }))
+        Ok(Some(Host { vm, space, sizes, tables: 0, background: Effort::default(), background_free: 0 }))
     }
 
     /// Backs what the guest has touched since the last call, and its new page tables.
@@ -203,22 +204,25 @@ impl Host {
 
     /// When its background is to be called next, in nanoseconds.
     pub(crate) fn due(&self) -> Option<u64> {
-        self.vm.due().map(|due| due.max(self.background_time))
+        self.vm.due().map(|due| due.max(self.background_free))
     }
 
     /// Calls the background, if it is due, at this modelled time on this machine.
-    pub(crate) fn advance(&mut self, mmu: &mut Mmu, machine: &Machine, now: u64) {
+    pub(crate) fn advance(&mut self, mmu: &mut Mmu, machine: &Machine, on: BackgroundOn, now: u64) {
         // An estimate of a sampled stream may go back; time does not.
         if self.due().is_none_or(|due| now < due) {
             return;
         }
-        self.background_time = now;
+        self.background_free = now;
         let before = self.effort(mmu);
-        let cycles = self.background.on(machine, 0, false).total();
-        let spent = (cycles as f64 / machine.clock.hertz as f64 * 1e9) as u64;
+        let time = |work: &Effort| nanoseconds(work.on(machine, 0, false).total() as f64 / machine.clock.hertz as f64);
+        let spent = time(&self.background);
         self.vm.advance(&mut Tables { mmu, sizes: &self.sizes }, &mut NoMemory, now, spent);
         let work = self.effort(mmu).since(&before);
         self.background.add(&work);
+        if on == BackgroundOn::Core {
+            self.background_free += time(&work);
+        }
     }
 
     fn effort(&self, mmu: &Mmu) -> Effort {
@@ -228,6 +232,11 @@ impl Host {
     /// The cycles of all its work on this machine, on which a digest takes so many.
     pub(crate) fn cycles(&self, mmu: &Mmu, machine: &Machine, digest: u64) -> u64 {
         self.effort(mmu).on(machine, digest, false).total()
+    }
+
+    /// The cycles of the background's work without shootdowns, which interrupt the guest.
+    pub(crate) fn background_cycles(&self, machine: &Machine) -> u64 {
+        self.background.on(machine, 0, false).total() - self.background.interrupts(machine)
     }
 
     /// The counts so far.

@@ -1,9 +1,11 @@
 //! The kernel of a simulation: how it handles traps, events of the stream, and a lack of memory.
 
+use crate::BackgroundOn;
+use crate::cost::Effort;
 use crate::hardware::Hardware;
 use crate::host::Host;
 use crate::requests::Asked;
-use crate::simulation::{Problem, Simulation};
+use crate::simulation::{Hold, Problem, Simulation};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_pages::{Access, Counts, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
@@ -15,6 +17,8 @@ impl Simulation {
         let request = asked.requests[0];
         let (page, access) = (request.page(), request.access());
         self.fault_footprint();
+        self.begin_fault();
+        self.wait_for_background();
         // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
         // steps.
         let mut steps = 0;
@@ -22,16 +26,17 @@ impl Simulation {
             steps += 1;
             let (hardware, address) =
                 (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space.page(page));
-            let zeroed = self.vm.stats().bytes_zeroed;
+            let zeroed = self.vm.counts().bytes_zeroed;
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
                     if self.footprint.is_some() {
-                        let zeroed = self.vm.stats().bytes_zeroed - zeroed;
+                        let zeroed = self.vm.counts().bytes_zeroed - zeroed;
                         self.filled(fault.frame.0, fault.source.map(|source| source.0), zeroed);
                         self.wait_for_disk();
                     }
                     self.back_guest()?;
+                    self.end_fault(&fault);
                     if asked.retry(&mut self.mmu).is_ok() {
                         self.note_writes(&[request]);
                         self.daemon();
@@ -76,23 +81,48 @@ impl Simulation {
         }
     }
 
-    /// Runs the page daemon if it has work.
+    /// Runs the page daemon if it has work: it is a thread of its own, which nobody waits for.
     #[inline]
     pub(crate) fn daemon(&mut self) {
         if self.vm.daemon_wanted() {
-            self.run_daemon();
+            let (_, work) = self.daemon_work();
+            self.work.beside.add(&work);
         }
     }
 
-    /// Runs the page daemon; returns whether that freed a page.
+    /// Runs the page daemon for a request that waits for a frame; returns whether that freed a page.
     pub(crate) fn run_daemon(&mut self) -> bool {
+        self.daemon_work().0
+    }
+
+    fn daemon_work(&mut self) -> (bool, Effort) {
         self.note_peak();
         let before = self.effort();
         let room =
             self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), &mut self.disk);
         let work = self.effort().since(&before);
         self.work.daemon.add(&work);
-        room
+        (room, work)
+    }
+
+    /// The modelled time so far in cycles, idle time included.
+    pub(crate) fn clock(&self) -> u64 {
+        let (member, hertz) = (self.only(), self.setup.machine.clock.hertz);
+        let idle = u128::from(self.counted.idle_microseconds) * u128::from(hertz) / 1_000_000;
+        self.cycles(member, &self.whole(member, &member.translated(&self.mmu))) + idle as u64
+    }
+
+    /// A fault or a change of mappings waits while a background on another core promotes or demotes a region: of whichever process, since
+    /// who holds what is not modelled.
+    #[inline]
+    fn wait_for_background(&mut self) {
+        let Some(Hold { from, until, each }) = self.work.hold else { return };
+        let now = self.clock();
+        if now >= until {
+            self.work.hold = None;
+        } else {
+            self.work.waited += each - now.saturating_sub(from) % each;
+        }
     }
 
     /// Calls the policy's background if it is due. The clock is the machine's modelled time.
@@ -121,7 +151,7 @@ impl Simulation {
     fn run_host_background(&mut self) {
         let now = nanoseconds(self.seconds(self.only()));
         if let Some(host) = &mut self.host {
-            host.advance(&mut self.mmu, &self.setup.machine, now);
+            host.advance(&mut self.mmu, &self.setup.machine, self.setup.background, now);
         }
     }
 
@@ -137,15 +167,15 @@ impl Simulation {
     fn run_background(&mut self) {
         // An estimate of a sampled stream may go back; time does not.
         let now = nanoseconds(self.seconds(self.only()));
-        if now < self.work.background_time || self.vm.due().is_none_or(|due| now < due) {
+        if now < self.work.background_free || self.vm.due().is_none_or(|due| now < due) {
             return;
         }
-        self.work.background_time = now;
+        self.work.background_free = now;
         self.work.background_runs += u64::from(self.vm.stats().resident_pages > 0);
         self.note_peak();
         let before = self.effort();
-        let spent = self.only().kernel(&self.work.background).total();
-        let spent = nanoseconds(spent as f64 / self.setup.machine.clock.hertz as f64);
+        let hertz = self.setup.machine.clock.hertz as f64;
+        let spent = nanoseconds(self.only().kernel(&self.work.background).total() as f64 / hertz);
         self.vm.advance(
             &mut Hardware::gathering(&mut self.mmu, &self.setup.machine.pages.sizes),
             &mut self.disk,
@@ -155,6 +185,14 @@ impl Simulation {
         let work = self.effort().since(&before);
         self.work.background.add(&work);
         self.work.daemon.add(&work);
+        self.work.beside.add(&work);
+        if self.setup.background == BackgroundOn::Core {
+            let (cost, holds, from) = (self.only().kernel(&work), work.holds(), self.clock());
+            self.work.background_free += nanoseconds(cost.total() as f64 / hertz);
+            if let Some(each @ 1..) = cost.locked().checked_div(holds) {
+                self.work.hold = Some(Hold { from, until: from + holds * each, each });
+            }
+        }
         if let Some(problem) = self.vm.background_failed() {
             self.outcome.failed.get_or_insert(format!("policy {}: {problem}", self.setup.name));
         }
@@ -257,7 +295,7 @@ impl Simulation {
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
         loop {
-            let due = self.vm.due().map(|due| due.max(self.work.background_time));
+            let due = self.vm.due().map(|due| due.max(self.work.background_free));
             let Some(until) = due.into_iter().chain(self.host.as_ref().and_then(Host::due)).min() else { break };
             let wait = until.saturating_sub(nanoseconds(self.seconds(self.only()))).div_ceil(1000).max(1);
             if wait > left {
@@ -302,6 +340,7 @@ impl Simulation {
     /// Handles an event that concerns the current process's address space.
     fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
+        self.wait_for_background();
         let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.shift);
         match *event {
             Event::Map { start, pages, protection, shared, backing, growth } => {
@@ -386,6 +425,6 @@ fn rights(access: Access) -> Protection {
     }
 }
 
-fn nanoseconds(seconds: f64) -> u64 {
+pub(crate) fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }

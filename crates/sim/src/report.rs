@@ -187,8 +187,16 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
     }
     add(unless_modelled(Column::number("resident")), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
+    if rows.iter().any(|row| row.other_core_cycles > 0) {
+        add(Column::number("other core").only_wide(), |row| {
+            approximate::known(row, cycles(row, row.other_core_cycles))
+        });
+    }
     add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
     add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
+    add(Column::number("fault p50").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p50)));
+    add(Column::number("p99.9").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p999)));
+    add(Column::number("longest").only_wide(), |row| approximate::known(row, cycles(row, row.fault_max)));
     add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
     add(Column::number("preempted").only_wide(), |row| approximate::known(row, count(row.reservations_preempted)));
     if paged {
@@ -244,6 +252,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
     rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
     table
+}
+
+/// Cycles of the machine of a row, as time.
+fn cycles(row: &Row, cycles: u64) -> String {
+    time(cycles as f64 * row.seconds / row.cycles.max(1) as f64)
 }
 
 /// A count of line caches, if there are lines.
@@ -347,6 +360,12 @@ fn notes(group: &[Row]) -> Vec<String> {
                 if row.sampled.is_some() { "seem" } else { "are" }
             ));
         }
+        if row.other_core_cycles >= row.cycles.max(100) / 100 {
+            notes.push(format!(
+                "{name}: background work of {} of its time is on another core (--background program charges the program)",
+                percent(100.0 * row.other_core_cycles as f64 / row.cycles.max(1) as f64)
+            ));
+        }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         let leaked = row.frames_leaked + row.host_frames_leaked;
         if leaked > 0 {
@@ -385,7 +404,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("zeroing", base.zero_cycles, row.zero_cycles),
         ("copying", base.copy_cycles, row.copy_cycles),
         ("promotions", base.promotion_cycles, row.promotion_cycles),
-        ("the page daemon", base.background_cycles, row.background_cycles),
+        ("the page daemon and background", base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
         ("the host's kernel", base.host_cycles, row.host_cycles),
     ];

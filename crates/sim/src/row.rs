@@ -1,8 +1,9 @@
 //! A result row: what one policy on one machine did for one workload.
 
 use crate::cost;
+use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
-use crate::{ContiguousPercent, Digest, Files, KernelCounts, Sample, Setup};
+use crate::{BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Sample, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -86,7 +87,7 @@ pub struct Row {
     /// `walk_memory_references` per 1000 instructions.
     #[key(ratio, estimated)]
     pub walk_mpki: Option<f64>,
-    /// Modelled time, in cycles: the sum of the eleven that follow, up to `host_cycles`.
+    /// Modelled time of the program, in cycles: the sum of the eleven that follow, up to `host_cycles`.
     #[key(count, "cycles", estimated, group = "Modelled time", from = it.cycles)]
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
@@ -114,19 +115,42 @@ pub struct Row {
     /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon, and what shadow superpages cost.
     #[key(count, "cycles", from = it.kernel.promotion)]
     pub promotion_cycles: u64,
-    /// The page daemon with all that it does, and digests.
-    #[key(count, "cycles", from = it.kernel.background + it.daemon.total())]
+    /// The page daemon and the policy's background with all that they do, and digests: each page that they look at, of whatever size, costs
+    /// `daemon-page` of the machine, also in a scan for populated ones. Where these run on another core, what the program
+    /// pays for them: shootdowns that concern the address space that runs, waits of faults and of changes of mappings while the background
+    /// promotes or demotes a region, and runs of the daemon that a request for a frame waits for.
+    #[key(count, "cycles", from = it.kernel.background + it.daemon.total() + it.run.work.waited - it.run.moved_cycles(it.member))]
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
     #[key(count, "cycles", from = it.run.disk.cycles(it.machine))]
     pub io_cycles: u64,
     /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0 unless it has a policy of its own. A fault
-    /// of the host costs what one of the machine does.
+    /// of the host costs what one of the machine does. Where backgrounds run on another core, only shootdowns of the host's are here.
     #[key(count, "cycles", from = it.run.host_cycles(it.member))]
     pub host_cycles: u64,
-    /// The same in seconds, at the machine's clock.
+    /// What another core does: the page daemon and the policy's background, and that of a host, without what the program pays for them;
+    /// 0 where they run on the program's core. Not in `cycles`.
+    #[key(count, "cycles", from = it.run.moved_cycles(it.member) + it.run.host_moved_cycles(it.member))]
+    pub other_core_cycles: u64,
+    /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
+    /// The median latency of page faults in modelled time, from the trap to its return: what the kernel does for it, and waits for. Right to
+    /// three digits. Walks, and calls that copy from and to files, are not in it.
+    #[key(state, "cycles")]
+    pub fault_p50: u64,
+    /// The 99th percentile.
+    #[key(state, "cycles")]
+    pub fault_p99: u64,
+    /// The 99.9th percentile.
+    #[key(state, "cycles")]
+    pub fault_p999: u64,
+    /// The longest.
+    #[key(state, "cycles")]
+    pub fault_max: u64,
+    /// The same by kind of fault.
+    #[key(state)]
+    pub fault_latency: FaultLatency,
     /// Time in which the stream says that nothing runs; not in `cycles`.
     #[key(count, "s", from = it.run.counted.idle_microseconds as f64 / 1e6)]
     pub idle_seconds: f64,
@@ -232,10 +256,10 @@ pub struct Row {
     /// Calls of the background of the policy while programs had memory; `None` if it has none that is called.
     #[key(count, from = it.run.background_runs())]
     pub background_runs: Option<u64>,
-    /// The daemon's work: part of `cycles`.
+    /// The work of the daemon and of the background: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.daemon.total())]
     pub daemon_cycles: u64,
-    /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`.
+    /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
     pub superpage_cycles: u64,
     /// Allocations for which the preferred size is more than a base page.
@@ -342,6 +366,9 @@ pub struct Row {
     /// The hash function whose cost is charged for digests: `fast` or `sha-1`.
     #[key(condition, from = it.member.setup.digest)]
     pub hash: Digest,
+    /// Where the policy's background and the page daemon ran: on another `core`, or on the `program`'s.
+    #[key(condition, from = it.member.setup.background)]
+    pub background: BackgroundOn,
     /// The requested fragmentation of memory before the run: the share of extents with an immovable page.
     #[key(condition, from = it.run.setup.fragment.share)]
     pub fragment: f64,
@@ -484,6 +511,10 @@ impl Keys for Files {
     const STORED: Stored = Stored::Text;
 }
 
+impl Keys for BackgroundOn {
+    const STORED: Stored = Stored::Text;
+}
+
 impl Keys for Digest {
     const STORED: Stored = Stored::Text;
 }
@@ -534,6 +565,7 @@ impl Row {
             swap_bytes: setup.swap_pages << base.shift(),
             files: setup.files,
             hash: setup.digest,
+            background: setup.background,
             fragment: setup.fragment.share,
             fragment_size: setup.fragment.size,
             seed: setup.seed,
@@ -550,6 +582,13 @@ impl Row {
         }
         part.complete = part.error.is_none();
         part.rated()
+    }
+
+    /// With these latencies of faults.
+    pub(crate) fn timed(self, latencies: &Latencies) -> Row {
+        let FaultTimes { p50, p99, p999, max, .. } = latencies.all();
+        let fault_latency = latencies.by_kind();
+        Row { fault_p50: p50, fault_p99: p99, fault_p999: p999, fault_max: max, fault_latency, ..self }
     }
 
     /// With the ratios of its counts.

@@ -23,6 +23,8 @@ pub struct Setup {
     pub(crate) seed: u64,
     pub(crate) files: Files,
     pub(crate) digest: Digest,
+    /// Whose time background work takes.
+    pub(crate) background: BackgroundOn,
     /// The host, if it has a policy of its own.
     pub(crate) host: Option<HostSetup>,
     /// What the kernel itself touches, if that is in the stream.
@@ -50,6 +52,35 @@ impl std::str::FromStr for Digest {
             "sha-1" => Ok(Digest::Sha1),
             _ => Err(format!("{text}: expected fast or sha-1")),
         }
+    }
+}
+
+/// Where a policy's background and the page daemon run, and so whose time they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackgroundOn {
+    /// On another core. The program pays for shootdowns that reach it and for promotions that its faults wait for.
+    #[default]
+    Core,
+    /// On the program's core: all of it is the program's time.
+    Program,
+}
+
+impl std::str::FromStr for BackgroundOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BackgroundOn, String> {
+        match text {
+            "core" => Ok(BackgroundOn::Core),
+            "program" => Ok(BackgroundOn::Program),
+            _ => Err(format!("{text}: expected core or program")),
+        }
+    }
+}
+
+impl std::fmt::Display for BackgroundOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if *self == BackgroundOn::Core { "core" } else { "program" })
     }
 }
 
@@ -114,8 +145,22 @@ impl Setup {
         }
         let frames = memory >> ladder.base().shift();
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
-        let (name, host, kernel) = (name.into(), None, None);
-        Ok(Setup { machine, ladder, name, policy, frames, swap_pages, fragment, seed, files, digest, host, kernel })
+        let own = if machine.clock.cores == Some(1) { BackgroundOn::Program } else { BackgroundOn::Core };
+        Ok(Setup {
+            machine,
+            ladder,
+            name: name.into(),
+            policy,
+            frames,
+            swap_pages,
+            fragment,
+            seed,
+            files,
+            digest,
+            background: conditions.background.unwrap_or(own),
+            host: None,
+            kernel: None,
+        })
     }
 
     /// The same with this model of the kernel, which takes memory of its own.

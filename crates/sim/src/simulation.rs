@@ -10,12 +10,13 @@ use crate::fragment::{Fragmented, fragment};
 use crate::group::{Member, asks_the_machine};
 use crate::hardware::Hardware;
 use crate::host::Host;
+use crate::latency::Faults;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
 use crate::requests::Asked;
 use crate::sources::bloat;
-use crate::{ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
+use crate::{BackgroundOn, ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
@@ -44,6 +45,7 @@ pub(crate) struct Simulation {
     pub(crate) counted: Counted,
     pub(crate) touched: TouchedPages,
     pub(crate) work: Work,
+    pub(crate) faults: Faults,
     pub(crate) outcome: Outcome,
     pub(crate) record: Record,
 }
@@ -97,11 +99,28 @@ pub(crate) struct TouchedPages {
 pub(crate) struct Work {
     /// By the daemon, or the background of the policy.
     pub(crate) daemon: Effort,
-    /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
+    /// The part of it that another core can do: all but runs of the daemon that a request for memory waits for.
+    pub(crate) beside: Effort,
+    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its last call was, or is over
+    /// on a core of its own.
     pub(crate) background: Effort,
-    pub(crate) background_time: u64,
+    pub(crate) background_free: u64,
+    /// What the last call of the background holds, on a core of its own.
+    pub(crate) hold: Option<Hold>,
+    /// Cycles that the program waited for it.
+    pub(crate) waited: u64,
     /// How often it was called while programs had memory.
     pub(crate) background_runs: u64,
+}
+
+/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults wait until it is done with
+/// the region. In cycles of modelled time.
+#[derive(Clone, Copy)]
+pub(crate) struct Hold {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// How long it takes for each region.
+    pub(crate) each: u64,
 }
 
 /// What went wrong.
@@ -189,6 +208,7 @@ impl Simulation {
             counted: Counted::default(),
             touched: TouchedPages::default(),
             work: Work::default(),
+            faults: Faults::default(),
             outcome: Outcome::default(),
             record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
@@ -374,18 +394,38 @@ impl Simulation {
         let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
         let host = self.host_cycles(member);
-        cost::program(machine, whole)
+        let all = cost::program(machine, whole)
             + translation
             + kernel.total()
             + self.kernel_cycles()
             + self.disk.cycles(machine)
-            + host
+            + host;
+        all + self.work.waited - self.moved_cycles(member)
     }
 
-    /// The part of it that the host's kernel took.
+    /// The part of the kernel's work that another core does.
+    pub(crate) fn moved_cycles(&self, member: &Member) -> u64 {
+        match member.setup.background {
+            BackgroundOn::Core => {
+                member.kernel(&self.work.beside).total() - self.work.beside.interrupts(&member.setup.machine)
+            }
+            BackgroundOn::Program => 0,
+        }
+    }
+
+    /// The part of it that the host's kernel took, without what another core does.
     pub(crate) fn host_cycles(&self, member: &Member) -> u64 {
         let cycles = |host: &Host| host.cycles(&self.mmu, &member.setup.machine, member.digest_cycles());
-        self.host.as_ref().map_or(0, cycles)
+        self.host.as_ref().map_or(0, cycles) - self.host_moved_cycles(member)
+    }
+
+    /// The part of the work of the host's kernel that another core does.
+    pub(crate) fn host_moved_cycles(&self, member: &Member) -> u64 {
+        let moved = |host: &Host| host.background_cycles(&member.setup.machine);
+        match member.setup.background {
+            BackgroundOn::Core => self.host.as_ref().map_or(0, moved),
+            BackgroundOn::Program => 0,
+        }
     }
 
     /// The most that page tables took at a time, in bytes.
@@ -417,6 +457,8 @@ impl Simulation {
         }
         self.disk.settle();
         self.close_part();
+        self.record_faults();
+        self.members.iter_mut().for_each(Member::begin_latencies);
         self.record.page_tables = self.page_table_bytes();
         self.mmu.restart_page_table_peak();
         let mut peak = Peak::default();
@@ -428,6 +470,7 @@ impl Simulation {
 
     fn close_part(&mut self) {
         let Some(Open { name, mut peak }) = self.record.part.take() else { return };
+        self.record_faults();
         let ladder = &self.setup.ladder;
         peak.note(ladder, &self.vm.stats(), self.touched.now);
         let base = ladder.base().bytes();
@@ -440,7 +483,7 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
-                ..self.row(member).part(before)
+                ..self.row(member).part(before).timed(&member.latencies)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
         };
@@ -461,6 +504,7 @@ impl Simulation {
         self.info = info.clone();
         self.disk.settle();
         self.close_part();
+        self.record_faults();
         self.leave_peak();
         self.sample(Some("end".into()));
         let state = |member: &Member| {

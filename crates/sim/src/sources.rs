@@ -58,7 +58,7 @@ impl Sources<'_> {
 impl Simulation {
     /// The counts so far on a machine.
     pub(crate) fn row(&self, member: &Member) -> Row {
-        self.with_sources(member, Row::of).rated()
+        self.with_sources(member, Row::of).rated().timed(&member.latencies())
     }
 
     /// What is made of the state on a machine.

@@ -2,6 +2,7 @@
 
 mod script;
 
+mod background;
 mod contiguity;
 mod files;
 mod grid;
@@ -9,6 +10,7 @@ mod hints;
 mod host;
 mod kept;
 mod kernel_model;
+mod latency;
 mod lines;
 mod linux;
 mod misses;

@@ -44,7 +44,7 @@ pub(crate) struct Kind {
 
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of
 /// conditions are next to each other, since one base is theirs.
-pub(crate) static KINDS: [Kind; 10] = [
+pub(crate) static KINDS: [Kind; 11] = [
     Kind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
@@ -84,6 +84,15 @@ pub(crate) static KINDS: [Kind; 10] = [
         numeric: false,
         apply: |point, text| {
             point.conditions.files = text.parse::<Files>().map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Kind {
+        name: "background",
+        help: "core or program, or own: program on machines of one core",
+        numeric: false,
+        apply: |point, text| {
+            point.conditions.background = if text == OWN { None } else { Some(text.parse()?) };
             Ok(())
         },
     },

@@ -79,6 +79,7 @@ fn of_row(plan: &Plan, point: &Point) -> String {
     option("--fragment", (conditions.fragment != usual.fragment).then(|| conditions.fragment.to_string()));
     option("--seed", (conditions.seed != usual.seed).then(|| conditions.seed.to_string()));
     option("--files", (conditions.files != usual.files).then(|| "cold".to_string()));
+    option("--background", conditions.background.map(|on| on.to_string()));
     if plan.sweep.lines {
         words.push("--lines".into());
     }

@@ -89,7 +89,7 @@ pub struct Stats {
     pub daemon_runs: u64,
     /// Pages whose reference bits the daemon sampled.
     pub daemon_scanned: u64,
-    /// Regions that the background of the policy scanned.
+    /// Pages, of whatever size, that the background of the policy looked at in scans and for reference bits.
     pub background_scanned: u64,
     /// Superpages demoted to find out which parts are in use.
     pub speculative_demotions: u64,

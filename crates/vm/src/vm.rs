@@ -137,6 +137,13 @@ impl Vm {
         &self.frames.buddy
     }
 
+    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages on lists and slots may
+    /// be out of date.
+    #[inline]
+    pub fn counts(&self) -> &Stats {
+        &self.frames.stats
+    }
+
     /// The counters.
     pub fn stats(&self) -> Stats {
         let mut stats = self.frames.stats;

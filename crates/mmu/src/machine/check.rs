@@ -1,7 +1,7 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
 use super::overlay::{self, label};
-use super::{Clustered, Disk, Host, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
+use super::{Clustered, Disk, Host, LineCacheSpec, Machine, SetBy, TlbSpec, WalkCacheSpec};
 use crate::cache::{MAX_WAYS, SEARCHED_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
@@ -361,6 +361,10 @@ impl Machine {
                 "page-table.kind",
                 "\"perforated\" goes with a table [perforated], and only with that; if a later overlay sets the kind, lay it on first".into(),
             ));
+        }
+        if self.page_table.referenced == SetBy::Trap && !self.page_table.flush_referenced {
+            let what = "the bit is set by a trap, for which a page must leave the TLBs: leave it out";
+            return Err(("page-table.flush-referenced", what.into()));
         }
         self.check_clustered()?;
         self.check_groups()?;

@@ -92,6 +92,9 @@ pub struct Machine {
 pub struct Clock {
     /// Cycles per second.
     pub hertz: u64,
+    /// Cores, where it matters that there is one: then background work takes the program's time. Left out: several.
+    #[serde(default)]
+    pub cores: Option<u32>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -122,6 +125,10 @@ pub struct Memory {
     /// The keys whose values are assumed.
     #[serde(default)]
     pub assumed: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Nothing overlaps.
@@ -178,6 +185,11 @@ pub struct PageTable {
     pub referenced: SetBy,
     /// Who sets the dirty bit.
     pub dirty: SetBy,
+    /// Whether a kernel that clears the reference bit of a page drops the page from the TLBs too, which is a shootdown. If not, entries
+    /// stay, and the next access sets the bit all the same: real ones do at the next walk. Where entries join pages by their use bits it
+    /// does in any case.
+    #[serde(default = "yes")]
+    pub flush_referenced: bool,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -353,7 +365,7 @@ pub struct Costs {
     pub switch: u64,
     /// A trap that only sets use bits, where the machine does that by a trap; without writing page-table entries.
     pub use_trap: u64,
-    /// Sampling one page's reference bits in the page daemon; without page-table entries.
+    /// Looking at one page in the page daemon or for the background of a policy; without page-table entries that are written.
     pub daemon_page: u64,
     /// Computing a digest of 1 KB with a fast hash.
     pub hash_per_kb: u64,
@@ -595,6 +607,11 @@ impl Machine {
     /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
     pub(crate) fn compared_use_bits(&self) -> u32 {
         self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
+    }
+
+    /// Whether a page whose reference bit is cleared leaves the TLBs.
+    pub(crate) fn flushes_referenced(&self) -> bool {
+        self.page_table.flush_referenced || self.compared_use_bits() != 0
     }
 
     /// Whether a memory manager of the host decides by which sizes the guest's memory is mapped.

@@ -10,8 +10,9 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 38] = [
+const RANGES: [(&str, &str, i64, i64); 39] = [
     ("clock", "hertz", 1, 100_000_000_000),
+    ("clock", "cores", 1, 4096),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
     ("memory", "overlap", 1, 64),

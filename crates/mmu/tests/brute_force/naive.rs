@@ -403,12 +403,19 @@ impl Naive {
         self.follow(space, at, self.pages(from));
     }
 
+    /// A page whose reference bit is cleared leaves the TLBs, or stays there as it is.
+    fn flushes_referenced(&self) -> bool {
+        let joined = |tlb: &TlbSpec| tlb.sizes.contains(&self.machine.pages.sizes[0]);
+        let compares = |tlb: &&TlbSpec| tlb.joins.as_ref().is_some_and(|joins| !joins.alike.is_empty());
+        self.machine.page_table.flush_referenced || self.machine.tlb.iter().filter(compares).any(joined)
+    }
+
     pub(crate) fn clear(&mut self, space: u32, at: u64, dirty: bool) -> bool {
         let mapping = self.mappings.get_mut(&(space, at)).unwrap();
         let bit = if dirty { &mut mapping.dirty } else { &mut mapping.referenced };
         let was = std::mem::replace(bit, false);
         let size = mapping.size;
-        if was {
+        if was && (dirty || self.flushes_referenced()) {
             self.shoot(space, at, size);
             self.announce(space, at, self.pages(size));
             self.groups.iter_mut().for_each(|groups| groups.drop(space, at));

@@ -182,7 +182,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                 }
                 let mapped = self.pmap.lookup(space, start);
                 let superpage = mapped.is_some_and(|mapped| mapped.size >= ladder.size(level));
-                seen += 1;
+                seen += if superpage { 1 } else { u64::from(populated) };
                 see(Sample { region: start.0 / pages, populated, superpage });
             }
             if next.is_some() {
@@ -240,6 +240,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                 continue;
             };
             let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
+            self.vm.frames.stats.background_scanned += 1;
             if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {
                 // The reference is not lost for the page daemon.
                 (0..step.min(pages)).for_each(|page| self.vm.frames.used_again(mapped.frame.0 as u32 + page as u32));
