@@ -33,7 +33,7 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = str::parse::<Shard>)]
     shard: Shard,
 
-    /// Remove damaged cells and compute them again
+    /// Remove damaged cells and those with an error, and compute them again
     #[arg(long, conflicts_with = "dry_run")]
     repair: bool,
 

@@ -238,6 +238,28 @@ fn an_interrupt_ends_the_command_and_the_complete_rounds_are_shown_and_written()
     }
 }
 
+/// A terminal sends the signal to what is done before a run as well.
+#[test]
+fn an_interrupt_of_what_comes_before_a_run_leaves_the_complete_rounds() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let (log, alive, export) =
+        (folder.path().join("log"), folder.path().join("alive"), folder.path().join("export.json"));
+    let [log, alive_path] = [&log, &alive].map(|path| path.display());
+    let prepare =
+        format!("echo x >> {log}; [ $(wc -l < {log}) -le 2 ] || {{ echo $$ > {alive_path}; exec sleep 1000; }}");
+    let options = ["-w", "0", "--policy", "now", "-p", &prepare, "--export-json", export.to_str().unwrap()];
+    let child = compare(&options, &["true"]).spawn().unwrap();
+    let sleeper = wait_for(&alive);
+    for pid in [child.id(), sleeper] {
+        assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let exported: Value = serde_json::from_str(&fs::read_to_string(&export).unwrap()).unwrap();
+    assert_eq!(exported["results"][0]["times"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn without_a_complete_round_files_stay_as_they_were() {
     let _turn = superpage_testing::turn_of("compare");

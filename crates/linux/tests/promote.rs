@@ -136,7 +136,9 @@ fn pages_of_zeroes_are_given_back_where_huge_pages_can_be_split() {
     }
     let program = Program::start("blocks");
     let policy = superpage_vm::Policy::of(&GIVES_BACK, [], &superpage_linux::policy::LINUX).unwrap();
-    let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else { return };
+    let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else {
+        return;
+    };
     let given = || GIVEN_BACK.load(std::sync::atomic::Ordering::Relaxed);
     settle(&mut promoter, |_| given() > 0);
     // Of 512, 512, 511, 256 and 511 pages that were touched.

@@ -109,12 +109,12 @@ impl Directory {
         regular(&self.0, name.as_ref(), OFlags::NOFOLLOW).map_err(no_link)
     }
 
-    /// Reads a small file in it, as [`read_text`](crate::read_text) does.
+    /// Reads a text in it, as [`read_text`](crate::read_text) does, of at most so many megabytes.
     ///
     /// # Errors
     /// As for that, and if it is a link.
-    pub fn read_text(&self, name: &str) -> io::Result<String> {
-        text(self.open_regular(name)?)
+    pub fn read_text(&self, name: &str, megabytes: u64) -> io::Result<String> {
+        text(self.open_regular(name)?, megabytes << 20)
     }
 
     /// Opens the file of a lock, and makes it if it does not exist. Its owner alone may open it, since whoever may read a file may

@@ -37,15 +37,15 @@ pub(crate) fn regular(at: impl AsFd, path: &Path, more: OFlags) -> io::Result<Fi
 /// # Errors
 /// The file is none of this, or cannot be read. The text says what was expected.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    text(open_regular(path)?)
+    text(open_regular(path)?, MOST)
 }
 
-/// Reads a small file to its end.
-pub(crate) fn text(file: File) -> io::Result<String> {
+/// Reads a file to its end, of at most so many bytes, whole megabytes.
+pub(crate) fn text(file: File, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST {
-        let text = "has more than 1 MB, which is too much for such a file";
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let text = format!("has more than {} MB, which is too much for such a file", most >> 20);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))

@@ -227,10 +227,7 @@ pub fn run_parts(
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
     watch.every.map_or(Ok(()), crate::Every::check)?;
-    match watch.lines {
-        true => check_lines(setups, source.info())?,
-        false => check_pages(setups)?,
-    }
+    check_setups(setups, source.info(), watch.lines)?;
     let mut phases = Phases::new(source);
     let info = source.info().clone();
     let begin = |group: Vec<usize>| {
@@ -314,6 +311,14 @@ pub fn check_stream_lines(info: &Info) -> Result<(), Error> {
         return Ok(());
     };
     Err(Error::Usage(format!("{}: {problem}", info.workload)))
+}
+
+/// Whether these simulations can run over a stream of this kind.
+///
+/// # Errors
+/// A machine or a model of the kernel needs lines, which the stream has not, or cannot hold those that it has.
+pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Error> {
+    if lines { check_lines(setups, info) } else { check_pages(setups) }
 }
 
 /// Whether the machines can hold the lines of the stream in their caches.

@@ -49,7 +49,8 @@ pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
 pub use experiment::{
-    Conditions, Progress, check_stream_lines, compare, plan, plan_machines, plan_on_host, plan_policies, run, run_parts,
+    Conditions, Progress, check_setups, check_stream_lines, compare, plan, plan_machines, plan_on_host, plan_policies,
+    run, run_parts,
 };
 pub use footprint::{KernelCounts, KernelModel, kernels};
 pub use fragment::Fragment;

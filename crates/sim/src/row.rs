@@ -615,9 +615,10 @@ impl Row {
 
     /// Sets the figures relative to `base`, the row of the policy `base` on the same machine and workload.
     pub fn compare(&mut self, base: &Row) {
-        // What could not be run has missed nothing.
-        self.tlb_miss_reduction_percent = (base.tlb_misses > 0 && self.cycles > 0)
-            .then(|| 100.0 * (1.0 - self.tlb_misses as f64 / base.tlb_misses as f64));
-        self.speedup = (self.cycles > 0).then(|| base.cycles as f64 / self.cycles as f64);
+        // What could not be run has missed nothing, and what ended early is compared with nothing that did not.
+        let both = self.cycles > 0 && base.cycles > 0 && self.complete == base.complete;
+        self.tlb_miss_reduction_percent =
+            (both && base.tlb_misses > 0).then(|| 100.0 * (1.0 - self.tlb_misses as f64 / base.tlb_misses as f64));
+        self.speedup = both.then(|| base.cycles as f64 / self.cycles as f64);
     }
 }

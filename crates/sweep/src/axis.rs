@@ -144,6 +144,12 @@ pub(crate) static KINDS: [Kind; 11] = [
 pub(crate) fn canonical(axis: &str, value: &str) -> String {
     match axis {
         "policy" | "host-policy" => superpage_sim::named(value).map_or_else(|_| value.into(), |(name, _)| name),
+        "sizes" => {
+            let mut sizes: Vec<&str> = value.split('+').collect();
+            sizes.sort_unstable();
+            sizes.join("+")
+        }
+        _ if axis.starts_with(SET) => value.parse::<f64>().map_or_else(|_| value.into(), |number| number.to_string()),
         _ => value.into(),
     }
 }

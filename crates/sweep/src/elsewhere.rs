@@ -68,7 +68,7 @@ impl Store {
         let waits = |note: &str| superpage_output::tell(format_args!("{note}"));
         let Some(folder) = Folder::open(path, &plan, Shard::default(), stop, &waits)? else { return Ok(None) };
         let all: Vec<usize> = (0..plan.cells.len()).collect();
-        missing(&plan, folder.cells(), &all, processors(), repair)?;
+        missing(&plan, folder.cells(), &all, repair, (processors(), stop))?;
         let rows = plan.cells.iter().map(|cell| (cell.name.clone(), cell.rows.len())).collect();
         Ok(Some(Store { plan, folder, rows }))
     }

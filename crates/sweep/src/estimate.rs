@@ -4,6 +4,7 @@ use crate::Plan;
 use crate::folder::{self, Cells};
 use crate::pass::SECONDS;
 use crate::run::{Options, PASS, stopped};
+use rayon::ThreadPoolBuilder;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,10 @@ fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicB
         let tried: Vec<usize> = places.iter().copied().step_by(step).collect();
         let setups: Vec<Vec<Setup>> =
             tried.iter().map(|place| plan.setups_of(&plan.cells[*place])).collect::<Result<_, Error>>()?;
-        let once = || try_cells(plan, *stream, &setups.concat(), stop);
+        // On one thread, as cells run.
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().ok();
+        let alone = || try_cells(plan, *stream, &setups.concat(), stop);
+        let once = || pool.as_ref().map_or_else(alone, |pool| pool.install(alone));
         let (mut seconds, mut runs) = once()?;
         if seconds < SHORT.as_secs_f64() {
             (seconds, runs) = once()?;

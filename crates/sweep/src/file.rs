@@ -166,6 +166,11 @@ impl Sweep {
         self.axes[bundle[0]].values.len()
     }
 
+    /// Whether a machine is one of the sweep's own, or made of one.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        self.own.contains_key(name.split(['+', ':']).next().unwrap_or_default())
+    }
+
     /// The machine of a name, with the text of one file that says the same. What the name begins with may be of the sweep's own; files are
     /// what other parts name, also a file `NAME.toml` beside `[machines.NAME]`.
     pub(crate) fn machine(&self, name: &str, files: &Files) -> Result<(Machine, String), Error> {

@@ -25,7 +25,7 @@ const LOCKS: &str = "locks";
 const END: &str = ".parquet";
 
 /// The most bytes of a cell that is read: more than a thousand times what one of the largest sweep here has.
-const MOST: u64 = 64 << 20;
+pub(crate) const MOST: u64 = 64 << 20;
 
 /// How often a lock that another process holds is tried, and how long nothing is said about it.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -184,10 +184,6 @@ impl Folder {
 
     /// Writes a cell.
     pub(crate) fn write_cell(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() as u64 > MOST {
-            let problem = format!("it has {} bytes, and at most {MOST} are read again: divide the sweep", bytes.len());
-            return Err(Error::Output { what: format!("cell {name}"), problem });
-        }
         let directory = self.cells.directory.as_ref().expect("it was made with the folder");
         let failed = |error: io::Error| Error::Output {
             what: self.cells.path(name).display().to_string(),
@@ -261,7 +257,8 @@ pub(crate) fn differs(folder: &Path, plan: &Plan) -> Option<String> {
 }
 
 fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
-    match folder.read_text(MANIFEST) {
+    // It has a line for each value of an axis and each machine with values set: some 100 bytes each.
+    match folder.read_text(MANIFEST, 1024) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{MANIFEST}: {error}")),
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {

@@ -120,9 +120,21 @@ pub(crate) fn rows(plan: &Plan, kept: &Cells, jobs: usize) -> Result<Vec<Row>, E
 /// A cell that cannot be read: its place, and why.
 pub(crate) type Damaged = (usize, String);
 
-/// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order.
-pub(crate) fn damaged(plan: &Plan, kept: &Cells, places: &[usize], jobs: usize) -> Vec<Damaged> {
-    let one = |place: &usize| Some((*place, read(plan, kept, *place).err()?));
+/// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order, and those with an error where these are
+/// `wanted` too. Ends early if `stop` is set.
+pub(crate) fn damaged(
+    plan: &Plan,
+    kept: &Cells,
+    places: &[usize],
+    wanted: bool,
+    (jobs, stop): (usize, &AtomicBool),
+) -> Vec<Damaged> {
+    let one = |place: &usize| match read(plan, kept, *place) {
+        _ if stopped(stop) => None,
+        Err(problem) => Some((*place, problem)),
+        Ok(cell) if wanted => cell.runs.into_iter().find_map(|run| Some((*place, run.row.error?))),
+        Ok(_) => None,
+    };
     match ThreadPoolBuilder::new().num_threads(jobs).build() {
         Ok(pool) => pool.install(|| places.par_iter().filter_map(one).collect()),
         Err(_) => places.iter().filter_map(one).collect(),

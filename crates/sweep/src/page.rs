@@ -34,11 +34,13 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
             main += if *folded { "<details><summary>Machine by machine</summary>\n" } else { "</details>\n" };
             open = *folded;
         }
+        let alone = of_row(plan, example);
+        let alone = alone.map(|alone| format!(" One of its rows alone: <code>{}</code>", escape(&alone)));
         let below = format!(
-            "<p class=\"made\">{} Made by <code>{}</code>. One of its rows alone: <code>{}</code></p>",
+            "<p class=\"made\">{} Made by <code>{}</code>.{}</p>",
             escape(means),
             escape(command),
-            escape(&of_row(plan, example))
+            alone.unwrap_or_default()
         );
         let id = format!("figure-{}", number + 1);
         main += &match drawn {
@@ -57,8 +59,11 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
     page(&sweep.name, &lead, &main)
 }
 
-/// The command that runs one point and its `base`.
-fn of_row(plan: &Plan, point: &Point) -> String {
+/// The command that runs one point and its `base`; `None` if the sweep alone knows its machine or policy.
+fn of_row(plan: &Plan, point: &Point) -> Option<String> {
+    if plan.sweep.is_own(&point.machine()) || superpage_sim::named(&point.policy).is_err() {
+        return None;
+    }
     let conditions = &point.conditions;
     let mut words: Vec<String> = ["superpage", "sim"].map(String::from).to_vec();
     let mut option = |name: &str, value: Option<String>| {
@@ -91,7 +96,7 @@ fn of_row(plan: &Plan, point: &Point) -> String {
         Some(path) => words.extend(["--trace".into(), quoted(path)]),
         None => words.push(quoted(&point.stream)),
     }
-    words.join(" ")
+    Some(words.join(" "))
 }
 
 /// Bytes as options take them.

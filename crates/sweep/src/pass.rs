@@ -1,6 +1,7 @@
 //! One pass over a stream, for one cell or several.
 
 use crate::Plan;
+use crate::folder::MOST;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -22,7 +23,7 @@ pub(crate) type Kept = Vec<(String, Vec<u8>)>;
 /// the error.
 ///
 /// # Errors
-/// A file cannot be made, or memory ran short.
+/// A file cannot be made, memory ran short, or the stream cannot be read.
 pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Kept>, Error> {
     let (begun, stream) = (Instant::now(), plan.stream(&plan.cells[cells[0].0]));
     let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
@@ -40,7 +41,7 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
             (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
         }
         // That is not the cell's doing, and may be otherwise next time: nothing is kept.
-        Ok(Err(Error::Memory(problem))) => return Err(Error::Memory(problem)),
+        Ok(Err(error @ (Error::Memory(_) | Error::Trace(superpage_trace::Error::Io { .. })))) => return Err(error),
         // Which of them it was shows when each runs alone.
         Ok(Err(_)) | Err(_) if cells.len() > 1 => {
             let mut all = Vec::new();
@@ -63,7 +64,13 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
         let rest = runs.split_off(setups.len());
         let name = &plan.cells[*place].name;
         let notes: Vec<(&str, String)> = seconds.clone().into_iter().chain([(CELL, name.clone())]).collect();
-        kept.push((name.clone(), keep(&runs, &notes)?));
+        let mut bytes = keep(&runs, &notes)?;
+        if bytes.len() as u64 > MOST {
+            let problem =
+                format!("its rows have {} bytes, and a cell at most {MOST}: give a longer `every`", bytes.len());
+            bytes = keep(&failed(setups, &stream.name, &problem), &notes)?;
+        }
+        kept.push((name.clone(), bytes));
         runs = rest;
     }
     Ok(Some(kept))

@@ -7,12 +7,16 @@ use crate::files::Files;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 use superpage_mmu::Machine;
-use superpage_sim::{Conditions, Error, Limit, Setup, Watch, check_memory, groups, plan_on_host, plan_policies};
+use superpage_sim::{
+    Conditions, Error, Limit, Setup, Watch, check_memory, check_setups, groups, plan_on_host, plan_policies,
+};
 use superpage_trace::file::Reader;
-use superpage_trace::{Source, workload};
+use superpage_trace::{Info, Source, workload};
 use superpage_vm::Policy;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -61,7 +65,13 @@ pub(crate) struct Stream {
     /// As the file of the sweep names it, traces after [`TRACE`].
     pub(crate) name: String,
     digest: String,
+    info: Info,
+    /// What tells that a trace is the file that was digested.
+    stamp: Option<Stamp>,
 }
+
+/// Device, number, size and time of the last change of a file.
+type Stamp = (u64, u64, u64, Option<SystemTime>);
 
 /// All rows over one stream under one set of conditions, with the `base` rows that they are compared with.
 pub(crate) struct Part {
@@ -171,6 +181,7 @@ impl Plan {
         for place in 0..self.parts.len() {
             let part = &self.parts[place];
             let setups = self.setups(part)?;
+            check_setups(&setups, &self.streams[part.stream].info, self.sweep.lines)?;
             let rows = |(machine, rows): (&str, usize)| std::iter::repeat_n(texts.machines[machine].as_str(), rows);
             let machines: Vec<&str> = part.machines().flat_map(rows).collect();
             let (rows, all) = (setups.len(), groups(&setups, &watch));
@@ -363,20 +374,33 @@ impl Stream {
     /// Checks that it can be opened, and digests what it is.
     fn open(name: &str, lines: bool) -> Result<Stream, Error> {
         let Some(path) = name.strip_prefix(TRACE) else {
-            parse(name, lines)?;
-            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()) });
+            let info = parse(name, lines)?.info().clone();
+            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()), info, stamp: None });
         };
-        Reader::open(Path::new(path))?;
-        Ok(Stream { name: name.into(), digest: contents(Path::new(path))? })
+        let path = Path::new(path);
+        let (stamp, info) = (Some(stamp(path)?), Reader::open(path)?.info().clone());
+        Ok(Stream { name: name.into(), digest: contents(path)?, info, stamp })
     }
 
     /// The stream from its beginning.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or is not the one any more that the sweep was laid out with.
     pub(crate) fn source(&self, lines: bool) -> Result<Box<dyn Source>, superpage_trace::Error> {
-        match self.name.strip_prefix(TRACE) {
-            Some(path) => Ok(Box::new(Reader::open(Path::new(path))?)),
-            None => parse(&self.name, lines),
+        let Some(path) = self.name.strip_prefix(TRACE).map(Path::new) else { return parse(&self.name, lines) };
+        let reader = Reader::open(path)?;
+        if Some(stamp(path)?) != self.stamp {
+            let source = std::io::Error::other("it has changed since the sweep began; run the sweep again");
+            return Err(superpage_trace::Error::Io { path: path.into(), source });
         }
+        Ok(Box::new(reader))
     }
+}
+
+fn stamp(path: &Path) -> Result<Stamp, superpage_trace::Error> {
+    let failed = |source| superpage_trace::Error::Io { path: path.into(), source };
+    let file = std::fs::metadata(path).map_err(failed)?;
+    Ok((file.dev(), file.ino(), file.len(), file.modified().ok()))
 }
 
 fn parse(text: &str, lines: bool) -> Result<Box<dyn Source>, superpage_trace::Error> {

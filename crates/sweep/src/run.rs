@@ -51,7 +51,7 @@ pub struct Options {
     pub jobs: usize,
     /// The cells that are run.
     pub shard: Shard,
-    /// Whether damaged cells are removed and run again.
+    /// Whether damaged cells, and those with an error, are removed and run again.
     pub repair: bool,
     /// What is left of memory, for all cells at a time.
     pub limits: Vec<Limit>,
@@ -121,7 +121,11 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     };
     folder.note().into_iter().for_each(|note| watch.note(note));
     let own: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
-    let waiting = VecDeque::from(missing(plan, folder.cells(), &own, options.jobs, options.repair)?);
+    let waiting = missing(plan, folder.cells(), &own, options.repair, (options.jobs, stop))?;
+    if stopped(stop) {
+        return Ok(Done { there: there(plan, folder.cells()), ..Done::default() });
+    }
+    let waiting = VecDeque::from(waiting);
     watch.begins(waiting.len(), own.len() - waiting.len());
     let jobs = options.jobs.clamp(1, waiting.len().max(1));
     let queue = Mutex::new(Queue { waiting, running: Vec::new(), failed: None, ran: 0 });
@@ -146,7 +150,8 @@ fn there(plan: &Plan, cells: &Cells) -> usize {
     plan.cells.iter().filter(|cell| there.contains(&cell.name)).count()
 }
 
-/// Those of these cells that a folder does not have, and what is damaged if it is to be repaired: that is removed.
+/// Those of these cells that a folder does not have, and what is damaged or has an error if that is to be repaired: it is removed. What it
+/// returns means nothing once `stop` is set; then nothing is removed.
 ///
 /// # Errors
 /// [`Error::Output`] names all damaged cells; if one of them is a folder, nothing was removed. Or it names one that cannot be removed.
@@ -154,8 +159,8 @@ pub(crate) fn missing(
     plan: &Plan,
     cells: &Cells,
     places: &[usize],
-    jobs: usize,
     repair: bool,
+    (jobs, stop): (usize, &AtomicBool),
 ) -> Result<Vec<usize>, Error> {
     let names = cells.names();
     let (there, mut missing): (Vec<usize>, Vec<usize>) =
@@ -164,7 +169,10 @@ pub(crate) fn missing(
     if missing.is_empty() && !repair {
         return Ok(missing);
     }
-    let damaged = merge::damaged(plan, cells, &there, jobs);
+    let damaged = merge::damaged(plan, cells, &there, repair, (jobs, stop));
+    if stopped(stop) {
+        return Ok(missing);
+    }
     // Superpage makes no folder there, so that one belongs to somebody else.
     let stranger = damaged.iter().any(|(place, _)| cells.is_folder(&plan.cells[*place].name));
     if !damaged.is_empty() && (!repair || stranger) {
@@ -195,7 +203,7 @@ pub(crate) fn finish(
     }
     let merged = merge::write(plan, folder, jobs, stop).map_err(|error| {
         let all: Vec<usize> = (0..plan.cells.len()).collect();
-        match merge::damaged(plan, folder.cells(), &all, jobs) {
+        match merge::damaged(plan, folder.cells(), &all, false, (jobs, stop)) {
             damaged if damaged.is_empty() => error,
             damaged => merge::refused(plan, folder.cells(), &damaged),
         }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Seen, cells, options, plan, ran};
+use common::{Seen, cells, options, plan, plan_of, ran};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,4 +114,74 @@ fn cells_that_ran_elsewhere_are_checked_before_they_are_kept() {
     assert_eq!(store.finish(files.len(), "sweep").unwrap().rows, Some(plan.rows()));
     let rows = |path: &Path| fs::read(path.join("rows.parquet")).unwrap();
     assert_eq!(rows(folder.path()), rows(other.path()));
+}
+
+#[test]
+fn a_sweep_of_many_values_is_gone_on_with() {
+    let seeds: Vec<String> = (0..70_000).map(|seed| seed.to_string()).collect();
+    let text = format!(
+        "[sweep]\nname = \"many\"\n[axes]\nworkload = \"touch:bytes=4K\"\nmachine = \"zen5\"\npolicy = \"base\"\nmemory = \"4M\"\n\
+         seed = [{}]\n",
+        seeds.join(", ")
+    );
+    let (plan, folder) = (plan_of(&text), tempfile::tempdir().unwrap());
+    // All are left for another time.
+    let once = || run(&plan, folder.path(), &options("1/1"), &AtomicBool::new(true), &Seen::default());
+    assert_eq!(once().unwrap().there, 0);
+    assert!(fs::metadata(folder.path().join("sweep.json")).unwrap().len() > 1 << 20);
+    assert_eq!(once().unwrap().there, 0);
+}
+
+#[test]
+fn what_does_not_go_with_lines_is_refused_before_anything_runs() {
+    let refused = |more: &str| {
+        let text = format!("[sweep]\nname = \"lines\"\n{more}\n");
+        match superpage_sweep::Plan::new(superpage_sweep::Sweep::of_text(&text, "lines.toml").unwrap(), &[]) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("{more} was taken"),
+        }
+    };
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/whole/gzip.sp");
+    let lines = refused(&format!("lines = true\n[axes]\ntrace = \"{trace}\"\nmachine = \"zen5\"\npolicy = \"base\""));
+    assert!(lines.contains("has pages and no lines"), "{lines}");
+    let shadow = refused("[axes]\nworkload = \"touch:bytes=4K\"\nmachine = \"zen5+shadow\"\npolicy = \"base\"");
+    assert!(shadow.contains("lines"), "{shadow}");
+}
+
+#[test]
+fn a_trace_that_changes_while_a_sweep_runs_makes_no_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/whole");
+    let trace = folder.path().join("a.sp");
+    fs::copy(format!("{corpus}/sha256sum.sp"), &trace).unwrap();
+    let text = format!(
+        "[sweep]\nname = \"changes\"\n[axes]\ntrace = \"{}\"\nmachine = \"zen5\"\npolicy = \"base\"\n",
+        trace.display()
+    );
+    let plan = plan_of(&text);
+    fs::copy(format!("{corpus}/shuf.sp"), &trace).unwrap();
+    let path = folder.path().join("sweep");
+    let error = run(&plan, &path, &options("1/1"), &AtomicBool::new(false), &Seen::default()).unwrap_err();
+    assert!(error.to_string().contains("has changed since the sweep began"), "{error}");
+    assert!(cells(&path).is_empty());
+}
+
+#[test]
+fn a_cell_with_an_error_is_kept_until_it_is_to_be_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ran(path, &options("1/1")).unwrap();
+    let rows = fs::read(path.join("rows.parquet")).unwrap();
+    let all = cells(path);
+    let kept = Kept::read(fs::read(&all[3]).unwrap()).unwrap();
+    let notes = kept.notes.iter().filter(|(key, _)| key != "superpage.digest");
+    let notes: Vec<(&str, String)> = notes.map(|(key, value)| (key.as_str(), value.clone())).collect();
+    let mut runs = kept.runs.clone();
+    runs.iter_mut().for_each(|run| run.row.error = Some("the disk was on fire".into()));
+    fs::write(&all[3], keep(&runs, &notes).unwrap()).unwrap();
+    let done = ran(path, &options("1/1")).unwrap();
+    assert!(done.ran == 0 && done.failed[0].contains("on fire"), "{done:?}");
+    let done = ran(path, &Options { repair: true, ..options("1/1") }).unwrap();
+    assert_eq!((done.ran, done.failed.len()), (1, 0));
+    assert_eq!(fs::read(path.join("rows.parquet")).unwrap(), rows);
 }

@@ -97,7 +97,7 @@ pub struct Named {
     /// Its number.
     pub pid: i32,
     /// In clock ticks since boot.
-    started: u64,
+    pub(crate) started: u64,
 }
 
 impl Named {

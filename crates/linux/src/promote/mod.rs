@@ -31,6 +31,7 @@ use self::cpu::process_cpu;
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
+use crate::proc::Named;
 use crate::rules::Rules;
 use crate::scan::Kind;
 use crate::split::Splitter;
@@ -70,6 +71,8 @@ pub struct Promoter {
 struct Live {
     options: Options,
     target: Target,
+    /// All processes that were ever named by a number: who gets it later is not meant.
+    named: Vec<Named>,
     ladder: Ladder,
     /// Bytes in a region, and the number of its base pages that must be populated.
     size: u64,
@@ -175,10 +178,12 @@ impl Promoter {
         let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
         let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());
         let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
+        let mut named = Vec::new();
         let live = Live {
             least: scanner(&options, size).least(),
             options,
-            target,
+            target: target.after(&mut named),
+            named,
             ladder,
             size,
             processes: BTreeMap::new(),
@@ -207,7 +212,7 @@ impl Promoter {
         // No time is saved up.
         live.clock.used = options.burst;
         live.options = options;
-        live.target = target.after(&live.target);
+        live.target = target.after(&mut live.named);
         live.processes.values_mut().for_each(Process::scan_again);
     }
 

@@ -255,6 +255,11 @@ impl Process {
         if part.from == 0 {
             self.left.retain(|(why, _), _| !matches!(why, Why::Disabled | Why::NotPopulated));
         }
+        // What was mapped where something was unsuitable may be new, and nothing of the kind.
+        self.unmeasured = now < self.next_measure;
+        if !self.unmeasured && !self.unsuitable.is_empty() {
+            self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
+        }
         let (mut reported, mut next) = (0, None);
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
@@ -284,7 +289,6 @@ impl Process {
             }
         }
         self.seen = seen;
-        self.unmeasured = now < self.next_measure;
         if !self.unmeasured {
             self.measure(&pagemap, &misfits, size)?;
             self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval));

@@ -16,7 +16,7 @@ pub struct Target {
     pub pids: Vec<Named>,
     /// These processes and all their descendants, as they come and go.
     pub trees: Vec<Named>,
-    /// The folders of control groups, of version 1 or 2: all processes in them and in the groups below.
+    /// The folders of control groups, of version 1 or 2: all processes in them and in the groups below, but for `init`.
     pub cgroups: Vec<PathBuf>,
 }
 
@@ -36,13 +36,15 @@ impl Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
     }
 
-    /// This target after another one: a number that both name is of the process that the other one meant, even if that has ended.
-    pub(super) fn after(mut self, before: &Target) -> Target {
-        let keep = |named: &mut Named, known: &[Named]| {
-            *named = known.iter().find(|known| known.pid == named.pid).copied().unwrap_or(*named);
-        };
-        self.pids.iter_mut().for_each(|named| keep(named, &before.pids));
-        self.trees.iter_mut().for_each(|named| keep(named, &before.trees));
+    /// This target, where a number that was named before is of the process that was meant then, even if that has ended. What it names is
+    /// known from then on.
+    pub(super) fn after(mut self, known: &mut Vec<Named>) -> Target {
+        for named in self.pids.iter_mut().chain(&mut self.trees) {
+            match known.iter().find(|known| known.pid == named.pid) {
+                Some(known) => *named = *known,
+                None => known.push(*named),
+            }
+        }
         self
     }
 
@@ -71,9 +73,9 @@ impl Target {
             members.insert(root);
             members.extend(descendants(root));
         }
-        for group in &self.cgroups {
-            group_members(group, &mut members);
-        }
+        let mut grouped = BTreeSet::new();
+        self.cgroups.iter().for_each(|group| group_members(group, &mut grouped));
+        members.extend(grouped.into_iter().filter(|pid| *pid != 1));
         members.remove(&(std::process::id() as i32));
         members
     }
@@ -168,6 +170,31 @@ mod tests {
         assert_eq!(members.len(), 2);
         assert!(members.is_subset(&ours) && members.is_subset(&all));
         assert!(!ours.contains(&own) && !all.contains(&own) && !all.contains(&1));
+    }
+
+    #[test]
+    fn a_number_is_of_the_process_that_had_it_when_it_was_named_first() {
+        let own = std::process::id() as i32;
+        let first = Named::of(own).unwrap();
+        let later = Target { pids: vec![Named::of(1).unwrap(), first], ..Target::default() };
+        let mut known = Vec::new();
+        assert_eq!(Target { pids: vec![first], ..Target::default() }.after(&mut known).pids, [first]);
+        // It was not named in between.
+        assert!(Target::default().after(&mut known).is_empty());
+        known[0] = Named::of(1).map(|other| Named { pid: own, ..other }).unwrap();
+        assert_eq!(later.after(&mut known).pids[1], known[0]);
+        assert_eq!(known.len(), 2);
+        assert!(!known[0].lives());
+    }
+
+    #[test]
+    fn a_control_group_is_without_init() {
+        let group = tempfile::tempdir().unwrap();
+        std::fs::write(group.path().join("cgroup.procs"), "1\n2\n0\n").unwrap();
+        let target = Target { cgroups: vec![group.path().into()], ..Target::default() };
+        assert_eq!(target.members().into_iter().collect::<Vec<_>>(), [2]);
+        let named = Target { pids: Target::pids([1]).pids, ..target };
+        assert!(named.members().contains(&1));
     }
 
     #[test]

@@ -472,8 +472,10 @@ impl Comparing<'_> {
     /// One run, with what comes before and after it. `None` if it was stopped.
     fn run(&mut self, entry: &mut Entry, turn: Turn, stop: &Arc<AtomicBool>) -> Result<Option<Run>, Error> {
         let (options, Turn { round, expected, warm }) = (self.options, turn);
-        if let Some(prepare) = &options.prepare {
-            aside("--prepare", prepare, options.output)?;
+        if let Some(prepare) = &options.prepare
+            && !aside("--prepare", prepare, options.output, stop)?
+        {
+            return Ok(None);
         }
         let warmed = if self.warms { host::warm(warm) } else { 0 };
         if stop.load(Ordering::Relaxed) {
@@ -500,16 +502,20 @@ impl Comparing<'_> {
                 "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
                 run.code, entry.name
             ));
-            if let Some(conclude) = &options.conclude {
-                aside("--conclude", conclude, options.output)?;
+            if let Some(conclude) = &options.conclude
+                && !aside("--conclude", conclude, options.output, stop)?
+            {
+                return Ok(None);
             }
             return self.run(entry, turn, stop);
         }
         self.left += left;
         entry.seen.add(reach, work, code_bytes, &code);
         code.into_iter().for_each(|said| self.note(format!("{}: {said}", entry.name)));
-        if let Some(conclude) = &options.conclude {
-            aside("--conclude", conclude, options.output)?;
+        if let Some(conclude) = &options.conclude
+            && !aside("--conclude", conclude, options.output, stop)?
+        {
+            return Ok(None);
         }
         if run.code != 0 && !options.ignore_failure {
             let when = round.map_or("a warm-up run".to_string(), |round| format!("round {}", round + 1));
@@ -533,12 +539,13 @@ impl Comparing<'_> {
     }
 }
 
-/// What is done before or after a run, without a policy.
-fn aside(flag: &str, script: &str, output: Output) -> Result<(), Error> {
+/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a signal that it got too.
+fn aside(flag: &str, script: &str, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
     let options = Options { shell: true, output, ..Options::new([script]) };
     let status = options.start()?.status().map_err(Error::system("run sh"))?;
     match status.success() {
-        true => Ok(()),
+        true => Ok(true),
+        false if stop.load(Ordering::Relaxed) => Ok(false),
         false => Err(Error::Unable(format!("what {flag} says failed with {status}: {script}"))),
     }
 }

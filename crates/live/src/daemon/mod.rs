@@ -117,11 +117,12 @@ impl Daemon {
         });
         match new {
             Ok(config) => {
-                if config.metrics != self.config.metrics {
+                let metrics = self.config.metrics.clone();
+                if config.metrics != metrics {
                     tracing::warn!("the metrics stay where they were until the daemon is started again");
                 }
                 tracing::info!(policy = %self.promoter.options(), "configured anew");
-                self.config = config;
+                self.config = Config { metrics, ..config };
             }
             Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
         }

@@ -67,7 +67,7 @@ impl Process {
             return Err(ended(pid));
         }
         let rules = Rules::read();
-        let tmpfs = tmpfs();
+        let tmpfs = tmpfs(pid as i32);
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&status);
         let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
@@ -112,10 +112,11 @@ impl Process {
     }
 }
 
-/// The file systems in memory that are mounted, with the rule for huge pages of each that has one.
-pub(super) fn tmpfs() -> BTreeMap<(i32, i32), Option<String>> {
-    let mounts =
-        proc::read("/proc/self/mountinfo").ok().and_then(|text| MountInfos::from_buf_read(text.as_bytes()).ok());
+/// The file systems in memory that are mounted where this process sees them, with the rule for huge pages of each that has one.
+pub(super) fn tmpfs(pid: i32) -> BTreeMap<(i32, i32), Option<String>> {
+    let mounts = proc::read(&format!("/proc/{pid}/mountinfo"))
+        .ok()
+        .and_then(|text| MountInfos::from_buf_read(text.as_bytes()).ok());
     let mounts = mounts.into_iter().flat_map(|mounts| mounts.0).filter(|mount| mount.fs_type == "tmpfs");
     let ruled = mounts.filter_map(|mount| {
         let (major, minor) = mount.majmin.split_once(':')?;

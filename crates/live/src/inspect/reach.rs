@@ -59,12 +59,12 @@ impl Reach {
     /// Like [`read`](Reach::read), and asks every few dozen microseconds whether to continue; if not, the result is
     /// partial.
     pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
-        let (rules, tmpfs) = (Rules::default(), tmpfs());
+        let rules = Rules::default();
         let (mut sum, mut most) = (Reach::default(), 0);
         for pid in pids.iter().take_while(|_| go_on()) {
             let Ok(status) = status(*pid) else { continue };
             let Ok(smaps) = smaps(*pid as u32, go_on) else { continue };
-            let disabled = disabled(&status);
+            let (disabled, tmpfs) = (disabled(&status), tmpfs(*pid));
             let mut one = Reach::default();
             for map in &smaps {
                 let circumstances = circumstances(map, &rules, disabled, &tmpfs);
