@@ -44,8 +44,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{
-    Background, Candidate, Check, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned, Scanner,
-    SpaceId, System, Time,
+    Background, Candidate, Check, Event, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned,
+    Scanner, SpaceId, System, Time,
 };
 
 /// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
@@ -178,7 +178,11 @@ impl Promoter {
         let background = policy.background().ok_or_else(none)?;
         policy.check(&LINUX).map_err(|error| Error::Usage(error.to_string()))?;
         let promoter = Promoter::new(Options { share: f64::MIN_POSITIVE, ..Options::default() }, target)?;
-        Ok(Promoter { background, ..promoter })
+        let mut promoter = Promoter { background, ..promoter };
+        if promoter.background.wants().start {
+            promoter.background.told(Event::Start { ladder: promoter.live.ladder, costs: None });
+        }
+        Ok(promoter)
     }
 
     /// A promoter that may only observe ([`Promoter::survey`]): it needs no right to promote.
