@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(
             sentence("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-             now, hugetlb, text, base, thp, mthp, promote"
+             now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");
         assert_eq!(sentence("base:x=1"), "policy base has no parameter `x`; its parameters: none");

@@ -44,8 +44,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{
-    Background, Candidate, Check, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned, Scanner,
-    SpaceId, System, Time,
+    Background, Candidate, Check, Event, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned,
+    Scanner, SpaceId, System, Time,
 };
 
 /// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
@@ -194,7 +194,7 @@ impl Promoter {
             began: Instant::now(),
             clock: Clock::default(),
         };
-        Ok(Promoter { background: live.options.background(), live })
+        Ok(Promoter { background: live.begun(), live })
     }
 
     /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
@@ -206,12 +206,12 @@ impl Promoter {
     /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A process that was
     /// named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
-        self.background = options.background();
         let live = &mut self.live;
         live.least = scanner(&options, live.size).least();
         // No time is saved up.
         live.clock.used = options.burst;
         live.options = options;
+        self.background = live.begun();
         live.target = target.after(&mut live.named);
         live.processes.values_mut().for_each(Process::scan_again);
     }
@@ -290,6 +290,15 @@ impl Promoter {
 }
 
 impl Live {
+    /// The policy's background at its start.
+    fn begun(&self) -> Box<dyn Background> {
+        let mut background = self.options.background();
+        if background.wants().start {
+            background.told(Event::Start { ladder: self.ladder, costs: None });
+        }
+        background
+    }
+
     fn process(&self, space: SpaceId) -> Option<&Process> {
         self.processes.get(&(space.0 as i32))
     }
