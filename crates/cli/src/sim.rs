@@ -96,9 +96,8 @@ pub(crate) struct Sim {
     #[arg(long)]
     lines: bool,
 
-    /// Keep the state of memory at the first look after each such step of modelled time (100ms) or of so many instructions (10M), at marks of
-    /// the stream and at ends of processes, in the key `series` of each row, and drawn by --export-html. A look is at a page fault, an event
-    /// of the stream, and each some thousand runs of it
+    /// Keep the state of memory after each such step of modelled time (100ms) or of so many instructions (10M), at marks of the stream and at ends
+    /// of processes, in the key `series` of each row, and drawn by --export-html. Some 5 KB a sample
     #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
     every: Option<Every>,
 

@@ -67,8 +67,8 @@ fn nothing_of_a_range_is_stale() {
     assert_eq!(mmu.ranges_held(0), 2);
     assert_eq!(read(&mut mmu, [150]), 1);
     assert_eq!(mmu.ranges_held(0), 1);
-    // A bit that is cleared drops the page, and with it its range.
-    assert!(mmu.clear_referenced(0, Vpn(3), size("4K")));
+    // A dirty bit that is cleared drops the page, and with it its range.
+    assert!(mmu.clear_modified(0, Vpn(3), size("4K")));
     assert_eq!(mmu.ranges_held(0), 0);
 }
 

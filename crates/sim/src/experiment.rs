@@ -272,7 +272,7 @@ pub fn run_parts(
                     }
                 };
                 more = filled?;
-                guard.check(setups.len())?;
+                guard.check(setups.len(), watch)?;
                 done.runs += now.batch.runs.len() as u64;
                 std::mem::swap(&mut now, &mut next);
             }

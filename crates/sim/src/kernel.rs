@@ -16,6 +16,7 @@ impl Simulation {
     pub(crate) fn trap(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
         let request = asked.requests[0];
         let (page, access) = (request.page(), request.access());
+        asked.place.into_iter().for_each(|place| self.reach(place));
         self.fault_footprint();
         self.begin_fault();
         self.wait_for_background();

@@ -8,6 +8,7 @@
 
 mod approximate;
 mod arm;
+mod average;
 pub mod columns;
 mod contents;
 mod contiguous;

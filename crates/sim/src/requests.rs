@@ -20,10 +20,19 @@ pub(crate) struct Requests {
     /// For each stretch, the last requests before it.
     before: Vec<Last>,
     /// The requests that touched a page for the first time.
-    touches: Vec<usize>,
+    touches: Vec<Touch>,
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
+}
+
+/// A request that touched a page for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Touch {
+    /// Its number in its stretch.
+    pub(crate) request: usize,
+    /// The instructions of the stretch before it.
+    pub(crate) instructions: u64,
 }
 
 /// What is carried from one batch to the next, for machines with one size of base page.
@@ -85,7 +94,9 @@ impl Requests {
         self.counted.clear();
         for stretch in stretches {
             self.before.push(course.last);
-            self.extend(&batch.runs[stretch.start..stretch.end], course);
+            let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
+            self.extend(runs, course);
+            count_instructions(&mut self.touches[touched..], runs);
             self.ends.push(self.requests.len());
             self.owned.extend(course.touched.owned());
             self.counted.push((self.owned.len(), self.touches.len()));
@@ -107,12 +118,12 @@ impl Requests {
         self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
         let room = &mut self.requests[first..];
         // Without branches that depend on the stream: which runs make requests is hard to predict.
-        for run in runs {
+        for (number, run) in runs.iter().enumerate() {
             let (request, makes) = next(&mut course.last, course.shift, run);
             room[made] = request;
             // One that is left out touches nothing that was not touched before.
             if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(first + made);
+                self.touches.push(Touch { request: made, instructions: number as u64 });
             }
             made += usize::from(makes);
         }
@@ -123,10 +134,10 @@ impl Requests {
     #[inline(never)]
     fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
-        for run in runs {
+        for (number, run) in runs.iter().enumerate() {
             let request = Request::new(Vpn(run.page() >> course.shift), run.access());
             if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(self.requests.len());
+                self.touches.push(Touch { request: number, instructions: number as u64 });
             }
             self.requests.push(request);
             self.lines.push((run.line() & in_page) as u32);
@@ -137,13 +148,18 @@ impl Requests {
     /// were killed without the stream's knowledge. (What such a process has shared since a fork counts as its own if it
     /// touched it first.)
     pub(crate) fn touched(&self, index: usize, done: usize, ended: &BTreeSet<ProcessId>) -> u64 {
-        let (from, touched_before) = index.checked_sub(1).map_or((0, 0), |before| self.counted[before]);
-        let (to, touches) = self.counted[index];
+        let from = index.checked_sub(1).map_or(0, |before| self.counted[before].0);
+        let to = self.counted[index].0;
         let lives = |owner: &Owner| owner.is_none_or(|process| !ended.contains(&process));
         let at_end: u64 = self.owned[from..to].iter().filter(|(owner, _)| lives(owner)).map(|(_, pages)| pages).sum();
-        let undone = index.checked_sub(1).map_or(0, |before| self.ends[before]) + done;
-        let later = self.touches[touched_before..touches].iter().rev().take_while(|touch| **touch >= undone);
+        let later = self.touches(index).iter().rev().take_while(|touch| touch.request >= done);
         at_end - later.count() as u64
+    }
+
+    /// The requests of stretch number `index` that touched a page for the first time, in their order.
+    pub(crate) fn touches(&self, index: usize) -> &[Touch] {
+        let from = index.checked_sub(1).map_or(0, |before| self.counted[before].1);
+        &self.touches[from..self.counted[index].1]
     }
 
     /// Which of `runs`, those of stretch number `index`, made its request number `request`.
@@ -159,11 +175,12 @@ impl Requests {
         those.nth(request).expect("each request was made by a run").0
     }
 
-    /// The requests of stretch number `index`.
-    pub(crate) fn stretch(&self, index: usize) -> Asked<'_> {
+    /// The requests of stretch number `index`, which are those of these runs.
+    pub(crate) fn stretch<'a>(&'a self, index: usize, runs: &'a [Run]) -> Asked<'a> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         let end = self.ends[index];
-        Asked { requests: &self.requests[start..end], lines: self.lines.get(start..end).unwrap_or_default() }
+        let place = Some(Place { of: self, index, runs, request: 0 });
+        Asked { requests: &self.requests[start..end], lines: self.lines.get(start..end).unwrap_or_default(), place }
     }
 }
 
@@ -172,17 +189,86 @@ impl Requests {
 pub(crate) struct Asked<'a> {
     pub(crate) requests: &'a [Request],
     lines: &'a [u32],
+    /// Where the first of them is, if they are the stream's.
+    pub(crate) place: Option<Place<'a>>,
+}
+
+/// A request in a stretch.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    of: &'a Requests,
+    index: usize,
+    runs: &'a [Run],
+    /// Its number there.
+    pub(crate) request: usize,
+}
+
+/// How far the runs of a stretch have been gone through.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Along {
+    run: usize,
+    /// The requests of these runs, and their instructions.
+    request: usize,
+    pub(crate) instructions: u64,
+    last: Option<Last>,
+}
+
+impl<'a> Place<'a> {
+    /// That of the request that is so many later.
+    pub(crate) fn later(self, requests: usize) -> Place<'a> {
+        Place { request: self.request + requests, ..self }
+    }
+
+    /// The touches of the stretch.
+    pub(crate) fn touches(&self) -> &'a [Touch] {
+        self.of.touches(self.index)
+    }
+
+    /// Goes on to the first run before which the stretch has so many instructions, and returns the number of requests before it; `None` if the
+    /// stretch ends before. `along` is where the last call for the stretch ended.
+    pub(crate) fn request_after(&self, instructions: u64, along: &mut Along) -> Option<usize> {
+        while along.instructions < instructions {
+            let run = self.runs.get(along.run)?;
+            self.pass(run, along);
+        }
+        Some(along.request)
+    }
+
+    /// Goes on by a run.
+    fn pass(&self, run: &Run, along: &mut Along) {
+        let last = along.last.get_or_insert(self.of.before[self.index]);
+        let makes = next(last, self.of.base_shift - TRACE_PAGE_SHIFT, run).1 || !self.of.lines.is_empty();
+        along.run += 1;
+        along.request += usize::from(makes);
+        along.instructions += u64::from(run.instructions);
+    }
+
+    /// The instructions of the stretch before the request. `along` is where the last call for the stretch ended, of an earlier request:
+    /// O(runs) for all of them.
+    pub(crate) fn instructions(&self, along: &mut Along) -> u64 {
+        for run in &self.runs[along.run..] {
+            let mut then = *along;
+            self.pass(run, &mut then);
+            // This run makes it.
+            if then.request > self.request {
+                break;
+            }
+            *along = then;
+        }
+        along.instructions
+    }
 }
 
 impl<'a> Asked<'a> {
     /// These, with their lines.
     pub(crate) fn of(requests: &'a [Request], lines: &'a [u32]) -> Asked<'a> {
-        Asked { requests, lines }
+        Asked { requests, lines, place: None }
     }
 
     /// Some of them.
     pub(crate) fn part(&self, range: Range<usize>) -> Asked<'a> {
-        Asked { requests: &self.requests[range.clone()], lines: self.lines.get(range).unwrap_or_default() }
+        let place = self.place.map(|place| place.later(range.start));
+        Asked { requests: &self.requests[range.clone()], lines: self.lines.get(range).unwrap_or_default(), place }
     }
 
     /// Makes them, until one traps.
@@ -197,6 +283,16 @@ impl<'a> Asked<'a> {
             None => mmu.retry(self.requests[0]),
             Some(line) => mmu.retry_line(self.requests[0], *line),
         }
+    }
+}
+
+/// Puts the instructions before each touch in place of the number of its run.
+fn count_instructions(touches: &mut [Touch], runs: &[Run]) {
+    let (mut from, mut instructions) = (0, 0);
+    for touch in touches {
+        let run = touch.instructions as usize;
+        instructions += runs[from..run].iter().map(|run| u64::from(run.instructions)).sum::<u64>();
+        (from, touch.instructions) = (run, instructions);
     }
 }
 
@@ -240,8 +336,9 @@ mod tests {
             requests.prepare(&batch, &[Stretch { start: 0, end: all, done: Done::default(), mark: None }], &mut course);
             let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> course.shift), run.access()));
             let each: Vec<Request> = each.collect();
-            assert!(shift == TRACE_PAGE_SHIFT || requests.stretch(0).requests.len() < all);
-            let counted = [&each, requests.stretch(0).requests].map(|requests| {
+            let made = requests.stretch(0, &batch.runs).requests;
+            assert!(shift == TRACE_PAGE_SHIFT || made.len() < all);
+            let counted = [&each, made].map(|requests| {
                 let mut mmu = Mmu::new(&machine);
                 let (size, rights) = (machine.pages.sizes[0], Protection::READ_WRITE);
                 (0..400).for_each(|page| {

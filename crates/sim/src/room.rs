@@ -73,13 +73,14 @@ impl Guard {
     }
 
     /// Fails if simulations had to end.
-    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, rows: usize, watch: &Watch) -> Result<(), Error> {
         let Some(Limit { bytes: left, of, .. }) = self.short.get() else { return Ok(()) };
         Err(Error::Memory(format!(
             "memory ran short: only {} are left of {of}, while {} simulated at once; give fewer machines or policies at \
-             once, or less memory with --memory",
+             once, or less memory with --memory{}",
             bytes(*left),
-            if rows == 1 { "a row was".into() } else { format!("{rows} rows were") }
+            if rows == 1 { "a row was".into() } else { format!("{rows} rows were") },
+            if watch.every.is_some() { ", or a longer step with --every" } else { "" }
         )))
     }
 }
@@ -208,7 +209,7 @@ mod tests {
             assert!(!guard.is_short(), "nobody has looked yet");
             std::thread::sleep(std::time::Duration::from_millis(2 * Guard::EVERY));
             guard.is_short();
-            guard.check(3).map_err(|error| error.to_string())
+            guard.check(3, &Watch::default()).map_err(|error| error.to_string())
         };
         assert_eq!(after(Vec::new), Ok(()));
         assert_eq!(after(|| vec![Limit { bytes: 1 << 30, of: "the test".into(), counts_untouched: false }]), Ok(()));

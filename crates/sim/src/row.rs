@@ -279,10 +279,17 @@ pub struct Row {
     pub uncoloured_pages: u64,
     /// What programs had touched and still had when the run ended.
     #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.run.touched.now))]
-    pub touched_bytes: u64,
+    pub end_touched_bytes: u64,
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
-    pub resident_bytes: u64,
+    pub end_resident_bytes: u64,
+    /// How much more was resident than touched on average, over the instructions of the stream: the average of the one over that of the other.
+    /// `None` if nothing was touched for an instruction.
+    #[key(ratio, "%", from = it.run.averages.sums.bloat_percent())]
+    pub mean_bloat_percent: Option<f64>,
+    /// The share of mapped memory that superpages mapped, on average in the same way.
+    #[key(ratio, "%", from = it.run.averages.sums.huge_percent())]
+    pub mean_huge_percent: Option<f64>,
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
     pub series: Option<Vec<Sample>>,

@@ -1,5 +1,6 @@
 //! A simulation over time: its state at moments.
 
+use crate::requests::{Asked, Place};
 use crate::row::{by_size, serialize_pages};
 use crate::simulation::Simulation;
 use crate::sources::active;
@@ -10,13 +11,16 @@ use std::str::FromStr;
 use superpage_keys::Keys;
 use superpage_pages::{Level, PageSize, parse_count};
 
-/// How often the state of a run is kept. It is looked at at traps, at events of the stream, and each some thousand runs of it: steps that are
-/// shorter than what lies between are left out.
+/// The requests between two looks at the time.
+const LOOK: usize = 64;
+
+/// How often the state of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
-    /// At the first moment after each multiple of so many seconds of modelled time, idle time included.
+    /// At the first look after each multiple of so many seconds of modelled time, idle time included: at page faults, at events of the stream, and
+    /// each 64 requests to the TLBs between them.
     Seconds(f64),
-    /// After each multiple of so many instructions.
+    /// Before the first run of the stream that begins after each multiple of so many instructions.
     Instructions(u64),
 }
 
@@ -71,7 +75,7 @@ pub struct Sample {
     /// The modelled time, idle time included.
     #[key(state, "s", estimated, from = it.run.seconds(it.member))]
     pub seconds: f64,
-    /// Instructions so far, of what is over: they are counted at events, and each some thousand runs of the stream.
+    /// Instructions so far.
     #[key(count, of_stream, from = it.run.passed())]
     pub instructions: u64,
     /// What the stream said just before: the text of a mark, or which process has ended; `end` is the end of the run. `None` where it was
@@ -81,6 +85,9 @@ pub struct Sample {
     /// Frames that hold pages of objects.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub resident_bytes: u64,
+    /// What programs have touched and still have.
+    #[key(state, "bytes", of_stream, from = it.bytes(it.run.averages.touched))]
+    pub touched_bytes: u64,
     /// Frames that hold nothing.
     #[key(state, "bytes", from = it.bytes(it.run.vm.buddy().plain_frames()))]
     pub free_bytes: u64,
@@ -144,13 +151,43 @@ impl Simulation {
         ladder.sizes().iter().copied().zip(extents).collect()
     }
 
+    /// Up to which request those from `at` on are made before somebody looks at the state. Takes the samples that are due before.
+    #[inline]
+    pub(crate) fn next_look(&mut self, asked: Asked<'_>, at: usize) -> usize {
+        let end = asked.requests.len();
+        match (self.record.watch.every, asked.place) {
+            (Some(every), Some(place)) if at < end => self.sample_before(every, place.later(at), end),
+            _ => end,
+        }
+    }
+
+    fn sample_before(&mut self, every: Every, place: Place<'_>, end: usize) -> usize {
+        let before = self.passed();
+        if let Every::Seconds(_) = every {
+            let instructions = before + place.instructions(&mut self.along);
+            self.reach_instructions(place, instructions);
+            self.sample_if_due();
+            return end.min(place.request + LOOK);
+        }
+        loop {
+            let due = (self.record.due as u64).saturating_sub(before);
+            match place.request_after(due, &mut self.ahead) {
+                Some(stop) if stop <= place.request => {
+                    self.reach_instructions(place, before + self.ahead.instructions);
+                    self.sample_if_due();
+                }
+                stop => return stop.unwrap_or(end).min(end),
+            }
+        }
+    }
+
     /// Keeps the state if it is time to.
     pub(crate) fn sample_if_due(&mut self) {
-        let (now, step) = match self.record.watch.every {
-            None => return,
-            Some(Every::Seconds(step)) => (self.seconds(self.only()), step),
-            Some(Every::Instructions(step)) => (self.passed() as f64, step as f64),
-        };
+        let Some(every) = self.record.watch.every else { return };
+        let (now, step) = self.at_moment(|simulation| match every {
+            Every::Seconds(step) => (simulation.seconds(simulation.only()), step),
+            Every::Instructions(step) => (simulation.passed() as f64, step as f64),
+        });
         if now >= self.record.due {
             self.record.due = ((now / step).floor() + 1.0) * step;
             self.sample(None);
@@ -160,9 +197,18 @@ impl Simulation {
     /// Keeps the state after this event, if states are kept.
     pub(crate) fn sample(&mut self, event: Option<String>) {
         if self.record.watch.every.is_some() {
-            let sample = Sample { event, ..self.with_sources(self.only(), Sample::of) };
-            self.record.samples.push(sample);
+            let sample = self.at_moment(|simulation| simulation.with_sources(simulation.only(), Sample::of));
+            self.record.samples.push(Sample { event, ..sample });
         }
+    }
+
+    /// With the instructions of the stretch that are over: they are counted when it ends.
+    fn at_moment<T>(&mut self, look: impl Fn(&Simulation) -> T) -> T {
+        let within = self.averages.at.saturating_sub(self.passed());
+        self.counted.instructions += within;
+        let seen = look(self);
+        self.counted.instructions -= within;
+        seen
     }
 }
 

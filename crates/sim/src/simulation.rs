@@ -1,5 +1,6 @@
 //! One simulation of a grid: a machine with a kernel on it, or several on which it does the same, driven by the stream.
 
+use crate::average::{Averages, Sums};
 use crate::contiguous::Contiguous;
 use crate::cost::{self, Effort};
 use crate::disk::Disk;
@@ -13,8 +14,8 @@ use crate::host::Host;
 use crate::latency::Faults;
 use crate::memory::contiguity;
 use crate::parts::Peak;
-use crate::piece::{Mark, Piece, Window};
-use crate::requests::Asked;
+use crate::piece::{Mark, Piece, Stretch, Window};
+use crate::requests::{Along, Asked};
 use crate::sources::bloat;
 use crate::{BackgroundOn, ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,11 @@ pub(crate) struct Simulation {
     pub(crate) processes: Processes,
     pub(crate) counted: Counted,
     pub(crate) touched: TouchedPages,
+    pub(crate) averages: Averages,
+    /// How far the runs of the current stretch were gone through to find where traps are.
+    pub(crate) along: Along,
+    /// The same for samples.
+    pub(crate) ahead: Along,
     pub(crate) work: Work,
     pub(crate) faults: Faults,
     pub(crate) outcome: Outcome,
@@ -150,6 +156,8 @@ pub(crate) struct Record {
 pub(crate) struct Open {
     name: String,
     pub(crate) peak: Peak,
+    /// Sums over time when it began.
+    sums: Sums,
 }
 
 /// Why something could not be done.
@@ -207,6 +215,9 @@ impl Simulation {
             },
             counted: Counted::default(),
             touched: TouchedPages::default(),
+            averages: Averages::default(),
+            along: Along::default(),
+            ahead: Along::default(),
             work: Work::default(),
             faults: Faults::default(),
             outcome: Outcome::default(),
@@ -226,26 +237,38 @@ impl Simulation {
     /// Simulates one piece of the stream. `stop` ends idle time within it, and all that would come after that.
     pub(crate) fn step(&mut self, piece: &Piece, stop: &AtomicBool) {
         let requests = piece.requests(self.base_shift());
+        let runs = |stretch: &Stretch| &piece.batch.runs[stretch.start..stretch.end];
         for (index, stretch) in piece.stretches.iter().enumerate() {
             if self.outcome.failed.is_some() || self.outcome.stopped {
                 return;
             }
+            let asked = requests.stretch(index, runs(stretch));
+            let end = asked.requests.len();
             if !self.processes.dead {
                 let mut done = stretch.done;
-                if let Err((request, problem)) = self.requests(requests.stretch(index)) {
-                    done = piece.until(self.base_shift(), index, request);
-                    self.note_touched(requests.touched(index, request, &self.processes.ended));
-                    self.leave_peak();
-                    self.give_up(problem);
+                let before = self.passed();
+                self.averages.begin(requests.touched(index, 0, &self.processes.ended));
+                (self.along, self.ahead) = (Along::default(), Along::default());
+                let made = self.requests(asked);
+                if let Err((request, _)) = &made {
+                    done = piece.until(self.base_shift(), index, *request);
                 }
                 self.counted.references += done.references;
                 self.counted.instructions += done.instructions;
                 self.counted.accesses += done.accesses;
+                let reached = made.as_ref().map_or_else(|(request, _)| *request, |()| end);
+                asked.part(reached..end).place.into_iter().for_each(|place| self.reach_end(place, before));
+                if let Err((request, problem)) = made {
+                    self.note_touched(requests.touched(index, request, &self.processes.ended));
+                    self.leave_peak();
+                    self.give_up(problem);
+                }
             }
             if stretch.done.accesses > 0 {
                 self.counted.threads.access();
             }
-            self.note_touched(requests.touched(index, requests.stretch(index).requests.len(), &self.processes.ended));
+            self.note_touched(requests.touched(index, end, &self.processes.ended));
+            self.averages.begin(self.touched.now);
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     self.counted.threads.event(&piece.batch.events[event].1);
@@ -310,16 +333,21 @@ impl Simulation {
             return self.requests_telling(asked);
         }
         let (mut at, end) = (0, asked.requests.len());
-        while let Some((index, _)) = asked.part(at..end).run(&mut self.mmu) {
-            self.note_writes(&asked.requests[at..at + index]);
-            at += index;
-            self.trap(asked.part(at..at + 1)).map_err(|problem| (at, problem))?;
-            at += 1;
-            self.run_due();
-            self.back_guest().map_err(|problem| (at - 1, problem))?;
+        loop {
+            let stop = self.next_look(asked, at);
+            let trapped = asked.part(at..stop).run(&mut self.mmu);
+            let made = trapped.map_or(stop, |(index, _)| at + index);
+            self.note_writes(&asked.requests[at..made]);
+            at = made;
+            if trapped.is_some() {
+                self.trap(asked.part(at..at + 1)).map_err(|problem| (at, problem))?;
+                at += 1;
+                self.run_due();
+                self.back_guest().map_err(|problem| (at - 1, problem))?;
+            } else if at == end {
+                return Ok(());
+            }
         }
-        self.note_writes(&asked.requests[at..]);
-        Ok(())
     }
 
     /// The same for a policy that wants to know of each miss, one by one.
@@ -334,6 +362,7 @@ impl Simulation {
             if self.mmu.misses(self.only().number) > before {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                 self.vm.missed(&hardware, self.processes.space, request.page());
+                one.place.into_iter().for_each(|place| self.reach(place));
                 self.run_due();
                 self.back_guest().map_err(|problem| (at, problem))?;
             }
@@ -466,15 +495,15 @@ impl Simulation {
         peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
         let begun: Vec<_> = self.members.iter().map(|member| (self.seconds(member), self.row(member))).collect();
         self.members.iter_mut().zip(begun).for_each(|(member, begun)| member.begun = Some(begun));
-        self.record.part = Some(Open { name: name.into(), peak });
+        self.record.part = Some(Open { name: name.into(), peak, sums: self.averages.sums });
     }
 
     fn close_part(&mut self) {
-        let Some(Open { name, mut peak }) = self.record.part.take() else { return };
+        let Some(Open { name, mut peak, sums }) = self.record.part.take() else { return };
         self.record_faults();
         let ladder = &self.setup.ladder;
         peak.note(ladder, &self.vm.stats(), self.touched.now);
-        let base = ladder.base().bytes();
+        let (base, sums) = (ladder.base().bytes(), self.averages.sums.since(&sums));
         let part = |member: &Member| {
             let (start_seconds, before) = member.begun.as_ref().expect("the part has begun on all machines");
             let row = Row {
@@ -484,6 +513,8 @@ impl Simulation {
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
+                mean_bloat_percent: sums.bloat_percent(),
+                mean_huge_percent: sums.huge_percent(),
                 ..self.row(member).part(before).timed(&member.latencies)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
@@ -533,8 +564,8 @@ impl Simulation {
                 cache_bytes: left.cache_bytes,
                 swap_used_bytes: left.swap_used_bytes,
                 contiguity: left.contiguity,
-                resident_bytes: left.resident_bytes,
-                touched_bytes: left.touched_bytes,
+                end_resident_bytes: left.end_resident_bytes,
+                end_touched_bytes: left.end_touched_bytes,
                 series: self.record.watch.every.map(|_| samples.clone()),
                 frames_leaked,
                 ..self.row(&member)
