@@ -199,6 +199,14 @@ impl Sim {
         let machines: Vec<String> = self.machines.iter().map(set).collect();
         let setups = superpage_sim::plan(&machines, &self.policies, &conditions)?;
         check_memory(&setups, &self.watch(), &limits())?;
+        if let Some(page) = &self.export_html {
+            // Parts of machines and policies may be files; what is none is no file of that name either.
+            let named = self.machines.iter().chain(&self.policies).chain(&self.host_policies).chain(&self.kernels);
+            let parts = named.flat_map(|name| name.split(['+', ':'])).map(std::path::Path::new);
+            parts
+                .chain(self.trace.iter().map(PathBuf::as_path))
+                .try_for_each(|input| crate::export::apart(input, page))?;
+        }
         let export = crate::export::create(self.export_html.as_ref())?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;

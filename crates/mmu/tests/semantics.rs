@@ -267,12 +267,11 @@ fn a_cleared_reference_bit_is_shot_down_where_the_machine_says_so() {
         }
         mmu.validate().unwrap();
     }
-    let trapping =
-        superpage_mmu::Machine::named(
-            "alpha-21264+./own.toml",
-            |_| Ok("[page-table]\nflush-referenced = false".into()),
-        );
-    assert!(trapping.unwrap_err().to_string().contains("page-table.flush-referenced"));
+    let trapping = superpage_mmu::Machine::named("alpha-21264+./own.toml", |_| {
+        Ok("name = \"own\"\ndescription = \"one more\"\n[page-table]\nflush-referenced = false\n".into())
+    });
+    let refused = trapping.unwrap_err().to_string();
+    assert!(refused.contains("flush-referenced") && refused.contains("leave it out"), "{refused}");
 }
 
 /// Where the system emulates use bits (section 6.8), clearing one and the trap that sets it again each write all replicated entries of a

@@ -24,14 +24,19 @@ pub enum Every {
     Instructions(u64),
 }
 
+/// The most samples of a run: some 5 KB each, and as much again where they are written.
+const MOST: usize = 100_000;
+
 impl Every {
     /// # Errors
     /// [`Error::Usage`]: it is no step.
     pub(crate) fn check(self) -> Result<(), Error> {
         match self {
-            Every::Seconds(step) if step > 0.0 && step.is_finite() => Ok(()),
+            Every::Seconds(step) if step.is_normal() && step >= 1e-9 => Ok(()),
             Every::Instructions(1..) => Ok(()),
-            _ => Err(Error::Usage("a sample every 0 seconds or 0 instructions: expected more".into())),
+            _ => Err(Error::Usage(
+                "a sample every 0 seconds or 0 instructions: expected at least 1ns, or an instruction".into(),
+            )),
         }
     }
 }
@@ -197,6 +202,11 @@ impl Simulation {
     /// Keeps the state after this event, if states are kept.
     pub(crate) fn sample(&mut self, event: Option<String>) {
         if self.record.watch.every.is_some() {
+            if self.record.samples.len() >= MOST {
+                let problem = format!("{MOST} samples were taken, which is the most: give a longer step (--every)");
+                self.outcome.failed.get_or_insert(problem);
+                return;
+            }
             let sample = self.at_moment(|simulation| simulation.with_sources(simulation.only(), Sample::of));
             self.record.samples.push(Sample { event, ..sample });
         }

@@ -107,7 +107,8 @@ pub(crate) static KINDS: [Kind; 11] = [
         help: "the seed of the positions of immovable pages",
         numeric: false,
         apply: |point, text| {
-            point.conditions.seed = text.parse().map_err(|_| format!("{text}: expected a number from 0"))?;
+            let seed = text.parse().ok().filter(|seed| *seed <= i64::MAX as u64);
+            point.conditions.seed = seed.ok_or_else(|| format!("{text}: expected a number from 0, below 2^63"))?;
             Ok(())
         },
     },

@@ -44,8 +44,10 @@ impl Plan {
                 Row::KEYS.iter().any(|known| known.name == key) || keys.iter().any(|(known, _)| known == key)
             };
             let short = key(name.strip_prefix("tlb.").unwrap_or(name));
-            let key = if taken(&short) { key(&axis.name) } else { short };
-            keys.push((key, Kind::of(&axis.values)));
+            let full = key(&axis.name);
+            let numbered = (2..).map(|number| format!("{full}_{number}"));
+            let mut all = [short, full.clone()].into_iter().chain(numbered);
+            keys.push((all.find(|key| !taken(key)).expect("numbers do not end"), Kind::of(&axis.values)));
         }
         keys
     }
@@ -69,7 +71,8 @@ enum Kind {
 impl Kind {
     fn of(values: &[String]) -> Kind {
         match values {
-            _ if values.iter().all(|value| value.parse::<u64>().is_ok()) => Kind::Count,
+            // As columns hold it.
+            _ if values.iter().all(|value| value.parse::<i64>().is_ok_and(|value| value >= 0)) => Kind::Count,
             _ if values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite)) => Kind::Number,
             _ => Kind::Text,
         }

@@ -16,6 +16,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use superpage_output::foreign;
 use superpage_output::{Directory, Output, explain};
 use superpage_sim::Error;
 
@@ -275,7 +276,7 @@ fn refuse_others(directory: &Directory) -> Result<(), String> {
     let made = directory.open_regular(MANIFEST).is_ok();
     let ours: &[&str] = if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"] } else { &[CELLS, LOCKS] };
     match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
-        Some(name) => Err(format!("it has {name}, which is no sweep's; give a new folder with -o")),
+        Some(name) => Err(format!("it has {}, which is no sweep's; give a new folder with -o", foreign(name))),
         None => Ok(()),
     }
 }

@@ -93,6 +93,10 @@ pub(crate) const PASS: usize = 8;
 struct Queue {
     waiting: VecDeque<usize>,
     running: Vec<Running>,
+    /// For which memory was short: they run at last, each alone.
+    short: VecDeque<usize>,
+    /// The first for which it was short even so.
+    too_large: Option<Error>,
     failed: Option<Error>,
     ran: usize,
 }
@@ -128,7 +132,14 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     let waiting = VecDeque::from(waiting);
     watch.begins(waiting.len(), own.len() - waiting.len());
     let jobs = options.jobs.clamp(1, waiting.len().max(1));
-    let queue = Mutex::new(Queue { waiting, running: Vec::new(), failed: None, ran: 0 });
+    let queue = Mutex::new(Queue {
+        waiting,
+        running: Vec::new(),
+        short: VecDeque::new(),
+        too_large: None,
+        failed: None,
+        ran: 0,
+    });
     let work = Work { plan, folder: &folder, options, stop, watch, queue, ended: Condvar::new() };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs)
@@ -137,8 +148,8 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
         work.work();
         threads.into_iter().for_each(|thread| thread.join().expect("panics of cells are caught"));
     });
-    let Queue { failed, ran, .. } = work.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(error) = failed {
+    let Queue { failed, too_large, ran, .. } = work.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = failed.or(too_large) {
         return Err(error);
     }
     finish(plan, &folder, ran, &options.command, (options.jobs, stop))
@@ -238,17 +249,22 @@ impl Work<'_> {
     }
 
     /// Runs cells by `keep` until none waits.
-    fn cells(&self, keep: impl Fn(&[Running]) -> Result<bool, Error>) {
-        while let Some(cells) = self.next() {
+    fn cells(&self, keep: impl Fn(&[Running]) -> Result<Ended, Error>) {
+        while let Some((cells, alone)) = self.next() {
             let ended = keep(&cells);
             let mut queue = self.queue();
             queue.running.retain(|(running, _)| !cells.iter().any(|(place, _)| place == running));
             match ended {
-                Ok(true) => {
-                    queue.ran += cells.len();
-                    cells.iter().for_each(|_| self.watch.ended());
+                Ok(Ended { ran, short }) => {
+                    queue.ran += ran;
+                    (0..ran).for_each(|_| self.watch.ended());
+                    for (place, problem) in short {
+                        match alone {
+                            true => _ = queue.too_large.get_or_insert_with(|| self.too_large(place, &problem)),
+                            false => queue.short.push_back(place),
+                        }
+                    }
                 }
-                Ok(false) => {}
                 Err(error) => _ = queue.failed.get_or_insert(error),
             }
             drop(queue);
@@ -256,14 +272,37 @@ impl Work<'_> {
         }
     }
 
-    /// The next cells over one stream that fit into memory beside those that run; one always does.
-    fn next(&self) -> Option<Vec<Running>> {
+    /// The error of a cell for which memory was short though nothing else ran.
+    fn too_large(&self, place: usize, problem: &str) -> Error {
+        let stream = &self.plan.streams[self.plan.parts[self.plan.cells[place].part].stream].name;
+        Error::Memory(format!("a cell over {stream}, alone: {problem}"))
+    }
+
+    /// The next cells over one stream that fit into memory beside those that run, or one for which memory was short, and whether it runs
+    /// alone.
+    fn next(&self) -> Option<(Vec<Running>, bool)> {
         let mut queue = self.queue();
         loop {
             if self.stop.load(Ordering::Relaxed) || queue.failed.is_some() {
                 return None;
             }
-            let first = *queue.waiting.front()?;
+            let Some(first) = queue.waiting.front().copied() else {
+                if !queue.running.is_empty() && !queue.short.is_empty() {
+                    queue = self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                let place = queue.short.pop_front()?;
+                match self.plan.setups_of(&self.plan.cells[place]) {
+                    Ok(setups) => {
+                        queue.running.push((place, setups.clone()));
+                        return Some((vec![(place, setups)], true));
+                    }
+                    Err(error) => {
+                        queue.failed.get_or_insert(error);
+                        return None;
+                    }
+                }
+            };
             // Enough passes for all threads to end at about the same time.
             let most = queue.waiting.len().div_ceil(2 * self.options.jobs).clamp(1, PASS);
             let stream = |place: &usize| self.plan.parts[self.plan.cells[*place].part].stream;
@@ -282,7 +321,7 @@ impl Work<'_> {
             if queue.running.is_empty() || self.fits(&queue.running, &cells) {
                 queue.waiting.drain(..cells.len());
                 queue.running.extend(cells.iter().cloned());
-                return Some(cells);
+                return Some((cells, false));
             }
             queue = self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -294,18 +333,26 @@ impl Work<'_> {
         check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()
     }
 
-    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end. Where memory runs short, half of them
-    /// at a time.
-    fn keep(&self, cells: &[Running]) -> Result<bool, Error> {
+    /// Runs cells over one stream in one pass, and keeps them. Where memory runs short, half of them at a time.
+    fn keep(&self, cells: &[Running]) -> Result<Ended, Error> {
         let kept = match pass(self.plan, cells, self.stop) {
             Err(Error::Memory(_)) if cells.len() > 1 => {
                 let (first, second) = cells.split_at(cells.len() / 2);
-                return Ok(self.keep(first)? && self.keep(second)?);
+                let (mut all, more) = (self.keep(first)?, self.keep(second)?);
+                all.ran += more.ran;
+                all.short.extend(more.short);
+                return Ok(all);
             }
-            kept => kept?,
+            Err(Error::Memory(problem)) => return Ok(Ended { ran: 0, short: vec![(cells[0].0, problem)] }),
+            kept => kept?.unwrap_or_default(),
         };
-        let Some(kept) = kept else { return Ok(false) };
         kept.iter().try_for_each(|(name, bytes)| self.folder.write_cell(name, bytes))?;
-        Ok(true)
+        Ok(Ended { ran: kept.len(), short: Vec::new() })
     }
+}
+
+/// How many cells of a pass were kept, and those for which memory was short, with what was said. Of cells that were stopped there is neither.
+struct Ended {
+    ran: usize,
+    short: Vec<(usize, String)>,
 }

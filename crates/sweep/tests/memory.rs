@@ -43,11 +43,16 @@ fn half_of_the_cells_run_at_a_time_where_memory_is_short() {
     // The first four of them, then two of these.
     assert!(rows(1) == whole);
     assert!(rows(2) == whole);
-    // One cell alone has no half: a sentence, and its folder goes on later.
+    // Four, two and one of them are too much at once, and that one is not when it runs last.
+    assert!(rows(3) == whole);
+    // Each is too much, though it runs alone: a sentence, and its folder goes on later.
     SHORT.store(usize::MAX, Ordering::Relaxed);
     let folder = tempfile::tempdir().unwrap();
     match ran(folder.path()) {
-        Err(Error::Memory(problem)) => assert!(problem.contains("of this test's limit, while a row was"), "{problem}"),
+        Err(Error::Memory(problem)) => {
+            assert!(problem.contains("a cell over random"), "{problem}");
+            assert!(problem.contains("of this test's limit, while a row was"), "{problem}");
+        }
         other => panic!("{other:?}"),
     }
     SHORT.store(0, Ordering::Relaxed);

@@ -173,6 +173,14 @@ impl Compare {
             (&self.export_markdown, export::markdown),
             (&self.export_html, html),
         ];
+        let paths: Vec<&PathBuf> = wanted.iter().filter_map(|(path, _)| path.as_ref()).collect();
+        if let Some((place, path)) = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path)) {
+            let _ = place;
+            return Err(Failure::Usage(format!(
+                "two exports are to be {}: give each a file of its own",
+                path.display()
+            )));
+        }
         let wanted = wanted.into_iter().map(|(path, write)| Ok((files::create(path.as_ref())?, write)));
         let wanted: Vec<_> = wanted.collect::<Result<_, Failure>>()?;
         Ok(wanted.into_iter().filter_map(|(file, write)| Some((file?, write))).collect())

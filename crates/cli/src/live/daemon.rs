@@ -125,6 +125,10 @@ impl Daemon {
         if self.metrics_file.is_some() {
             config.metrics.file.clone_from(&self.metrics_file);
         }
+        if let (Some(read), Some(written)) = (&self.config, &config.metrics.file) {
+            superpage_report::apart(read, written)
+                .map_err(|error| Error::Usage(format!("cannot write {}: {error}", written.display())))?;
+        }
         config.validate()?;
         Ok(config)
     }

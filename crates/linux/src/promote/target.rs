@@ -4,6 +4,7 @@ use crate::Error;
 use crate::proc::Named;
 use crate::tree::descendants;
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The processes to promote in: the union of its parts. The promoter's own process is never included. A process that is
@@ -89,7 +90,7 @@ fn all() -> impl Iterator<Item = i32> {
 
 /// Adds the processes of a control group and of all below it.
 fn group_members(group: &Path, members: &mut BTreeSet<i32>) {
-    if let Ok(text) = std::fs::read_to_string(group.join("cgroup.procs")) {
+    if let Ok(text) = procs(group) {
         // Processes of other pid namespaces show as 0.
         members.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()).filter(|pid| *pid != 0));
     }
@@ -99,13 +100,26 @@ fn group_members(group: &Path, members: &mut BTreeSet<i32>) {
     }
 }
 
+/// The processes of a control group, as its file says. What is no regular file, as a pipe that somebody put there, is refused.
+fn procs(group: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    superpage_output::open_regular(&group.join("cgroup.procs"))?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Whether a folder is of a file system of control groups: elsewhere its owner could say which processes are in it.
+fn is_mounted(folder: &Path) -> bool {
+    let kind = rustix::fs::statfs(folder).map(|system| system.f_type as i64);
+    kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC as i64, libc::CGROUP2_SUPER_MAGIC as i64].contains(&kind))
+}
+
 /// Finds the folder of a control group: a folder as given, or a path inside the mounted hierarchies, that of
 /// version 2 first, then those of version 1, the memory controller's first.
 ///
 /// # Errors
 /// [`Error::Usage`]: there is no such group.
 pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
-    let is_group = |folder: &PathBuf| folder.join("cgroup.procs").is_file();
+    let is_group = |folder: &PathBuf| is_mounted(folder) && folder.join("cgroup.procs").is_file();
     let given = path.to_path_buf();
     if path.is_absolute() && is_group(&given) {
         return Ok(given);
