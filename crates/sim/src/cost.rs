@@ -36,78 +36,16 @@ pub(crate) struct Effort {
     remaps: Remaps,
 }
 
-/// Counts that the work of a fault changes, in the order of [`FaultCounts::new`]: few enough to be looked at before and after each.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FaultCounts([u64; 9]);
-
-impl FaultCounts {
-    /// Of page-table entries written and traversed, and shootdowns; of the manager's counts; of bytes that were copied beside, and of cycles waited.
-    #[inline]
-    pub(crate) fn new(
-        [writes, traversals, shootdowns]: [u64; 3],
-        stats: &Stats,
-        copied: u64,
-        waited: u64,
-    ) -> FaultCounts {
-        FaultCounts([
-            writes,
-            traversals,
-            shootdowns,
-            stats.bytes_zeroed,
-            stats.bytes_copied + copied,
-            stats.reservations_preempted,
-            stats.daemon_scanned,
-            stats.pages_hashed,
-            waited,
-        ])
-    }
-
-    #[inline]
-    pub(crate) fn since(&self, before: &FaultCounts) -> FaultCounts {
-        FaultCounts(std::array::from_fn(|count| self.0[count] - before.0[count]))
-    }
-
-    /// Whether nothing was promoted or demoted between both: that traverses page-table entries, or shoots down what was mapped.
-    #[inline]
-    pub(crate) fn may_share_changes(&self, other: &FaultCounts) -> bool {
-        self.0[1..3] == other.0[1..3]
-    }
-
-    pub(crate) fn waited(&self) -> u64 {
-        self.0[8]
-    }
-}
-
 impl Effort {
-    /// Of one fault that did this, with so many promotions that are paid for, and demotions.
-    pub(crate) fn of_fault(&FaultCounts(done): &FaultCounts, (promotions, demotions): (u64, u64)) -> Effort {
-        let [pte_writes, pte_traversals, shootdowns, zeroed_bytes, copied_bytes, preemptions, scanned, digests, _] =
-            done;
-        Effort {
-            faults: 1,
-            pte_writes,
-            pte_traversals,
-            shootdowns,
-            zeroed_bytes,
-            copied_bytes,
-            promotions,
-            demotions,
-            preemptions,
-            scanned,
-            digests,
-            ..Effort::default()
-        }
-    }
-
-    /// Promotions that are paid for, and demotions. A superpage that a fault makes at once costs the same as any other mapping.
-    pub(crate) fn changes(stats: &Stats) -> (u64, u64) {
-        (stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault, stats.demotions.iter().sum())
+    /// As that of one fault, which has written and zeroed so much.
+    pub(crate) fn of_fault(self, pte_writes: u64, zeroed_bytes: u64) -> Effort {
+        let (use_bits, use_bit_entries, switches, remaps) = Default::default();
+        Effort { faults: 1, pte_writes, zeroed_bytes, use_bits, use_bit_entries, switches, remaps, ..self }
     }
 
     /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests of the idle loop, which
     /// take no time from others.
     pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
-        let (promotions, demotions) = Effort::changes(stats);
         Effort {
             faults: stats.faults,
             use_bits: counters.use_bits,
@@ -119,8 +57,9 @@ impl Effort {
             switches: counters.switches,
             zeroed_bytes: stats.bytes_zeroed,
             copied_bytes: stats.bytes_copied + copied,
-            promotions,
-            demotions,
+            // A superpage that a fault makes at once costs the same as any other mapping.
+            promotions: stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault,
+            demotions: stats.demotions.iter().sum(),
             preemptions: stats.reservations_preempted,
             scanned: stats.daemon_scanned + stats.background_scanned,
             digests: stats.pages_hashed - idle,

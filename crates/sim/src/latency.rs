@@ -1,15 +1,14 @@
 //! How long faults take, in modelled time: for each machine a histogram by kind of fault.
 //!
-//! What a fault costs is the difference of what the kernel has counted before and after it. Most faults differ in nothing, so those that are
-//! alike and follow each other are recorded together, and each machine makes its own cycles of them.
+//! What a fault costs is the difference of what the kernel has counted before and after it. Most only map and zero, and are like the one before:
+//! these are counted, and recorded together; each machine makes its own cycles of them.
 
-use crate::cost::{Effort, FaultCounts};
-use crate::group::Member;
+use crate::cost::Effort;
 use crate::simulation::Simulation;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use superpage_keys::Keys;
-use superpage_pages::Level;
+use superpage_pages::{Counts, Level};
 use superpage_vm::Fault;
 
 /// What kinds of fault are told apart.
@@ -20,26 +19,28 @@ enum Kind {
     Disk,
 }
 
-/// Faults that are alike.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Alike {
+/// What a fault has done that only maps and zeroes: page-table entries written, and bytes zeroed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Plain {
     kind: Kind,
-    done: FaultCounts,
-    /// Promotions that are paid for, and demotions.
-    changes: (u64, u64),
+    writes: u64,
+    zeroed: u64,
 }
 
-/// What was counted when the last fault was over, or the current one began.
+/// What was counted when the current fault began.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    seen: FaultCounts,
-    changes: (u64, u64),
-    /// What the disk had done then.
-    transfers: u64,
-    /// With a model of the kernel, or a host that faults too: the time then.
+    /// Page-table entries written, and bytes zeroed.
+    begun: [u64; 2],
+    /// All else that is counted, as a sum: none of it ever decreases, so it has not changed if the sum has not.
+    rare: u64,
+    /// The kernel's work when the sum was last another.
+    work: Effort,
+    waited: u64,
+    /// With a model of the kernel, or a host that faults too: the time.
     clock: u64,
-    /// The last faults, and how many there were.
-    last: Option<(Alike, u64)>,
+    /// The last faults that were alike, and how many there were.
+    last: Option<(Plain, u64)>,
 }
 
 /// The latencies of faults on one machine.
@@ -153,93 +154,90 @@ impl Simulation {
         self.footprint.is_some() || self.host.is_some()
     }
 
-    fn fault_counts(&self) -> FaultCounts {
-        FaultCounts::new(self.mmu.changes(), self.vm.counts(), self.counted.copied_bytes, self.work.waited)
+    /// What faults change always, and the sum of what they seldom change.
+    #[inline]
+    fn fault_counts(&self) -> ([u64; 2], u64) {
+        let (stats, [writes, traversals, shootdowns]) = (self.vm.counts(), self.mmu.changes());
+        let rare = traversals
+            + shootdowns
+            + stats.bytes_copied
+            + stats.reservations_preempted
+            + stats.daemon_scanned
+            + stats.pages_hashed
+            + self.counted.copied_bytes
+            + self.work.waited
+            + self.disk.transfers();
+        ([writes, stats.bytes_zeroed], rare)
     }
 
     /// A trap begins.
     #[inline]
     pub(crate) fn begin_fault(&mut self) {
-        let now = self.fault_counts();
-        if !now.may_share_changes(&self.faults.seen) {
-            self.faults.changes = Effort::changes(self.vm.counts());
-        }
-        self.faults.seen = now;
-        if self.disk.transfers() != self.faults.transfers {
-            self.see_disk();
-        }
-        if self.times_faults() {
-            self.faults.clock = self.clock();
+        let (begun, rare) = self.fault_counts();
+        self.faults.begun = begun;
+        if rare != self.faults.rare || self.times_faults() {
+            self.see(rare);
         }
     }
 
     /// A fault that this trap was has been resolved.
     #[inline]
     pub(crate) fn end_fault(&mut self, fault: &Fault) {
-        let now = self.fault_counts();
-        let done = now.since(&self.faults.seen);
-        let before = self.faults.changes;
-        if !now.may_share_changes(&self.faults.seen) {
-            self.faults.changes = Effort::changes(self.vm.counts());
-        }
-        self.faults.seen = now;
-        let changes = (self.faults.changes.0 - before.0, self.faults.changes.1 - before.1);
-        let waited = self.disk.transfers() != self.faults.transfers;
-        let kind = match fault.mapped {
-            _ if waited => Kind::Disk,
-            Level::BASE => Kind::Base,
-            _ => Kind::Superpage,
-        };
-        let alike = Alike { kind, done, changes };
+        let ([writes, zeroed], rare) = self.fault_counts();
+        let kind = if fault.mapped == Level::BASE { Kind::Base } else { Kind::Superpage };
+        let done = Plain { kind, writes: writes - self.faults.begun[0], zeroed: zeroed - self.faults.begun[1] };
+        let plain = rare == self.faults.rare && !self.times_faults();
         match &mut self.faults.last {
-            Some((last, times)) if *last == alike && kind != Kind::Disk => *times += 1,
-            _ => self.record_other(alike),
+            Some((last, times)) if plain && *last == done => *times += 1,
+            _ => self.record_other(done, (!plain).then_some(rare)),
         }
-        if self.times_faults() {
-            // Not what its counts say.
-            self.faults.last = None;
-            let now = self.clock();
-            let cycles = now - std::mem::replace(&mut self.faults.clock, now);
-            self.members[0].latencies.kinds[kind as usize].record(cycles, 1);
-        }
+        self.faults.begun = [writes, zeroed];
     }
 
-    /// Records those before, and begins with one that is not like them.
+    /// Records those before, and one that is not like them, with the sum of rare counts if that has changed.
     #[inline(never)]
-    fn record_other(&mut self, alike: Alike) {
+    fn record_other(&mut self, done: Plain, rare: Option<u64>) {
         self.record_faults();
-        if alike.kind != Kind::Disk || self.times_faults() {
-            self.faults.last = Some((alike, 1));
+        let Some(rare) = rare else {
+            self.faults.last = Some((done, 1));
             return;
+        };
+        let before = (self.faults.work, self.faults.waited, self.faults.clock);
+        let disks: Vec<u64> = self.members.iter().map(|member| member.latencies.disk).collect();
+        self.see(rare);
+        let work = self.faults.work.since(&before.0).of_fault(done.writes, done.zeroed);
+        let (waited, clocked) = (self.faults.waited - before.1, self.times_faults());
+        for (member, disk) in self.members.iter_mut().zip(disks) {
+            let disk = member.latencies.disk - disk;
+            let cycles = match clocked {
+                true => self.faults.clock - before.2,
+                false => member.kernel(&work).total() + waited + disk,
+            };
+            let kind = if disk > 0 { Kind::Disk } else { done.kind };
+            member.latencies.kinds[kind as usize].record(cycles, 1);
         }
-        let before: Vec<u64> = self.members.iter().map(|member| member.latencies.disk).collect();
-        self.see_disk();
-        for (member, before) in self.members.iter_mut().zip(before) {
-            let cycles = cost(member, &alike) + member.latencies.disk - before;
-            member.latencies.kinds[Kind::Disk as usize].record(cycles, 1);
-        }
-        self.faults.last = None;
     }
 
     /// Puts what waits to be recorded into the histograms.
     pub(crate) fn record_faults(&mut self) {
-        if let Some((alike, times)) = self.faults.last.take() {
+        if let Some((Plain { kind, writes, zeroed }, times)) = self.faults.last.take() {
+            let work = Effort::default().of_fault(writes, zeroed);
             for member in &mut self.members {
-                let cycles = cost(member, &alike);
-                member.latencies.kinds[alike.kind as usize].record(cycles, times);
+                let cycles = member.kernel(&work).total();
+                member.latencies.kinds[kind as usize].record(cycles, times);
             }
         }
     }
 
-    fn see_disk(&mut self) {
-        self.faults.transfers = self.disk.transfers();
+    /// Notes what has been counted until now.
+    #[cold]
+    fn see(&mut self, rare: u64) {
+        (self.faults.rare, self.faults.work, self.faults.waited) = (rare, self.effort(), self.work.waited);
         for member in &mut self.members {
             member.latencies.disk = self.disk.cycles(&member.setup.machine);
         }
+        if self.times_faults() {
+            self.faults.clock = self.clock();
+        }
     }
-}
-
-/// The cycles of a fault on this machine, without the disk's.
-fn cost(member: &Member, Alike { done, changes, .. }: &Alike) -> u64 {
-    member.kernel(&Effort::of_fault(done, *changes)).total() + done.waited()
 }
