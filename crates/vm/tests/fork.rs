@@ -1,7 +1,7 @@
 //! Fork and copy-on-write.
 
 use crate::machine::Machine;
-use superpage_pages::{Access, Level, Vpn};
+use superpage_pages::{Access, Level, Protection, Vpn};
 use superpage_vm::{FaultKind, Growth, SpaceId};
 
 fn forked() -> (Machine, SpaceId) {
@@ -72,6 +72,31 @@ fn a_copy_takes_over_what_nobody_else_needs() {
     let stats = machine.vm.stats();
     assert_eq!((stats.collapses, stats.resident_pages), (1, 64), "the page behind the copy is free");
     machine.end();
+}
+
+/// A guard page in a mapping divides it into windows on one object, which stays as long as one of them does.
+#[test]
+fn what_both_have_copied_goes_with_one_of_them_also_behind_a_guard_page() {
+    for guard in [false, true] {
+        let mut machine = Machine::alpha(2048);
+        machine.anonymous(512, 64, Growth::Fixed);
+        machine.write_all(512..576);
+        if guard {
+            machine.protect(575, 1, Protection::NONE);
+        }
+        for _ in 0..3 {
+            let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+            machine.write_all(512..540);
+            for page in 512..530 {
+                machine.fault(child, page, Access::Write).unwrap();
+            }
+            machine.vm.validate(&machine.pmap).unwrap();
+            machine.vm.exit(&mut machine.pmap, child).unwrap();
+            machine.vm.validate(&machine.pmap).unwrap();
+            assert_eq!(machine.vm.stats().resident_pages, 64, "guard {guard}");
+        }
+        machine.end();
+    }
 }
 
 #[test]

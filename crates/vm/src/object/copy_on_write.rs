@@ -130,7 +130,8 @@ impl Vm {
         }
     }
 
-    /// Removes from `pages`, which are ascending, those that lie in a window on the object or on one in front of it.
+    /// Removes from `pages`, which are ascending, those that lie in a window on the object, or on one in front of it that has no page of its
+    /// own there: who looks through that window finds its page, and none behind it.
     fn subtract_reached(&self, object: ObjectId, pages: &mut Vec<Range<u64>>) {
         if self.objects.get(object).entries > 0 {
             for space in self.spaces.iter().flatten() {
@@ -139,7 +140,15 @@ impl Vm {
                 windows.into_iter().for_each(|window| subtract(pages, &window));
             }
         }
-        self.objects.copies_of(object).for_each(|copy| self.subtract_reached(copy, pages));
+        for copy in self.objects.copies_of(object) {
+            let mut held = Vec::new();
+            pages.iter().for_each(|part| self.frames.population.runs(copy, part.start, part.end, &mut held));
+            let held: Vec<Range<u64>> = held.into_iter().map(|(start, end)| start..end).collect();
+            held.iter().for_each(|held| subtract(pages, held));
+            self.subtract_reached(copy, pages);
+            pages.extend(held);
+            pages.sort_unstable_by_key(|part| part.start);
+        }
     }
 }
 
