@@ -118,12 +118,13 @@ impl Requests {
         self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
         let room = &mut self.requests[first..];
         // Without branches that depend on the stream: which runs make requests is hard to predict.
-        for (number, run) in runs.iter().enumerate() {
+        let mut rest = runs.iter();
+        while let Some(run) = rest.next() {
             let (request, makes) = next(&mut course.last, course.shift, run);
             room[made] = request;
             // One that is left out touches nothing that was not touched before.
             if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(Touch { request: made, instructions: number as u64 });
+                self.touches.push(Touch { request: made, instructions: (runs.len() - rest.len() - 1) as u64 });
             }
             made += usize::from(makes);
         }
