@@ -29,6 +29,7 @@ pub mod rules;
 pub mod scan;
 pub mod settings;
 pub mod signals;
+pub mod split;
 pub mod text;
 pub mod tree;
 pub mod why;

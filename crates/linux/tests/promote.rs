@@ -93,6 +93,60 @@ fn a_scan_keeps_its_contract_live() {
     program.finish();
 }
 
+/// Promotes each region once, and then gives back what holds zeroes.
+#[derive(Debug)]
+struct GivesBack;
+
+static GIVEN_BACK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+impl superpage_vm::Background for GivesBack {
+    fn next(&self) -> Option<superpage_vm::Time> {
+        Some(0)
+    }
+
+    fn tick(&mut self, _: superpage_vm::Time, system: &mut dyn superpage_vm::System) {
+        let level = superpage_pages::Level(1);
+        for space in system.spaces() {
+            let mut seen = Vec::new();
+            system.scan(space, level, &mut |sample| seen.push(sample));
+            for sample in seen {
+                if sample.superpage {
+                    let given = system.shrink(space, level, sample.region);
+                    GIVEN_BACK.fetch_add(given, std::sync::atomic::Ordering::Relaxed);
+                } else if GIVEN_BACK.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+                    system.promote(space, level, &[sample.into()], superpage_vm::How::Either);
+                }
+            }
+        }
+    }
+}
+
+static GIVES_BACK: superpage_vm::Definition = superpage_vm::Definition {
+    name: "gives-back",
+    make: |_| superpage_vm::Made::with(superpage_vm::Answers::BASE, GivesBack),
+    ..LISTENER
+};
+
+#[test]
+fn pages_of_zeroes_are_given_back_where_huge_pages_can_be_split() {
+    let _turn = superpage_testing::turn_of("promote");
+    if let Err(error) = superpage_linux::split::Splitter::of("/sys/kernel/debug") {
+        superpage_testing::skip!("system", "{error}");
+        return;
+    }
+    let program = Program::start("blocks");
+    let policy = superpage_vm::Policy::of(&GIVES_BACK, [], &superpage_linux::policy::LINUX).unwrap();
+    let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else {
+        return;
+    };
+    let given = || GIVEN_BACK.load(std::sync::atomic::Ordering::Relaxed);
+    settle(&mut promoter, |_| given() > 0);
+    // Of 512, 512, 511, 256 and 511 pages that were touched.
+    assert!(given() > 0, "{:?}", program.populations());
+    assert!(program.populations().iter().any(|(populated, huge)| !huge && *populated < 512));
+    program.finish();
+}
+
 /// A background that scans all that there is, and writes down which spaces are gone.
 #[derive(Debug)]
 struct Listener;

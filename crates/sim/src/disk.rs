@@ -43,7 +43,7 @@ pub(crate) struct Disk {
     bytes: u64,
     /// Pages of files that have been in memory, if that matters.
     known: HashSet<(u32, u64)>,
-    /// The contents of pages, if the policy uses digests.
+    /// The contents of pages, if the policy uses digests, or asks which pages hold zeroes.
     pub(crate) contents: Option<Contents>,
 }
 
@@ -154,6 +154,10 @@ impl Memory for Disk {
             contents.save(to, frame);
         }
         self.transfer(Way::Out, to);
+    }
+
+    fn is_zero(&mut self, frame: Pfn) -> bool {
+        self.contents.as_ref().is_some_and(|contents| contents.digest(frame) == 0)
     }
 
     fn digest(&mut self, frame: Pfn) -> u128 {

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped};
 use superpage_trace::{Event, Info, ProcessId, Threads};
-use superpage_vm::{Config, Hash, SpaceId, Vm};
+use superpage_vm::{Config, Hash, Need, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
 pub(crate) struct Simulation {
@@ -153,7 +153,8 @@ impl Simulation {
         let setup = group[0].1;
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
-        let hashes = setup.policy.answers.reclaim.hash != Hash::Off;
+        let needs = setup.policy.definition().needs;
+        let contents = setup.policy.answers.reclaim.hash != Hash::Off || needs.contains(&Need::Contents);
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
         // The memory is the machine's, whatever sizes the policy uses.
@@ -174,7 +175,7 @@ impl Simulation {
                 .enumerate()
                 .map(|(number, (place, setup))| Member::new(*place, number, setup))
                 .collect(),
-            disk: Disk::new(setup.files, ladder.base().bytes(), setup.swap_pages, hashes),
+            disk: Disk::new(setup.files, ladder.base().bytes(), setup.swap_pages, contents),
             held: Held::default(),
             fragmented,
             shift: setup.ladder.base().shift() - superpage_trace::TRACE_PAGE_SHIFT,

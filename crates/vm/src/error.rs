@@ -39,6 +39,9 @@ pub enum Error {
     /// The frame was not allocated by [`crate::Vm::wire_page`].
     #[error("frame {} was not allocated by the kernel", .0.0)]
     NotWired(Pfn),
+    /// A background has given more different preferences than there are numbers for them.
+    #[error("there are 65536 different preferences already")]
+    Preferences,
     /// The file is not open.
     #[error("file {0} is not open; open it first")]
     NotOpen(u32),

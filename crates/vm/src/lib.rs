@@ -54,7 +54,7 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{
-    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Scanned, System, Time,
+    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time,
 };
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{

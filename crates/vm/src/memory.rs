@@ -94,6 +94,12 @@ pub trait Memory {
     /// and mix well. Called only under a policy that infers dirty pages from digests (Navarro et al., section 4.7).
     fn digest(&mut self, frame: Pfn) -> u128;
 
+    /// Whether the frame is known to hold zeroes and nothing else. Called only where a policy gives back pages of zeroes
+    /// ([`System::shrink`](crate::System::shrink)).
+    fn is_zero(&mut self, _frame: Pfn) -> bool {
+        false
+    }
+
     /// An extent was reserved for the pages around `page`, which is filled next. An implementation that can make memory
     /// contiguous in bulk does so here. Frames of it that `buddy` marks as cached still hold contents that may be
     /// needed again; the others hold nothing. The default does nothing.

@@ -45,6 +45,10 @@ pub struct Stats {
     pub reservations_made: u64,
     /// Reservations preempted.
     pub reservations_preempted: u64,
+    /// Frames of reservations that the background of the policy freed.
+    pub reserved_released: u64,
+    /// Pages of zeroes that the background gave back.
+    pub zeroes_given_back: u64,
     /// Unpopulated pieces of broken reservations, freed to the buddy allocator.
     pub pieces_freed: u64,
     /// Partially populated pieces of broken reservations that stayed reserved.

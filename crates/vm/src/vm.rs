@@ -11,9 +11,10 @@ use crate::policy::{Answers, Fit, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::Space;
-use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, SpaceId, Stats, Time};
+use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
@@ -38,6 +39,8 @@ pub struct Vm {
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
     pub(crate) answers: Answers,
+    /// What map entries may prefer, by number; the first is nothing.
+    pub(crate) preferences: Vec<Prefer>,
     /// The policy's background, the events that it asks for, and the time of the last call of [`Vm::advance`].
     pub(crate) background: Option<Box<dyn Background>>,
     pub(crate) events: Events,
@@ -96,6 +99,7 @@ impl Vm {
             objects: Objects::new(),
             spaces: Vec::new(),
             answers,
+            preferences: vec![Prefer::default()],
             events: background.as_ref().map(|background| background.events()).unwrap_or_default(),
             background,
             now: 0,
@@ -114,6 +118,14 @@ impl Vm {
     /// The answers of the policy: how the fault path behaves.
     pub fn answers(&self) -> &Answers {
         &self.answers
+    }
+
+    /// The answers where a map entry has this preference, which is one.
+    pub(crate) fn answers_preferred(&self, prefer: u16) -> Answers {
+        let (prefer, mut answers) = (self.preferences[prefer as usize], self.answers);
+        answers.place.frames = prefer.place.unwrap_or(answers.place.frames);
+        answers.place.size = prefer.size.unwrap_or(answers.place.size);
+        answers
     }
 
     /// The free frames: how many, and in which extents.
@@ -197,6 +209,7 @@ impl Vm {
         self.frames.metadata_bytes()
             + self.objects.metadata_bytes()
             + self.spaces.capacity() * size_of::<Option<Space>>()
+            + self.preferences.capacity() * size_of::<Prefer>()
             + self.spaces.iter().flatten().map(Space::metadata_bytes).sum::<usize>()
     }
 

@@ -7,8 +7,8 @@ use crate::machine::Machine;
 use std::collections::BTreeMap;
 use superpage_pages::{Hint, Ladder, Level, Vpn};
 use superpage_vm::{
-    Background, Candidate, Check, Config, Growth, Hold, How, Look, Outcome, Part, Policy, Sample, Scanned, SpaceId,
-    System, Target, Time, Vm,
+    Background, Candidate, Check, Config, Growth, Hold, How, Look, Outcome, Part, Place, Policy, Prefer, Sample,
+    Scanned, SpaceId, System, Target, Time, Vm,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -199,6 +199,77 @@ fn a_look_tells_pages_that_are_shared_swapped_reserved_and_not_touched() {
     assert_eq!((found.populated, found.shared), (1, populated - 1));
     machine.vm.exit(&mut machine.pmap, child).unwrap();
     assert_eq!(look(&mut machine, 1).shared, 0);
+    machine.end();
+}
+
+#[test]
+fn reserved_frames_and_pages_of_zeroes_are_given_back() {
+    let mut machine = Machine::new(X86, 4096, "reservation:threshold=3/8");
+    machine.anonymous(512, 1024, Growth::Fixed);
+    // Full after a quarter of it, the rest zeroes; and a reservation with five pages.
+    (512..512 + 200).for_each(|page| machine.put(page, page));
+    (1024..1029).for_each(|page| machine.put(page, page));
+    assert_eq!(machine.level(512), Some(Level(1)));
+    let free = machine.vm.buddy().free_frames();
+    let space = machine.space;
+    let given = |machine: &mut Machine, region| {
+        let given = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| {
+            (system.shrink(space, Level(1), region), system.release(space, Level(1), region))
+        });
+        machine.vm.validate(&machine.pmap).unwrap();
+        given
+    };
+    // Page 1024 holds what was put there, so nothing of it is zeroes; what is reserved goes.
+    assert_eq!(given(&mut machine, 2), (0, 512 - 5));
+    assert_eq!(given(&mut machine, 1), (512 - 200, 512 - 200));
+    assert_eq!((given(&mut machine, 1), given(&mut machine, 2), given(&mut machine, 77)), ((0, 0), (0, 0), (0, 0)));
+    assert_eq!(machine.vm.buddy().free_frames(), free + 507 + 312);
+    let stats = machine.vm.stats();
+    assert_eq!((stats.reserved_released, stats.zeroes_given_back, stats.mapped[1]), (507 + 312, 312, 0));
+    for page in 512..1024 {
+        assert_eq!(machine.get(page), if page < 712 { page } else { 0 });
+    }
+    assert!((1024..1029).all(|page| machine.get(page) == page));
+    // Others share it: nothing is given back.
+    let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+    assert_eq!(given(&mut machine, 1).0, 0);
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    machine.end();
+}
+
+#[test]
+fn faults_do_what_is_preferred_there() {
+    let mut machine = Machine::new(X86, 8192, "thp:place=base");
+    let space = machine.space;
+    machine.anonymous(512, 6 * 512, Growth::Fixed);
+    let prefer = |machine: &mut Machine, range, prefer| {
+        let done =
+            machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.prefer(space, range, prefer));
+        machine.vm.validate(&machine.pmap).unwrap();
+        done
+    };
+    let (extents, zeroed) = (Prefer { place: Some(Place::Extent), ..Prefer::default() }, true);
+    assert!(prefer(&mut machine, Some(Vpn(1024).pages(1024)), extents));
+    assert!(prefer(&mut machine, Some(Vpn(2048).pages(512)), Prefer { only_zeroed: zeroed, ..extents }));
+    (1..6).for_each(|region| machine.put(region * 512 + 3, region));
+    let huge = |machine: &Machine| (1..7).map(|region| machine.level(region * 512 + 3)).collect::<Vec<_>>();
+    let (base, whole) = (Some(Level::BASE), Some(Level(1)));
+    assert_eq!(huge(&machine), [base, whole, whole, base, base, None]);
+    // Of the whole space, and of what it maps later.
+    assert!(prefer(&mut machine, None, Prefer { only_zeroed: zeroed, ..extents }));
+    assert_eq!(machine.vm.zero_ahead(&mut machine.disk, Level(1), 1), 1);
+    machine.anonymous(20 * 512, 512, Growth::Fixed);
+    machine.put(6 * 512 + 3, 6);
+    machine.put(20 * 512 + 3, 7);
+    assert_eq!((machine.level(6 * 512), machine.level(20 * 512)), (whole, None), "one was zeroed");
+    assert!(prefer(&mut machine, None, Prefer::default()));
+    machine.anonymous(30 * 512, 512, Growth::Fixed);
+    machine.put(30 * 512, 8);
+    assert_eq!(machine.level(30 * 512), base);
+    assert_eq!(machine.get(20 * 512 + 3), 7);
+    let unknown =
+        machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.prefer(SpaceId(9), None, extents));
+    assert!(!unknown);
     machine.end();
 }
 

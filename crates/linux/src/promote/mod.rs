@@ -33,6 +33,7 @@ use self::process::Process;
 use crate::collapse::{self, Refusal};
 use crate::rules::Rules;
 use crate::scan::Kind;
+use crate::split::Splitter;
 use crate::why::{Part, Reason, Why};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
@@ -77,6 +78,8 @@ struct Live {
     /// Those that have ended or execute another program, of which the background was not told yet.
     gone: BTreeSet<SpaceId>,
     headroom: Headroom,
+    /// What splits huge pages, once that was asked for; `None` where nothing does.
+    splitter: Option<Option<Splitter>>,
     counters: Counters,
     began: Instant,
     clock: Clock,
@@ -181,6 +184,7 @@ impl Promoter {
             processes: BTreeMap::new(),
             gone: BTreeSet::new(),
             headroom: Headroom::of("/"),
+            splitter: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
             clock: Clock::default(),
@@ -343,6 +347,20 @@ impl Live {
             finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         }
         findings.into_iter().map(|(_, finding, _)| finding).collect()
+    }
+
+    /// Splits the huge page of a region; whether that was tried. Why not is told once.
+    fn split(&mut self, space: SpaceId, region: u64) -> bool {
+        let range = region * self.size..(region + 1) * self.size;
+        let splitter = self.splitter.get_or_insert_with(|| {
+            Splitter::of("/sys/kernel/debug").inspect_err(|error| tracing::warn!("{error}")).ok()
+        });
+        let Some((splitter, process)) = splitter.as_ref().zip(self.processes.get_mut(&(space.0 as i32))) else {
+            return false;
+        };
+        process.scan_again();
+        let done = splitter.split(process.pid, range);
+        done.inspect_err(|error| tracing::debug!(pid = process.pid, "{error}")).is_ok()
     }
 
     /// Scans a process: this part of it, or all if that may have changed.
@@ -572,9 +590,19 @@ impl System for Live {
         self.process(space).map_or(0, |process| nanos(process.pace.until()))
     }
 
-    /// Linux has no call for that.
-    fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
-        false
+    /// Splits a huge page, where debugfs lets it.
+    fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
+        let huge = level == self.ladder.largest() && self.look(space, level, region).superpage;
+        huge && self.split(space, region) && !self.look(space, level, region).superpage
+    }
+
+    fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
+        let before = self.look(space, level, region);
+        if level != self.ladder.largest() || !before.superpage || !self.split(space, region) {
+            return 0;
+        }
+        // What maps the page of zeroes is not populated any more.
+        u64::from(before.populated.saturating_sub(self.look(space, level, region).populated))
     }
 }
 

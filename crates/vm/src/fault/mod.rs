@@ -2,6 +2,7 @@
 //! it.
 
 pub(crate) mod busy;
+pub(crate) mod give_back;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
@@ -298,7 +299,15 @@ impl Vm {
         if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
-        let mut largest = self.frames.largest_without_overlap(&self.answers, walk);
+        let prefer = site.map_or(0, |site| site.entry.prefer);
+        let preferred;
+        let answers = if prefer == 0 {
+            &self.answers
+        } else {
+            preferred = self.answers_preferred(prefer);
+            &preferred
+        };
+        let mut largest = self.frames.largest_without_overlap(answers, walk);
         if let Some(site) = site {
             largest = largest.min(site.most);
         }
@@ -307,12 +316,13 @@ impl Vm {
         }
         let PageOf { object, index } = walk.page;
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
-        let mut preferred = known.preferred(&self.answers, ladder, largest, index);
-        if self.answers.takes_extents() {
-            let fits = |level| site.is_some_and(|site| self.fills_whole(site, object, level));
-            while preferred > Level::BASE && !fits(preferred) {
-                preferred = known.preferred(&self.answers, ladder, preferred.down(), index);
-            }
+        let extents = answers.takes_extents();
+        let fits = |level| !extents || site.is_some_and(|site| self.fills_whole(site, object, level));
+        let zeroed = self.preferences[prefer as usize].only_zeroed;
+        let ready = |level| !zeroed || self.frames.zeroed.find(level).is_some();
+        let mut preferred = known.preferred(answers, ladder, largest, index);
+        while preferred > Level::BASE && !(fits(preferred) && ready(preferred)) {
+            preferred = known.preferred(answers, ladder, preferred.down(), index);
         }
         preferred
     }
@@ -340,9 +350,18 @@ impl Vm {
             owner.low = low.min(index);
         }
         let preferred = self.preferred(Some(&context.site), &walk);
+        let prefer = context.site.entry.prefer;
+        let changed;
+        let answers = if prefer == 0 {
+            &self.answers
+        } else {
+            changed = self.answers_preferred(prefer);
+            &changed
+        };
+        let extents = answers.takes_extents();
         let populated = match content {
-            Content::Cached(frame) => self.frames.reactivate(&self.answers, &mut walk, preferred, frame),
-            _ => self.frames.populate(&self.answers, &mut walk, preferred, at.0),
+            Content::Cached(frame) => self.frames.reactivate(answers, &mut walk, preferred, frame),
+            _ => self.frames.populate(answers, &mut walk, preferred, at.0),
         };
         let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;
@@ -355,7 +374,7 @@ impl Vm {
             content = Content::Left;
         }
         // All that was populated, an extent or a page, is filled and mapped now.
-        let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
+        let taken = if extents { populated.allocated } else { Level::BASE };
         let frames = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
         let one = taken > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
         let mappable = !one || self.give_tables(context.pmap, space, at, taken);

@@ -13,7 +13,7 @@ impl Frames {
     /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen reservation"):
     /// unpopulated ones are freed to the buddy allocator, partially populated ones are reservations at the head of
     /// their list, fully populated ones are on no list.
-    pub(super) fn break_extent(&mut self, pieces: Pieces, level: u8, slot: u32) {
+    pub(crate) fn break_extent(&mut self, pieces: Pieces, level: u8, slot: u32) {
         let first = self.take_extent(level, slot);
         let reservation = core::mem::replace(&mut self.population.node_mut(level, slot).reservation, NONE);
         if reservation != NONE {

@@ -20,6 +20,7 @@ impl Vm {
         let entries: Vec<Entry> = self.space(parent)?.iter().copied().collect();
         self.frames.stats.note_peak();
         let child = self.create_space();
+        self.space_mut(child).prefer = self.space(parent)?.prefer;
         let first = entries.first().map_or(Vpn(0), |entry| Vpn(entry.start));
         pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)));
         for entry in entries {

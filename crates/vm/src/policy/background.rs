@@ -4,11 +4,11 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Candidate, How, Need, Sample, SpaceId};
+use crate::{Candidate, How, Need, Place, Reserve, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Ladder, Level, MAX_LEVELS, Vpn};
+use superpage_pages::{Ladder, Level, MAX_LEVELS, PageRange, Vpn};
 
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
@@ -71,6 +71,18 @@ impl Events {
         let faulted = self.faulted.then_some(Need::FaultEvents);
         faulted.into_iter().chain(self.missed.then_some(Need::Misses))
     }
+}
+
+/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the default is nothing else. Whether an
+/// extent is mapped as a superpage stays the policy's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Prefer {
+    /// Where frames come from.
+    pub place: Option<Place>,
+    /// How large a reservation or an extent may be.
+    pub size: Option<Reserve>,
+    /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead ([`System::zero_ahead`]).
+    pub only_zeroed: bool,
 }
 
 /// What a scan of an address space ([`System::scan`]) found.
@@ -276,8 +288,29 @@ pub trait System {
         None
     }
 
+    /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`). What is mapped stays, but superpages
+    /// across the ends of the range are demoted as far as needed. Returns whether that is so now: `false` where the target resolves
+    /// faults otherwise, as a live Linux, where the space has ended, and after 65536 different preferences. O(map entries there).
+    fn prefer(&mut self, _space: SpaceId, _range: Option<PageRange>, _prefer: Prefer) -> bool {
+        false
+    }
+
+    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how many; all of a
+    /// reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the region).
+    fn release(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
+        0
+    }
+
+    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds zeroes again. Returns
+    /// how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what was never written, if the policy
+    /// needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by debugfs' `split_huge_pages`, and since Linux 6.12
+    /// the kernel then frees its pages of zeroes. Frames of a reservation stay reserved: [`System::release`]. O(pages of the region).
+    fn shrink(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
+        0
+    }
+
     /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page; where the policy
-    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live Linux has no call for
-    /// that, and returns `false`.
+    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live Linux splits it by
+    /// debugfs' `split_huge_pages`, and returns `false` where that is not there.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

@@ -2,13 +2,13 @@
 
 use crate::fault::promotion::Window;
 use crate::object::Growth;
-use crate::policy::background::{Check, Look, MemoryState, Outcome, Part, Scanned, System, Time};
+use crate::policy::background::{Check, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Hint, Ladder, Level, Vpn};
+use superpage_pages::{Hint, Ladder, Level, PageRange, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -280,6 +280,20 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
 
     fn zero_ahead(&mut self, level: Level, most: u64) -> Option<u64> {
         Some(self.vm.zero_ahead(self.memory, level, most))
+    }
+
+    fn prefer(&mut self, space: SpaceId, range: Option<PageRange>, prefer: Prefer) -> bool {
+        self.vm.prefer(self.pmap, space, range, prefer).is_ok()
+    }
+
+    fn release(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
+        let Some(start) = self.start(level, region) else { return 0 };
+        self.vm.release_reserved(Region { space, start, level })
+    }
+
+    fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
+        let Some(start) = self.start(level, region) else { return 0 };
+        self.vm.free_zeroes(self.pmap, self.memory, Region { space, start, level }).unwrap_or(0)
     }
 
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {

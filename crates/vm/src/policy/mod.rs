@@ -106,6 +106,8 @@ pub enum Need {
     Misses,
     /// Free memory that is zeroed ahead.
     Zeroing,
+    /// To know which pages hold zeroes.
+    Contents,
 }
 
 impl fmt::Display for Need {
@@ -117,6 +119,7 @@ impl fmt::Display for Need {
             Need::FaultEvents => "to be told of page faults",
             Need::Misses => "to be told of misses in the TLBs",
             Need::Zeroing => "free memory that is zeroed ahead",
+            Need::Contents => "to know which pages hold zeroes",
         })
     }
 }
@@ -134,7 +137,7 @@ impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target = Target {
         name: "this memory manager",
-        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing],
+        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing, Need::Contents],
     };
 
     /// The first of these needs that it does not provide.

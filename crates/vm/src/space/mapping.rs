@@ -3,7 +3,7 @@
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
+use crate::{Error, PAGES_LIMIT, Pmap, Prefer, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Hint, Level, PageRange, Protection, Vpn};
 
@@ -111,7 +111,8 @@ impl Vm {
         };
         self.objects.get_mut(object).entries += 1;
         let Map { protection, shared, hint, .. } = map;
-        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth, hint });
+        let prefer = self.space(space)?.prefer;
+        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer });
         self.join(space, start);
         self.join(space, end);
         Ok(())
@@ -202,16 +203,56 @@ impl Vm {
     /// # Errors
     /// The address space does not exist, or the range is empty or too long.
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
+        self.change_entries(pmap, space, range, |entry| entry.hint = hint)
+    }
+
+    /// Changes the entries of a range in what concerns no mapping.
+    fn change_entries(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        range: PageRange,
+        change: impl Fn(&mut Entry),
+    ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         let entries = self.space(space)?.overlapping(low, high);
         pmap.gather(space, range.start..Vpn(high));
-        for entry in entries.into_iter().filter(|entry| entry.hint != hint) {
-            let part = Entry { hint, ..entry.within(low, high) };
-            self.demote_edge(pmap, space, &entry, part.start);
-            self.demote_edge(pmap, space, &entry, part.end);
-            self.put_part(space, part);
+        for entry in entries {
+            let mut part = entry.within(low, high);
+            change(&mut part);
+            if part != entry.within(low, high) {
+                self.demote_edge(pmap, space, &entry, part.start);
+                self.demote_edge(pmap, space, &entry, part.end);
+                self.put_part(space, part);
+            }
         }
         pmap.flush_gathered(space);
+        Ok(())
+    }
+
+    /// Changes what faults do in a range, or in all of a space and in what it maps later, from what the policy answers
+    /// ([`System::prefer`](crate::System::prefer)).
+    ///
+    /// # Errors
+    /// As for [`Vm::advise`]; [`Error::Preferences`], with nothing changed, if there are too many.
+    pub(crate) fn prefer(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        range: Option<PageRange>,
+        prefer: Prefer,
+    ) -> Result<(), Error> {
+        self.space(space)?;
+        let known = self.preferences.iter().position(|known| *known == prefer);
+        let number = known.unwrap_or(self.preferences.len());
+        let number = u16::try_from(number).map_err(|_| Error::Preferences)?;
+        self.change_entries(pmap, space, range.unwrap_or(Vpn(0).pages(PAGES_LIMIT)), |entry| entry.prefer = number)?;
+        if range.is_none() {
+            self.space_mut(space).prefer = number;
+        }
+        if known.is_none() {
+            self.preferences.push(prefer);
+        }
         Ok(())
     }
 

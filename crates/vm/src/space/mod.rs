@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) copy: bool,
     pub(crate) growth: Growth,
     pub(crate) hint: Hint,
+    /// What the policy's background prefers there: a number of [`Vm::preferences`](crate::vm::Vm::preferences), 0 for nothing.
+    pub(crate) prefer: u16,
 }
 
 impl Entry {
@@ -75,6 +77,8 @@ pub(crate) struct Space {
     by_object: BTreeSet<(ObjectId, u64, u64)>,
     /// The entry found last: faults are local.
     recent: Cell<Option<Entry>>,
+    /// The preference of entries to come.
+    pub(crate) prefer: u16,
 }
 
 impl Space {

@@ -93,6 +93,10 @@ impl Memory for Contents {
         };
     }
 
+    fn is_zero(&mut self, frame: Pfn) -> bool {
+        self.memory[frame.0 as usize] == 0
+    }
+
     fn digest(&mut self, frame: Pfn) -> u128 {
         u128::from(self.memory[frame.0 as usize])
     }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use superpage_pages::{Level, Random, Vpn};
 use superpage_vm::{
-    Answers, Background, Candidate, Check, Definition, Events, How, Made, Need, Parameter, Sample, SpaceId, System,
-    Time, Values,
+    Answers, Background, Candidate, Check, Definition, Events, How, Made, Need, Parameter, Place, Prefer, Reserve,
+    Sample, SpaceId, System, Time, Values,
 };
 
 /// How many events it remembers.
@@ -26,8 +26,15 @@ pub(crate) static WATCH: Definition = Definition {
             help: "draws what it does",
             needs: &[],
         },
+        Parameter {
+            name: "more",
+            values: Values::Words(&["on", "off"]),
+            default: "off",
+            help: "whether it prefers and gives back too",
+            needs: &[],
+        },
     ],
-    needs: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing],
+    needs: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing, Need::Contents],
     make: |given| {
         Made::with(
             Answers::BASE,
@@ -35,6 +42,7 @@ pub(crate) static WATCH: Definition = Definition {
                 interval: given.time("interval").as_nanos() as Time,
                 batch: given.number("batch").unwrap() as usize,
                 random: Random::new(given.number("seed").unwrap()),
+                more: given.is_on("more"),
                 next: 0,
                 seen: BTreeMap::new(),
             },
@@ -47,12 +55,43 @@ struct Watch {
     interval: Time,
     batch: usize,
     random: Random,
+    more: bool,
     next: Time,
     /// Pages that faulted or missed, and the level that maps them then.
     seen: BTreeMap<(SpaceId, Vpn), Level>,
 }
 
 impl Watch {
+    fn more(&mut self, system: &mut dyn System, (space, at, level, region): (SpaceId, Vpn, Level, u64)) {
+        let pages = system.ladder().pages(level);
+        let free = system.memory().unwrap().free;
+        match self.random.next() % 3 {
+            0 => {
+                let freed = system.release(space, level, region);
+                assert_eq!(system.memory().unwrap().free, free + freed);
+                assert_eq!(system.look(space, level, region).reserved, 0);
+            }
+            1 => {
+                let before = system.look(space, level, region);
+                let freed = system.shrink(space, level, region);
+                let after = system.look(space, level, region);
+                assert_eq!(u64::from(before.populated - after.populated), freed);
+                assert_eq!((after.shared, after.swapped), (before.shared, before.swapped));
+            }
+            _ => {
+                let places = [None, Some(Place::BasePage), Some(Place::Reservation), Some(Place::Extent)];
+                let sizes = [None, Some(Reserve::Preferred), Some(Reserve::Smallest), Some(Reserve::Largest)];
+                let prefer = Prefer {
+                    place: places[self.random.next() as usize % 4],
+                    size: sizes[self.random.next() as usize % 4],
+                    only_zeroed: self.random.next().is_multiple_of(4),
+                };
+                let range = at.align_down(pages).pages(pages);
+                assert!(system.prefer(space, (!self.random.next().is_multiple_of(4)).then_some(range), prefer));
+            }
+        }
+    }
+
     fn see(&mut self, space: SpaceId, at: Vpn, mapped: Level) {
         if self.seen.len() < MOST {
             self.seen.insert((space, at), mapped);
@@ -80,6 +119,10 @@ impl Background for Watch {
             let Check::Populated(populated) = system.check(space, level, region) else {
                 panic!("a space shares nothing")
             };
+            if self.more && self.random.next().is_multiple_of(2) {
+                self.more(system, (space, at, level, region));
+                continue;
+            }
             match self.random.next() % 5 {
                 0 => drop(system.accessed(space, level, region)),
                 1 => drop(system.demote(space, mapped, at.0 / ladder.pages(mapped))),

@@ -84,6 +84,10 @@ impl Memory for Disk {
         self.log.push(to);
     }
 
+    fn is_zero(&mut self, frame: Pfn) -> bool {
+        self.memory[frame.0 as usize] == 0
+    }
+
     fn digest(&mut self, frame: Pfn) -> u128 {
         self.memory[frame.0 as usize].into()
     }

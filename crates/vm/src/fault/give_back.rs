@@ -1,0 +1,95 @@
+//! Memory that a policy's background gives back: reserved frames that nobody populates, and pages of zeroes.
+
+use crate::fault::relocate::{Refused, Region};
+use crate::policy::Pieces;
+use crate::vm::Vm;
+use crate::{Memory, Pmap};
+use alloc::vec::Vec;
+use superpage_pages::{Pfn, Vpn};
+
+impl Vm {
+    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that are larger whole.
+    /// Returns how many. O(pages of the region or, if larger, of the reservation).
+    pub(crate) fn release_reserved(&mut self, region: Region) -> u64 {
+        let Region { space, start, level } = region;
+        let before = self.frames.buddy.free_frames();
+        let end = start + self.frames.ladder.pages(level);
+        let mut at = start;
+        while at < end {
+            let entry = self.space(space).ok().and_then(|map| map.find(at.0));
+            let walk = entry.map(|entry| self.frames.population.walk(entry.object, entry.index(at.0)));
+            let Some(walk) = walk.filter(|walk| walk.covered > 0) else {
+                at = at + 1;
+                continue;
+            };
+            let slot = walk.slots[walk.covered as usize];
+            let pages = self.frames.population.pages(walk.covered);
+            if !self.frames.population.is_full(walk.covered, slot) {
+                self.frames.break_extent(Pieces::Free, walk.covered, slot);
+            }
+            at = Vpn(at.0 + pages - (walk.page.index & (pages - 1)));
+        }
+        let freed = self.frames.buddy.free_frames() - before;
+        self.frames.stats.reserved_released += freed;
+        freed
+    }
+
+    /// Frees the pages of a region that hold zeroes; superpages that hold some are demoted as far as needed. Returns how many.
+    ///
+    /// # Errors
+    /// [`Refused`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.
+    pub(crate) fn free_zeroes(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        region: Region,
+    ) -> Result<u64, Refused> {
+        let Region { space, start, level } = region;
+        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Refused::Unmapped)?;
+        let (object, end) = (entry.object, start + self.frames.ladder.pages(level));
+        if level > self.frames.ladder.largest() || end.0 > entry.end {
+            return Err(Refused::Unmapped);
+        }
+        let known = self.objects.get(object);
+        if known.file.is_some() {
+            return Err(Refused::File);
+        }
+        if entry.shared || entry.copy || known.backing.is_some() || !(known.sole || self.only_user(space, object)) {
+            return Err(Refused::Shared);
+        }
+        let (low, high) = (entry.index(start.0), entry.index(start.0) + self.frames.ladder.pages(level));
+        if self.frames.busy.of(object, &(low..high)).is_some() {
+            return Err(Refused::Busy);
+        }
+        let mut runs = Vec::new();
+        self.frames.population.runs(object, low, high, &mut runs);
+        let mut zeroes: Vec<(u64, u64)> = Vec::new();
+        for index in runs.into_iter().flat_map(|(from, to)| from..to) {
+            let frame = self.frames.population.walk(object, index).frame;
+            // A cache page that holds its frame may be taken at any time, and counts as free already.
+            if self.frames.is_held(frame) || !memory.is_zero(Pfn(u64::from(frame))) {
+                continue;
+            }
+            match zeroes.last_mut() {
+                Some(last) if last.1 == index => last.1 += 1,
+                _ => zeroes.push((index, index + 1)),
+            }
+        }
+        if zeroes.is_empty() {
+            return Ok(0);
+        }
+        self.frames.stats.note_peak();
+        let before = self.frames.stats.resident_pages;
+        pmap.gather(space, start..end);
+        for (from, to) in zeroes {
+            let part = entry.within(entry.page(from).0, entry.page(to).0);
+            self.remove_mapped(pmap, space, &entry, &part);
+            self.frames.release(object, from, to);
+        }
+        pmap.flush_gathered(space);
+        self.take_tables(pmap);
+        let freed = before - self.frames.stats.resident_pages;
+        self.frames.stats.zeroes_given_back += freed;
+        Ok(freed)
+    }
+}
