@@ -47,6 +47,7 @@ mod validate;
 mod vm;
 
 pub use error::{Error, FaultError, PAGES_LIMIT};
+pub use fault::compact::Compacted;
 pub use fault::relocate::{How, Promoted, Refused, Region};
 pub use fault::{Fault, FaultKind};
 pub use frame::buddy::{Buddy, BuddyError};

@@ -49,6 +49,14 @@ pub struct Stats {
     pub reserved_released: u64,
     /// Pages of zeroes that the background gave back.
     pub zeroes_given_back: u64,
+    /// Compactions of an extent, direct and by the background.
+    pub compactions: u64,
+    /// Those after which the extent was not free.
+    pub compactions_failed: u64,
+    /// Base pages that compactions copied elsewhere; `bytes_copied` has their bytes too.
+    pub pages_moved: u64,
+    /// Base pages that stayed where an extent was to be compacted.
+    pub pages_not_moved: u64,
     /// Unpopulated pieces of broken reservations, freed to the buddy allocator.
     pub pieces_freed: u64,
     /// Partially populated pieces of broken reservations that stayed reserved.

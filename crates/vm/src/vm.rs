@@ -1,6 +1,7 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::fault::busy::Busy;
+use crate::fault::compact::Deferred;
 use crate::frame::Frames;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
@@ -51,6 +52,8 @@ pub struct Vm {
     pub(crate) random: u64,
     /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
+    /// When direct compaction is tried again.
+    pub(crate) deferred: Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
     pub(crate) futile: Option<u64>,
 }
@@ -106,6 +109,7 @@ impl Vm {
             to_hash: VecDeque::new(),
             random: 0,
             exhausted: [None; MAX_LEVELS],
+            deferred: Deferred::default(),
             futile: None,
         })
     }

@@ -13,6 +13,7 @@ mod buddy;
 mod buddy_cached;
 mod busy;
 mod colours;
+mod compact;
 mod contents;
 mod contiguity;
 mod cost;

@@ -34,6 +34,27 @@ proptest! {
     }
 }
 
+/// The policy of these tests, which prefers, gives back and compacts too, with these answers.
+const GIVING: [&str; 6] = [
+    "place=base",
+    "place=reservation,promote=full,compact=on,demote-on-unmap=off",
+    "place=extent,promote=full,compact=on,hints=opt-out,cache=free",
+    "place=reservation,promote=full,cache=held,around=8,hash=late,demote-on-write=on",
+    "place=reservation,promote=full,hash=idle,cache=available,wired=cluster,threshold=4/8",
+    "place=extent,promote=full,reclaim=none",
+];
+
+proptest! {
+    #[test]
+    fn every_state_is_valid_where_a_background_gives_back_and_compacts(
+        setting in settings(), answers in 0..GIVING.len(), seed in 1..1000_u32, slow in any::<bool>(), ops in operations(),
+    ) {
+        let policy = format!("watch:more=on,batch=4,interval=1ms,seed={seed},{}", GIVING[answers]);
+        let world = World::of(Setting { policy, ..setting });
+        run(if slow { world.slow() } else { world }, ops);
+    }
+}
+
 // Cases to keep: what proptest prints, as it is.
 
 /// A write to a page of a privately mapped file begins to read it, and the process does not wait; the file is then

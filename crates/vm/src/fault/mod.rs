@@ -2,6 +2,7 @@
 //! it.
 
 pub(crate) mod busy;
+pub(crate) mod compact;
 pub(crate) mod give_back;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
@@ -11,6 +12,7 @@ use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
+use crate::policy::Scarce;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -350,6 +352,19 @@ impl Vm {
             owner.low = low.min(index);
         }
         let preferred = self.preferred(Some(&context.site), &walk);
+        if preferred > Level::BASE
+            && self.answers.scarce.then == Scarce::Compact
+            && matches!(content, Content::Zero | Content::Read { .. })
+            && self.compact_for(context.pmap, context.memory, preferred)
+        {
+            // Reservations may have been broken, and tables taken for what moved.
+            walk = self.frames.population.walk(object, index);
+            if !self.give_tables(context.pmap, space, at, Level::BASE) {
+                self.objects.get_mut(object).low = low;
+                self.frames.stats.faults_out_of_memory += 1;
+                return Err(FaultError::OutOfMemory(at));
+            }
+        }
         let prefer = context.site.entry.prefer;
         let changed;
         let answers = if prefer == 0 {

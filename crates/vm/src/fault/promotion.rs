@@ -299,7 +299,7 @@ impl Vm {
     }
 
     /// A mapping of pages of the entry was removed.
-    fn note_removed(&mut self, entry: &Entry, leaf: Leaf, used: Used) {
+    pub(crate) fn note_removed(&mut self, entry: &Entry, leaf: Leaf, used: Used) {
         let Leaf { at, frame, level, .. } = leaf;
         let holder = if level > Level::BASE { self.holder(entry.object, entry.index(at.0)) } else { None };
         if let Some(walk) = holder

@@ -54,7 +54,7 @@ impl Frames {
                     }
                     continue;
                 }
-                if level > 0 && answers.scarce.then == Scarce::Smaller {
+                if level > 0 && answers.scarce.then != Scarce::Preempt {
                     break;
                 }
                 // One piece of the reservation has the extent. If that is more than one level down, the pieces are at

@@ -315,7 +315,7 @@ impl Frames {
         cached.into_iter().for_each(|frame| self.drop_cached(frame.0 as u32));
     }
 
-    fn set_extent(&mut self, level: u8, slot: u32, first: u32) {
+    pub(crate) fn set_extent(&mut self, level: u8, slot: u32, first: u32) {
         self.population.node_mut(level, slot).frame = first;
         if let Some(pages) = &mut self.pages {
             pages.set_extent(level, first, self.ladder.order(Level(level)), slot);
@@ -323,7 +323,7 @@ impl Frames {
     }
 
     /// Takes the extent from a node and returns its first frame.
-    fn take_extent(&mut self, level: u8, slot: u32) -> u32 {
+    pub(crate) fn take_extent(&mut self, level: u8, slot: u32) -> u32 {
         let first = core::mem::replace(&mut self.population.node_mut(level, slot).frame, NONE);
         if let Some(pages) = &mut self.pages {
             pages.set_extent(level, first, self.ladder.order(Level(level)), NONE);
@@ -331,7 +331,7 @@ impl Frames {
         first
     }
 
-    fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
+    pub(crate) fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
         self.population.set_single(slot, position, frame);
         if let Some(pages) = &mut self.pages {
             pages.set_single(frame, slot);

@@ -191,6 +191,9 @@ pub enum Scarce {
     Smaller,
     /// Preempt the reservation whose most recent page allocation occurred least recently.
     Preempt,
+    /// Compact at the fault: relocate the pages of the extent with the most free frames, then take it; otherwise as
+    /// [`Scarce::Smaller`]. After failures that is put off (Linux: direct compaction).
+    Compact,
 }
 
 /// What happens to the partially populated pieces of a preempted reservation (section 4.8)?
@@ -423,7 +426,7 @@ impl Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 27] = [
+pub(super) static KEYS: [Key; 28] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -481,7 +484,21 @@ pub(super) static KEYS: [Key; 27] = [
         name: "preempt",
         values: SWITCH,
         help: "preempt a reservation rather than take a smaller extent",
-        set: |answers, value| answers.scarce.then = [Scarce::Preempt, Scarce::Smaller][value],
+        set: |answers, value| match (value, answers.scarce.then) {
+            (0, _) => answers.scarce.then = Scarce::Preempt,
+            (_, Scarce::Preempt) => answers.scarce.then = Scarce::Smaller,
+            _ => {}
+        },
+    },
+    Key {
+        name: "compact",
+        values: SWITCH,
+        help: "compact at a fault for an extent of the preferred size, rather than preempt or take a smaller one",
+        set: |answers, value| match (value, answers.scarce.then) {
+            (0, _) => answers.scarce.then = Scarce::Compact,
+            (_, Scarce::Compact) => answers.scarce.then = Scarce::Smaller,
+            _ => {}
+        },
     },
     Key {
         name: "pieces",

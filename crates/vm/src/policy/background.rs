@@ -4,11 +4,11 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Candidate, How, Need, Place, Reserve, Sample, SpaceId};
+use crate::{Candidate, Compacted, How, Need, Place, Reserve, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Ladder, Level, MAX_LEVELS, PageRange, Vpn};
+use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
 
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
@@ -307,6 +307,13 @@ pub trait System {
     /// the kernel then frees its pages of zeroes. Frames of a reservation stay reserved: [`System::release`]. O(pages of the region).
     fn shrink(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
+    }
+
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: the one of this
+    /// level with the most free frames, if none is free. Returns `None` where the target has no call for that, as a live Linux. Nothing is
+    /// evicted, but reservations in it are broken and cache pages dropped. O(frames of the extent).
+    fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
+        None
     }
 
     /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page; where the policy

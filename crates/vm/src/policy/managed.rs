@@ -5,10 +5,10 @@ use crate::object::Growth;
 use crate::policy::background::{Check, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
+use crate::{Candidate, Compacted, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Hint, Ladder, Level, PageRange, Vpn};
+use superpage_pages::{Extent, Hint, Ladder, Level, PageRange, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -294,6 +294,14 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
         let Some(start) = self.start(level, region) else { return 0 };
         self.vm.free_zeroes(self.pmap, self.memory, Region { space, start, level }).unwrap_or(0)
+    }
+
+    fn compact(&mut self, level: Level, target: Option<Extent>) -> Option<Compacted> {
+        Some(match target {
+            Some(target) => self.vm.compact(self.pmap, self.memory, target),
+            None if level <= self.vm.frames.ladder.largest() => self.vm.compact_best(self.pmap, self.memory, level),
+            None => Compacted::default(),
+        })
     }
 
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {

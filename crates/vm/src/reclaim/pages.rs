@@ -259,6 +259,17 @@ impl Pages {
         self.journal.push_run(List::Unswappable as usize, part);
     }
 
+    /// Moves all that is kept of a page from one frame to another, which has none. It goes to the tail of its list.
+    pub(crate) fn transfer(&mut self, from: u32, to: u32) {
+        self.settle();
+        let state = self.states[from as usize];
+        let Some(list) = list_of(state) else { return };
+        self.remove(from);
+        self.put(to, list);
+        self.states[to as usize] |= state & (ACTIVE_MASK | DIRTY | RECENT);
+        self.latest.iter_mut().filter(|latest| **latest == from).for_each(|latest| *latest = to);
+    }
+
     /// Puts a frame that is used again at the tail of the active list.
     pub(crate) fn activate(&mut self, frame: u32) {
         self.settle();

@@ -2,7 +2,7 @@
 //! and what it does must leave every state valid.
 
 use std::collections::BTreeMap;
-use superpage_pages::{Level, Random, Vpn};
+use superpage_pages::{Extent, Level, Pfn, Random, Vpn};
 use superpage_vm::{
     Answers, Background, Candidate, Check, Definition, Events, How, Made, Need, Parameter, Place, Prefer, Reserve,
     Sample, SpaceId, System, Time, Values,
@@ -65,7 +65,15 @@ impl Watch {
     fn more(&mut self, system: &mut dyn System, (space, at, level, region): (SpaceId, Vpn, Level, u64)) {
         let pages = system.ladder().pages(level);
         let free = system.memory().unwrap().free;
-        match self.random.next() % 3 {
+        match self.random.next() % 4 {
+            3 => {
+                let frame = Pfn(self.random.next() % 1024).align_down(pages);
+                let target = (!self.random.next().is_multiple_of(4)).then_some(Extent { start: frame, level });
+                let extents = system.free_extents(level).unwrap();
+                let compacted = system.compact(level, target).unwrap();
+                assert!(!compacted.free || system.free_extents(level).unwrap() > 0 && compacted.failed == 0);
+                assert!(system.free_extents(level).unwrap() >= extents || compacted.moved > 0);
+            }
             0 => {
                 let freed = system.release(space, level, region);
                 assert_eq!(system.memory().unwrap().free, free + freed);

@@ -1,0 +1,320 @@
+//! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does this at a fault (direct compaction) and in
+//! a thread of its own; Quicksilver and Trident from a background, with an extent that they choose.
+//!
+//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is copied to a free frame
+//! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may map, whole. Reservations
+//! there are broken, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
+
+use crate::fault::promotion::Leaf;
+use crate::object::population::{NONE, NodeId};
+use crate::object::{ObjectId, PageOf};
+use crate::policy::Pieces;
+use crate::space::reverse::Mapping;
+use crate::vm::Vm;
+use crate::{Memory, Page, Pmap, Used};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use superpage_pages::{Access, Extent, Level, Mapped, Pfn};
+
+/// What a compaction did ([`System::compact`](crate::System::compact)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Compacted {
+    /// Base pages that were copied elsewhere.
+    pub moved: u64,
+    /// Base pages that stayed: wired, being read, part of something as large as the extent, or without a free frame elsewhere.
+    pub failed: u64,
+    /// Whether all of the extent is free now.
+    pub free: bool,
+}
+
+/// After this many failures in a row, direct compaction waits no longer for the next try (Linux: `COMPACT_MAX_DEFER_SHIFT`).
+const MOST_DEFERRED: u32 = 6;
+
+/// Direct compaction that has failed is put off, as in Linux: for twice as many requests after each failure.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    failures: u32,
+    skipped: u32,
+}
+
+/// Pages that move together: an extent that a node of the population map owns, or one page that was placed singly (level 0).
+struct Unit {
+    node: NodeId,
+    /// Of a single page: its position in the lowest node.
+    position: u32,
+    first: PageOf,
+    level: Level,
+    from: u32,
+}
+
+impl Vm {
+    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which know what is in a frame;
+    /// without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent), and for pages that several
+    /// address spaces map, times those.
+    pub(crate) fn compact(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: Extent) -> Compacted {
+        let ladder = self.frames.ladder;
+        let Extent { start, level } = target;
+        let pages = ladder.pages(level);
+        let inside = level <= ladder.largest() && start.0 + pages <= self.frames.buddy.frames();
+        let frames = start.0 as u32..(start.0 + pages) as u32;
+        if !inside || start.0 & (pages - 1) != 0 || self.frames.buddy.is_free(target) {
+            return Compacted { free: inside && self.frames.buddy.is_free(target), ..Compacted::default() };
+        }
+        let mut done = Compacted::default();
+        let busy = frames.clone().any(|frame| self.frames.busy.contains(frame));
+        let larger = |node: NodeId| Level(node.level) >= level && self.frames.population.is_full(node.level, node.slot);
+        let whole = self.frames.covering(frames.start).is_some_and(larger);
+        if busy || whole || self.frames.pages.is_none() || self.wired_in(target) {
+            done.failed = frames.filter(|frame| !self.is_free_frame(*frame)).count() as u64;
+            self.count_compaction(done);
+            return done;
+        }
+        let mut held = BTreeMap::new();
+        self.isolate(target, &mut held);
+        let mut frame = frames.start;
+        while frame < frames.end {
+            let before = held.range(..=Pfn(u64::from(frame))).next_back();
+            let end = before.map_or(0, |(start, level)| start.0 + ladder.pages(*level));
+            if end > u64::from(frame) {
+                frame = end as u32;
+                continue;
+            }
+            if let Some(node) = self.frames.covering(frame).filter(|node| self.is_reservation(*node)) {
+                self.frames.stats.reservations_preempted += 1;
+                let pages = self.frames.population.pages(node.level).min(pages);
+                let extent =
+                    Extent { start: Pfn(u64::from(frame)).align_down(pages), level: Level(node.level).min(level) };
+                self.frames.break_extent(Pieces::Free, node.level, node.slot);
+                self.isolate(extent, &mut held);
+                continue;
+            }
+            let Some(page) = self.frames.page_of(frame) else {
+                debug_assert!(false, "a frame that is neither free nor wired holds a page");
+                break;
+            };
+            if self.frames.is_held(frame) {
+                self.frames.unpopulate(page.object, page.index, page.index + 1);
+                self.isolate(Extent { start: Pfn(u64::from(frame)), level: Level::BASE }, &mut held);
+                continue;
+            }
+            let unit = self.unit(frame, page);
+            let size = ladder.pages(unit.level);
+            if self.relocate(pmap, memory, &unit) {
+                done.moved += size;
+                held.insert(Pfn(u64::from(unit.from)), unit.level);
+            } else {
+                done.failed += size;
+            }
+            frame += size as u32;
+        }
+        held.into_iter().for_each(|(start, level)| self.frames.buddy.free(Extent { start, level }));
+        self.take_tables(pmap);
+        done.free = self.frames.buddy.is_free(target);
+        self.count_compaction(done);
+        done
+    }
+
+    /// Compacts the extent of a level with the most free frames, if there is one whose pages have room elsewhere. O(free extents +
+    /// wired frames + extents of that level), beside the compaction.
+    pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
+        match self.best_target(level) {
+            Some(target) => self.compact(pmap, memory, target),
+            None => Compacted::default(),
+        }
+    }
+
+    /// Direct compaction for a fault that wants an extent of this level, if none is free and it is not put off.
+    pub(crate) fn compact_for(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> bool {
+        if self.frames.buddy.free_extents(level) > 0 {
+            return false;
+        }
+        let deferred = &mut self.deferred;
+        deferred.skipped += 1;
+        if deferred.failures > 0 && deferred.skipped < 1 << deferred.failures {
+            return false;
+        }
+        deferred.skipped = 0;
+        let free = self.compact_best(pmap, memory, level).free;
+        self.deferred.failures = if free { 0 } else { (self.deferred.failures + 1).min(MOST_DEFERRED) };
+        true
+    }
+
+    fn best_target(&self, level: Level) -> Option<Extent> {
+        let (ladder, buddy) = (&self.frames.ladder, &self.frames.buddy);
+        let order = ladder.order(level);
+        if buddy.free_frames() < ladder.pages(level) || buddy.free_extents(level) > 0 {
+            return None;
+        }
+        let mut free = vec![0_u32; (buddy.frames() >> order) as usize];
+        for extent in buddy.iter() {
+            if let Some(free) = free.get_mut((extent.start.0 >> order) as usize) {
+                *free += ladder.pages(extent.level) as u32;
+            }
+        }
+        for extent in self.frames.wired.iter().copied().chain(self.frames.pools.extents()) {
+            let last = (extent.start.0 + ladder.pages(extent.level) - 1) >> order;
+            for index in extent.start.0 >> order..=last {
+                if let Some(free) = free.get_mut(index as usize) {
+                    *free = 0;
+                }
+            }
+        }
+        // The lowest of those with the most.
+        let best =
+            (0..).zip(&free).filter(|(_, free)| **free > 0).max_by_key(|(index, free)| (**free, u64::MAX - index));
+        best.map(|(index, _)| Extent { start: Pfn(index << order), level })
+    }
+
+    fn count_compaction(&mut self, done: Compacted) {
+        let stats = &mut self.frames.stats;
+        stats.compactions += 1;
+        stats.compactions_failed += u64::from(!done.free);
+        stats.pages_moved += done.moved;
+        stats.pages_not_moved += done.failed;
+    }
+
+    /// Whether the kernel has a frame of the extent. O(extents wired + pools).
+    fn wired_in(&self, target: Extent) -> bool {
+        let ladder = &self.frames.ladder;
+        let end = |extent: Extent| extent.start.0 + ladder.pages(extent.level);
+        let mut wired = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
+        wired.any(|extent| extent.start.0 < end(target) && target.start.0 < end(extent))
+    }
+
+    fn is_free_frame(&self, frame: u32) -> bool {
+        self.frames.buddy.is_free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE })
+    }
+
+    /// Takes all that is free in an extent.
+    fn isolate(&mut self, extent: Extent, held: &mut BTreeMap<Pfn, Level>) {
+        if self.frames.buddy.allocate_at(extent) {
+            self.frames.zeroed.claim(&self.frames.ladder, extent);
+            self.frames.drop_cached_in(extent);
+            held.insert(extent.start, extent.level);
+        } else if extent.level > Level::BASE {
+            let level = extent.level.down();
+            let step = self.frames.ladder.pages(level);
+            for at in (0..self.frames.ladder.pages(extent.level)).step_by(step as usize) {
+                self.isolate(Extent { start: extent.start + at, level }, held);
+            }
+        }
+    }
+
+    /// Whether the node's extent is not full: its free frames are reserved.
+    fn is_reservation(&self, node: NodeId) -> bool {
+        !self.frames.population.is_full(node.level, node.slot)
+    }
+
+    /// What the page in a frame moves with.
+    fn unit(&self, frame: u32, page: PageOf) -> Unit {
+        let population = &self.frames.population;
+        match self.frames.covering(frame) {
+            Some(node) => {
+                let pages = population.pages(node.level);
+                let from = population.node(node.level, node.slot).frame;
+                let first = page.object.page(page.index & !(pages - 1));
+                Unit { node, position: 0, first, level: Level(node.level), from }
+            }
+            None => {
+                let slot = population.walk(page.object, page.index).slots[1];
+                let position = (page.index & (population.pages(1) - 1)) as u32;
+                Unit { node: NodeId { level: 1, slot }, position, first: page, level: Level::BASE, from: frame }
+            }
+        }
+    }
+
+    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a page of it is of
+    /// nobody who could be named.
+    fn relocate(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, unit: &Unit) -> bool {
+        let ladder = self.frames.ladder;
+        let pages = ladder.pages(unit.level);
+        let PageOf { object, index } = unit.first;
+        let mut moves: Vec<(ObjectId, Mapping)> = Vec::new();
+        let mut names = Vec::new();
+        for at in 0..pages {
+            let page = object.page(index + at);
+            let found = self.mappings(pmap, page, unit.from + at as u32);
+            let Some(name) = self.name(page, found.first()) else { return false };
+            names.push(name);
+            // A mapping is that of its first page.
+            let firsts = found.into_iter().filter(|mapping| mapping.at.is_aligned(ladder.pages(mapping.level)));
+            moves.extend(firsts.map(|mapping| (object, mapping)));
+        }
+        let Some(to) = self.frames.buddy.allocate(unit.level) else { return false };
+        self.frames.zeroed.claim(&ladder, to);
+        self.frames.drop_cached_in(to);
+        let used: Vec<Used> = moves
+            .iter()
+            .map(|(_, mapping)| pmap.remove(mapping.space, mapping.at, ladder.size(mapping.level)))
+            .collect();
+        for (at, name) in (0..pages).zip(names) {
+            let (from, to) = (unit.from + at as u32, (to.start + at).0 as u32);
+            memory.copy(Pfn(u64::from(from)), Pfn(u64::from(to)), name);
+            self.frames.frame_moved(from, to);
+            self.to_hash.iter_mut().filter(|waiting| **waiting == from).for_each(|waiting| *waiting = to);
+        }
+        self.frames.stats.bytes_copied += pages * ladder.base().bytes();
+        self.frames.place_moved(unit.node, unit.position, unit.level, to.start.0 as u32);
+        for ((object, mapping), used) in moves.into_iter().zip(used) {
+            let Mapping { space, entry, at, level, rights } = mapping;
+            let frame = to.start + u64::from((entry.index(at.0) - index) as u32);
+            if !self.give_spare_tables(pmap, space, at, level) {
+                // The program's next access maps it again.
+                self.note_removed(&entry, Leaf { at, frame: frame.0 as u32, level, rights }, used);
+                self.objects.get_mut(object).sole = false;
+                continue;
+            }
+            let mapped = Mapped { frame, size: ladder.size(level), protection: rights };
+            match used {
+                Used { referenced: false, modified: false } => pmap.enter_untouched(space, at, mapped),
+                Used { modified: false, .. } => pmap.enter(space, at, mapped, Access::Read),
+                Used { modified: true, .. } => pmap.enter(space, at, mapped, Access::Write),
+            }
+        }
+        true
+    }
+
+    /// The name of a page for [`Memory`]: where it is mapped, could be, or what file it is of.
+    fn name(&self, page: PageOf, mapping: Option<&Mapping>) -> Option<Page> {
+        if let Some(mapping) = mapping {
+            return Some(Page::Mapped { space: mapping.space, at: mapping.at });
+        }
+        if let Some(file) = self.objects.get(page.object).file {
+            return Some(Page::File { file, page: page.index });
+        }
+        self.spaces.iter().enumerate().find_map(|(number, space)| {
+            let entry = space.as_ref()?.holding(page.object, page.index).next()?;
+            Some(Page::Mapped { space: crate::SpaceId(number as u32), at: entry.page(page.index) })
+        })
+    }
+}
+
+impl crate::frame::Frames {
+    /// What is kept by frame goes with a page that moves.
+    fn frame_moved(&mut self, from: u32, to: u32) {
+        if let Some(pages) = &mut self.pages {
+            pages.transfer(from, to);
+        }
+        if let Some(digest) = self.digests.remove(&from) {
+            self.digests.insert(to, digest);
+        }
+        if let Some(untouched) = &mut self.untouched
+            && untouched.contains(from as usize)
+        {
+            untouched.remove(from as usize);
+            untouched.insert(to as usize);
+        }
+    }
+
+    /// A node has its extent, or one of its pages its frame, elsewhere.
+    fn place_moved(&mut self, NodeId { level, slot }: NodeId, position: u32, of: Level, to: u32) {
+        if of == Level::BASE {
+            self.set_single(slot, position, to);
+        } else {
+            debug_assert_eq!(self.population.node(level, slot).reservation, NONE);
+            self.take_extent(level, slot);
+            self.set_extent(level, slot, to);
+        }
+    }
+}
