@@ -18,10 +18,10 @@ use crate::sources::bloat;
 use crate::{ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use superpage_mmu::{Mmu, Request};
+use superpage_mmu::{Machine, Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped};
 use superpage_trace::{Event, Info, ProcessId, Threads};
-use superpage_vm::{Config, Hash, Need, SpaceId, Vm};
+use superpage_vm::{Config, Costs, Hash, Need, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
 pub(crate) struct Simulation {
@@ -194,6 +194,7 @@ impl Simulation {
             setup: setup.clone(),
             info: info.clone(),
         };
+        simulation.vm.started(Some(costs(&setup.machine, ladder.base().bytes())));
         simulation.run_due();
         Ok(simulation)
     }
@@ -515,5 +516,17 @@ impl Simulation {
             }
         }
         runs
+    }
+}
+
+/// What the kernel's work costs on a machine with base pages of so many bytes, as a policy may ask.
+fn costs(machine: &Machine, page: u64) -> Costs {
+    let nanoseconds = |cycles: u64| (u128::from(cycles) * 1_000_000_000 / u128::from(machine.clock.hertz)) as u64;
+    let costs = &machine.costs;
+    Costs {
+        fault: nanoseconds(costs.fault),
+        zero: nanoseconds(costs.zero_per_kb * page / 1024),
+        copy: nanoseconds(costs.copy_per_kb * page / 1024),
+        shootdown: nanoseconds(costs.shootdown),
     }
 }

@@ -55,7 +55,8 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{
-    Background, Check, Events, Hold, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time,
+    Background, Check, Costs, Event, Events, Hold, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time,
+    Wants,
 };
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{

@@ -12,7 +12,7 @@ use crate::policy::{Answers, Fit, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::Space;
-use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time};
+use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, Refused, SpaceId, Stats, Time, Wants};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -45,6 +45,7 @@ pub struct Vm {
     /// The policy's background, the events that it asks for, and the time of the last call of [`Vm::advance`].
     pub(crate) background: Option<Box<dyn Background>>,
     pub(crate) events: Events,
+    pub(crate) wants: Wants,
     pub(crate) now: Time,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
@@ -52,6 +53,8 @@ pub struct Vm {
     pub(crate) random: u64,
     /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
+    /// By reason: regions that were not promoted.
+    pub(crate) refused: [u64; Refused::ALL.len()],
     /// When direct compaction is tried again.
     pub(crate) deferred: Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
@@ -103,12 +106,14 @@ impl Vm {
             spaces: Vec::new(),
             answers,
             preferences: vec![Prefer::default()],
+            wants: background.as_ref().map(|background| background.wants()).unwrap_or_default(),
             events: background.as_ref().map(|background| background.events()).unwrap_or_default(),
             background,
             now: 0,
             to_hash: VecDeque::new(),
             random: 0,
             exhausted: [None; MAX_LEVELS],
+            refused: [0; Refused::ALL.len()],
             deferred: Deferred::default(),
             futile: None,
         })

@@ -5,10 +5,10 @@ mod contract;
 use self::contract::CONTRACT;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
-use superpage_pages::{Hint, Ladder, Level, Vpn};
+use superpage_pages::{Extent, Hint, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{
-    Background, Candidate, Check, Config, Growth, Hold, How, Look, Outcome, Part, Place, Policy, Prefer, Sample,
-    Scanned, SpaceId, System, Target, Time, Vm,
+    Background, Candidate, Check, Config, Costs, Definition, Event, FaultKind, Growth, Hold, How, Look, Made, Outcome,
+    Part, Place, Policy, Prefer, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -271,6 +271,122 @@ fn faults_do_what_is_preferred_there() {
         machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.prefer(SpaceId(9), None, extents));
     assert!(!unknown);
     machine.end();
+}
+
+/// Remembers what it is told.
+#[derive(Debug, Default)]
+struct Ear(Wants);
+
+static TOLD: std::sync::Mutex<Vec<Event>> = std::sync::Mutex::new(Vec::new());
+
+impl Background for Ear {
+    fn next(&self) -> Option<Time> {
+        None
+    }
+
+    fn tick(&mut self, _: Time, _: &mut dyn System) {}
+
+    fn wants(&self) -> Wants {
+        self.0
+    }
+
+    fn told(&mut self, event: Event) {
+        TOLD.lock().unwrap().push(event);
+    }
+}
+
+static EAR: Definition = Definition {
+    name: "ear",
+    make: |_| {
+        let answers: Policy = "thp".parse().unwrap();
+        let wants = Wants { start: true, fault: true, miss: true, starved: true, mapped: true, unmapped: true };
+        Made::with(answers.answers, Ear(wants))
+    },
+    ..CONTRACT
+};
+
+#[test]
+fn what_is_wanted_is_told_in_order() {
+    let mut machine = machine_of(&EAR, "1");
+    let (space, costs) = (machine.space, Costs { fault: 7, ..Costs::default() });
+    machine.vm.started(Some(costs));
+    machine.anonymous(512, 1024, Growth::Fixed);
+    machine.put(512, 1);
+    assert!(machine.vm.wants_misses());
+    machine.vm.missed(&machine.pmap, space, Vpn(600));
+    machine.vm.missed(&machine.pmap, space, Vpn(5000));
+    // No extent is free any more.
+    for extent in 0..8 {
+        _ = machine.vm.wire(Extent { start: Pfn(extent * 512 + 5), level: Level::BASE });
+    }
+    machine.put(1024, 2);
+    machine.unmap(512, 1024);
+    let at = |page| space.page(Vpn(page));
+    let (range, base, huge) = (Vpn(512).pages(1024), Level::BASE, Level(1));
+    let unmapped = Event::Unmapped { space, range };
+    let told = std::mem::take(&mut *TOLD.lock().unwrap());
+    let expected = [
+        Event::Start { ladder: *machine.vm.ladder(), costs: Some(costs) },
+        unmapped,
+        Event::Mapped { space, range },
+        Event::Fault { at: at(512), kind: FaultKind::Zero, wanted: huge, mapped: huge },
+        Event::Miss { at: at(600), mapped: huge },
+        Event::Fault { at: at(1024), kind: FaultKind::Zero, wanted: huge, mapped: base },
+        Event::Starved { level: huge },
+        unmapped,
+    ];
+    assert_eq!(told, expected);
+}
+
+/// Eight regions in a wake-up, from where the last one stopped, and none with too many holes or no access.
+#[test]
+fn khugepaged_collapses_eight_regions_in_ten_seconds() {
+    let huge = |machine: &Machine| (1..21).filter(|region| machine.level(region * 512) == Some(Level(1))).count();
+    for (parameters, each) in
+        [("", [0, 0, 8, 16, 20]), ("max-none=0,", [0, 0, 0, 0, 0]), ("pages=512,", [0, 0, 1, 2, 3])]
+    {
+        let mut machine = Machine::new(X86, 16384, &format!("khugepaged:{parameters}fault=off"));
+        (1..21).for_each(|region| machine.anonymous(region * 512, 512, Growth::Fixed));
+        (1..21).for_each(|region| (0..10).for_each(|page| machine.put(region * 512 + page, region)));
+        assert_eq!(huge(&machine), 0);
+        for (count, second) in each.into_iter().zip([0, 9, 10, 20, 30]) {
+            advance(&mut machine, second, 0);
+            assert_eq!(huge(&machine), count, "{parameters} after {second} s");
+        }
+        assert!((1..21).all(|region| machine.get(region * 512 + 9) == region));
+        machine.end();
+    }
+}
+
+#[test]
+fn khugepaged_sleeps_for_a_minute_where_no_extent_is_free() {
+    let mut machine = Machine::new(X86, 2048, "khugepaged:fault=off");
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.put(512, 1);
+    let wired: Vec<Pfn> = (0..2047).map_while(|_| machine.vm.wire_page().ok()).collect();
+    assert_eq!(advance(&mut machine, 10, 0), Some(70 * SECOND));
+    wired.into_iter().for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+    assert_eq!(advance(&mut machine, 69, 0), Some(70 * SECOND));
+    assert_eq!(machine.level(512), Some(Level::BASE));
+    assert_eq!(advance(&mut machine, 70, 0), Some(80 * SECOND));
+    assert_eq!(machine.level(512), Some(Level(1)));
+    machine.end();
+}
+
+#[test]
+fn ingens_promotes_nine_tenths_and_takes_huge_pages_while_memory_is_whole() {
+    for (parameters, first) in [("", Level::BASE), (":aggressive=0.5", Level(1))] {
+        let mut machine = Machine::new(X86, 8192, &format!("ingens{parameters}"));
+        machine.anonymous(512, 4 * 512, Growth::Fixed);
+        advance(&mut machine, 0, 0);
+        for (region, pages) in [(1, 461), (2, 460)] {
+            (0..pages).for_each(|page| machine.put(region * 512 + page, page));
+        }
+        assert_eq!(machine.level(2 * 512), Some(first), "{parameters}");
+        advance(&mut machine, 4, 0);
+        assert_eq!([1, 2].map(|region| machine.level(region * 512)), [Some(Level(1)), Some(first)], "{parameters}");
+        machine.end();
+    }
 }
 
 #[test]

@@ -43,8 +43,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{
-    Background, Candidate, Check, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned, Scanner,
-    SpaceId, System, Time,
+    Background, Candidate, Check, Event, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned,
+    Scanner, SpaceId, System, Time,
 };
 
 /// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
@@ -189,7 +189,7 @@ impl Promoter {
             began: Instant::now(),
             clock: Clock::default(),
         };
-        Ok(Promoter { background: live.options.background(), live })
+        Ok(Promoter { background: begun(&live.options, ladder), live })
     }
 
     /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
@@ -201,7 +201,7 @@ impl Promoter {
     /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A process that was
     /// named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
-        self.background = options.background();
+        self.background = begun(&options, self.live.ladder);
         let live = &mut self.live;
         live.least = scanner(&options, live.size).least();
         // No time is saved up.
@@ -604,6 +604,15 @@ impl System for Live {
         // What maps the page of zeroes is not populated any more.
         u64::from(before.populated.saturating_sub(self.look(space, level, region).populated))
     }
+}
+
+/// The background of these options, told that it begins if it wants to know. Nobody knows what work costs here.
+fn begun(options: &Options, ladder: Ladder) -> Box<dyn Background> {
+    let mut background = options.background();
+    if background.wants().start {
+        background.told(Event::Start { ladder, costs: None });
+    }
+    background
 }
 
 /// A time of the promoter in the unit of policies.

@@ -53,6 +53,8 @@ pub struct Fault {
     pub source: Option<Pfn>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
+    /// The level of the extent that was asked for: a base page's if the frame was reserved, or nothing larger fits or is wanted.
+    pub wanted: Level,
     /// The level of the extent that was allocated, if one was.
     pub allocated: Option<Level>,
     /// Reservations preempted for that allocation.
@@ -64,7 +66,8 @@ pub struct Fault {
 impl Fault {
     /// A fault that took no frame.
     pub(crate) fn new(kind: FaultKind, frame: Pfn, mapped: Level) -> Fault {
-        Fault { kind, frame, source: None, reserved: false, allocated: None, preempted: 0, mapped }
+        let (source, wanted) = (None, Level::BASE);
+        Fault { kind, frame, source, reserved: false, wanted, allocated: None, preempted: 0, mapped }
     }
 }
 
@@ -188,12 +191,16 @@ impl Vm {
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
         let mut context = FaultContext { pmap, memory, site };
-        let fault = if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
+        let ended = if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
             let content = Content::new(entry.object, file, site.index());
-            self.fill(&mut context, walk, content)?
+            self.fill(&mut context, walk, content)
         } else {
-            self.search(&mut context)?
+            self.search(&mut context)
         };
+        if self.wants.fault || self.wants.starved {
+            self.tell_fault(address, &ended);
+        }
+        let fault = ended?;
         self.hash_if_wanted(pmap, memory);
         if self.events.faulted
             && let Some(background) = &mut self.background
@@ -475,6 +482,7 @@ impl Vm {
         Ok(Fault {
             source: content.source(frames.start),
             reserved: populated.reserved,
+            wanted: preferred,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
             ..Fault::new(kind, Pfn(u64::from(walk.frame)), mapped)

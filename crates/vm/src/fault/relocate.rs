@@ -6,7 +6,7 @@ use crate::fault::{FaultContext, Site};
 use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Memory, Page, Pmap, SpaceId, Used};
+use crate::{Memory, Outcome, Page, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Hint, Level, Mapped, Pfn, Vpn};
 
@@ -82,6 +82,51 @@ pub enum Refused {
     Contents,
 }
 
+impl Refused {
+    /// All of them, in their order.
+    pub const ALL: [Refused; 11] = [
+        Refused::Unmapped,
+        Refused::Hint,
+        Refused::Empty,
+        Refused::Superpage,
+        Refused::File,
+        Refused::Shared,
+        Refused::SwapOrCache,
+        Refused::Busy,
+        Refused::NoExtent,
+        Refused::Otherwise,
+        Refused::Contents,
+    ];
+
+    /// A short name, for counts: where a live Linux has the reason too, the name that `superpage inspect` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refused::Unmapped => "too-small",
+            Refused::Hint => "advised-against",
+            Refused::Empty => "not-populated",
+            Refused::Superpage => "superpage",
+            Refused::File => "file-folios",
+            Refused::Shared => "shared-by-fork",
+            Refused::SwapOrCache => "swapped",
+            Refused::Busy => "busy",
+            Refused::NoExtent => "no-extent",
+            Refused::Otherwise => "otherwise",
+            Refused::Contents => "contents",
+        }
+    }
+}
+
+impl From<Refused> for Outcome {
+    /// What a background is told of it.
+    fn from(why: Refused) -> Outcome {
+        match why {
+            Refused::NoExtent => Outcome::NoExtent,
+            Refused::Superpage | Refused::Empty | Refused::Unmapped | Refused::Hint => Outcome::Changed,
+            _ => Outcome::Later,
+        }
+    }
+}
+
 /// A region that can be promoted.
 struct Fit {
     region: Region,
@@ -111,12 +156,17 @@ impl Vm {
         region: Region,
         how: How,
     ) -> Result<Promoted, Refused> {
-        let fit = self.fit(pmap, region)?;
-        match (fit.in_place, how) {
+        let done = self.fit(pmap, region).and_then(|fit| match (fit.in_place, how) {
             (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
             (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
             _ => Err(Refused::Otherwise),
-        }
+        });
+        done.inspect_err(|why| self.refused[*why as usize] += 1)
+    }
+
+    /// How often regions were refused so far, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
+        Refused::ALL.into_iter().zip(self.refused)
     }
 
     /// Checks whether a region can be promoted.

@@ -4,7 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Candidate, Compacted, How, Need, Place, Reserve, Sample, SpaceId};
+use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Reserve, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -33,6 +33,15 @@ pub trait Background: fmt::Debug + Send {
     /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
     /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
+
+    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at the start. Unlike those of
+    /// [`Background::events`], a target that lacks one is no refusal.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// One of the events of [`Background::wants`].
+    fn told(&mut self, _event: Event) {}
 
     /// An address space ended, or its program was replaced by another: the number may stand for another address space from now on.
     /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call in which the end
@@ -83,6 +92,86 @@ pub struct Prefer {
     pub size: Option<Reserve>,
     /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead ([`System::zero_ahead`]).
     pub only_zeroed: bool,
+}
+
+/// The events that a background can use and do without ([`Background::wants`]). One that it does not want costs nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wants {
+    /// [`Event::Start`].
+    pub start: bool,
+    /// [`Event::Fault`], for each fault: on this crate's manager.
+    pub fault: bool,
+    /// [`Event::Miss`]: where somebody counts misses in the TLBs.
+    pub miss: bool,
+    /// [`Event::Starved`]: on this crate's manager.
+    pub starved: bool,
+    /// [`Event::Mapped`]: on this crate's manager.
+    pub mapped: bool,
+    /// [`Event::Unmapped`]: on this crate's manager.
+    pub unmapped: bool,
+}
+
+/// Something that happened, as told to a background that wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// It begins: the page sizes in use, and what work costs where that is known.
+    Start {
+        /// The page sizes in use.
+        ladder: Ladder,
+        /// What work costs; `None` where nobody knows.
+        costs: Option<Costs>,
+    },
+    /// A fault was resolved.
+    Fault {
+        /// The page, and its space.
+        at: Address,
+        /// How.
+        kind: FaultKind,
+        /// The extent that it asked for: a base page if the page found its frame, or nothing larger fits.
+        wanted: Level,
+        /// The page that maps the address now.
+        mapped: Level,
+    },
+    /// The TLBs had no translation of a page, which is mapped at this level.
+    Miss {
+        /// The page, and its space.
+        at: Address,
+        /// The page that maps it.
+        mapped: Level,
+    },
+    /// A fault wanted an extent of this level and got less, or nothing.
+    Starved {
+        /// The level.
+        level: Level,
+    },
+    /// A range was mapped.
+    Mapped {
+        /// The space.
+        space: SpaceId,
+        /// The pages.
+        range: PageRange,
+    },
+    /// A range was unmapped; holes in it may never have been mapped. Also when something is mapped over it.
+    Unmapped {
+        /// The space.
+        space: SpaceId,
+        /// The pages.
+        range: PageRange,
+    },
+}
+
+/// What work costs, in nanoseconds of one processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Costs {
+    /// A fault, without filling its page.
+    pub fault: Time,
+    /// To fill a base page with zeroes.
+    pub zero: Time,
+    /// To copy a base page.
+    pub copy: Time,
+    /// A shootdown.
+    pub shootdown: Time,
 }
 
 /// What a scan of an address space ([`System::scan`]) found.

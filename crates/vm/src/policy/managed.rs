@@ -2,10 +2,10 @@
 
 use crate::fault::promotion::Window;
 use crate::object::Growth;
-use crate::policy::background::{Check, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time};
+use crate::policy::background::{Check, Costs, Event, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Candidate, Compacted, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
+use crate::{Address, Candidate, Compacted, Fault, FaultError, How, Memory, Pmap, Region, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Hint, Ladder, Level, PageRange, Vpn};
@@ -58,17 +58,54 @@ impl Vm {
     /// Whether the policy wants to be told of misses in the TLBs, by [`Vm::missed`].
     #[inline]
     pub fn wants_misses(&self) -> bool {
-        self.events.missed
+        self.events.missed || self.wants.miss
+    }
+
+    /// Tells the policy's background, if it wants to know, that it begins, and what work costs where it runs. A kernel calls this once.
+    pub fn started(&mut self, costs: Option<Costs>) {
+        if self.wants.start {
+            self.tell(Event::Start { ladder: self.frames.ladder, costs });
+        }
+    }
+
+    /// Tells the background of something that it wants to know.
+    #[cold]
+    pub(crate) fn tell(&mut self, event: Event) {
+        if let Some(background) = &mut self.background {
+            background.told(event);
+        }
+    }
+
+    /// Tells the background how a fault ended, as far as it wants to know.
+    #[cold]
+    pub(crate) fn tell_fault(&mut self, at: Address, ended: &Result<Fault, FaultError>) {
+        match *ended {
+            Ok(Fault { kind, wanted, mapped, allocated, .. }) => {
+                if self.wants.fault {
+                    self.tell(Event::Fault { at, kind, wanted, mapped });
+                }
+                if self.wants.starved && allocated.is_some_and(|allocated| allocated < wanted) {
+                    self.tell(Event::Starved { level: wanted });
+                }
+            }
+            Err(FaultError::OutOfMemory(_)) if self.wants.starved => self.tell(Event::Starved { level: Level::BASE }),
+            Err(_) => {}
+        }
     }
 
     /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if [`Vm::wants_misses`]; the policy
     /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. O(1) beside what the policy does.
     pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn) {
-        if self.events.missed
+        if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)
         {
             let level = self.level(mapped.size);
-            if let Some(background) = &mut self.background {
+            if self.wants.miss {
+                self.tell(Event::Miss { at: Address { space, at }, mapped: level });
+            }
+            if self.events.missed
+                && let Some(background) = &mut self.background
+            {
                 background.missed(space, at, level);
             }
         }
@@ -268,12 +305,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Outcome> {
         let each = |candidate: &Candidate| {
             let Some(start) = self.start(level, candidate.region) else { return Outcome::Changed };
-            match self.vm.promote_region(self.pmap, self.memory, Region { space, start, level }, how) {
-                Ok(_) => Outcome::Promoted,
-                Err(Refused::NoExtent) => Outcome::NoExtent,
-                Err(Refused::Superpage | Refused::Empty | Refused::Unmapped | Refused::Hint) => Outcome::Changed,
-                Err(_) => Outcome::Later,
-            }
+            let done = self.vm.promote_region(self.pmap, self.memory, Region { space, start, level }, how);
+            done.map_or_else(Outcome::from, |_| Outcome::Promoted)
         };
         regions.iter().map(each).collect()
     }

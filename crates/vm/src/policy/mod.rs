@@ -11,6 +11,8 @@ mod base;
 pub(crate) mod budget;
 mod freebsd;
 mod hugetlb;
+mod ingens;
+mod khugepaged;
 mod managed;
 mod mthp;
 mod now;
@@ -51,6 +53,8 @@ static DEFINITIONS: &[&Definition] = &[
     &mthp::POLICY,
     &hugetlb::POLICY,
     &promote::POLICY,
+    &khugepaged::POLICY,
+    &ingens::POLICY,
     &text::POLICY,
 ];
 
@@ -66,7 +70,8 @@ pub struct Definition {
     pub parameters: &'static [Parameter],
     /// What a target must provide for it.
     pub needs: &'static [Need],
-    /// Makes the policy from the values given for its own parameters.
+    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names. It may fail
+    /// ([`Made::failed`]).
     pub make: fn(&Given) -> Made,
 }
 
@@ -76,17 +81,24 @@ pub struct Made {
     pub answers: Answers,
     /// What runs outside faults, if anything does.
     pub background: Option<Box<dyn Background>>,
+    /// Why it cannot be made of what was given.
+    error: Option<String>,
 }
 
 impl Made {
     /// A policy that consists of answers alone.
     pub fn answers(answers: Answers) -> Made {
-        Made { answers, background: None }
+        Made { answers, background: None, error: None }
     }
 
     /// A policy with a background.
     pub fn with(answers: Answers, background: impl Background + 'static) -> Made {
-        Made { answers, background: Some(Box::new(background)) }
+        Made { background: Some(Box::new(background)), ..Made::answers(answers) }
+    }
+
+    /// No policy can be made of these values, or on this target: a sentence that says why.
+    pub fn failed(why: impl Into<String>) -> Made {
+        Made { error: Some(why.into()), ..Made::answers(Answers::BASE) }
     }
 }
 
@@ -250,7 +262,7 @@ impl Policy {
         target: &Target,
     ) -> Result<Policy, PolicyError> {
         target.provides(definition, None)?;
-        let mut given = Given::defaults(definition);
+        let mut given = Given::defaults(definition, *target);
         let mut answers = Vec::new();
         for (key, value) in parameters {
             match definition.parameters.iter().find(|parameter| parameter.name == key) {
@@ -260,6 +272,9 @@ impl Policy {
             }
         }
         let made = (definition.make)(&given);
+        if let Some(why) = made.error {
+            return Err(PolicyError(format!("policy {}: {why}", definition.name)));
+        }
         target.provides(definition, made.background.as_deref())?;
         let mut policy = Policy { answers: made.answers, sizes: Vec::new(), given };
         for (key, value) in answers {
@@ -391,7 +406,7 @@ pub struct PolicyError(String);
 
 #[cfg(test)]
 mod tests {
-    use super::background::{Events, System, Time};
+    use super::background::{Events, System, Time, Wants};
     use super::*;
 
     const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
@@ -420,7 +435,7 @@ mod tests {
             assert!(DEFINITIONS[..i].iter().all(|other| other.name != *name), "{name} twice");
             assert!(!help.is_empty() && !help.ends_with('.'), "{name}");
             // Panics if a default is not one of the values.
-            let given = Given::defaults(definition);
+            let given = Given::defaults(definition, Target::MANAGER);
             let _ = (definition.make)(&given);
             for parameter in *parameters {
                 let taken = KEYS.iter().any(|key| key.name == parameter.name) || parameter.name == "sizes";
@@ -518,12 +533,69 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wanted_alone_is_no_refusal() {
+        #[derive(Debug)]
+        struct Listener;
+        impl Background for Listener {
+            fn next(&self) -> Option<Time> {
+                None
+            }
+            fn tick(&mut self, _: Time, _: &mut dyn System) {}
+            fn wants(&self) -> Wants {
+                Wants { fault: true, miss: true, starved: true, ..Wants::default() }
+            }
+        }
+        static WANTS: Definition = Definition {
+            name: "wants",
+            paper: "",
+            help: "listens",
+            parameters: &[],
+            needs: &[],
+            make: |_| Made::with(Answers::BASE, Listener),
+        };
+        assert!(Policy::of(&WANTS, [], &LINUX).is_ok());
+    }
+
+    #[test]
+    fn making_a_policy_may_fail_and_sees_its_values_and_the_target() {
+        static PLAN: Definition = Definition {
+            name: "plan",
+            paper: "",
+            help: "reads a file",
+            parameters: &[
+                Parameter { name: "file", values: Values::Path, default: "", help: "the plan", needs: &[] },
+                Parameter { name: "note", values: Values::Text, default: "none", help: "any text", needs: &[] },
+                Parameter { name: "alpha", values: Values::Number(-1.0, 1.0), default: "0.25", help: "", needs: &[] },
+            ],
+            needs: &[],
+            make: |given| match given.text("file") {
+                _ if given.target().name == LINUX.name => Made::failed("plans are not read live"),
+                Some("/plan") => Made::answers(Answers::BASE),
+                other => Made::failed(format!("there is no plan {}", other.unwrap_or("at all"))),
+            },
+        };
+        let make = |pairs: &[(&'static str, &'static str)], target| {
+            Policy::of(&PLAN, pairs.iter().copied(), target).map_err(|error| error.to_string())
+        };
+        let target = &Target::MANAGER;
+        let policy = make(&[("alpha", "-0.5"), ("file", "/plan"), ("note", "a b=c")], target).unwrap();
+        assert_eq!(policy.to_string(), "plan:file=/plan,note=a b=c,alpha=-0.5");
+        assert_eq!((policy.given().real("alpha"), policy.given().text("note")), (-0.5, Some("a b=c")));
+        assert_eq!(make(&[], target).unwrap_err(), "policy plan: there is no plan at all");
+        assert_eq!(make(&[("file", "/x")], target).unwrap_err(), "policy plan: there is no plan /x");
+        assert_eq!(make(&[("file", "/plan")], &LINUX).unwrap_err(), "policy plan: plans are not read live");
+        assert!(make(&[("alpha", "2")], target).unwrap_err().contains("alpha is a number from -1 to 1"));
+        assert!(make(&[("alpha", "nan")], target).unwrap_err().contains("alpha is a number"));
+        assert!(make(&[("note", "")], target).unwrap_err().contains("note is a text that is not empty"));
+    }
+
+    #[test]
     fn a_target_says_by_name_what_it_cannot_do() {
         let message = |text: &str| Policy::parse(text, &LINUX).unwrap_err().to_string();
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has now, base, thp, mthp, hugetlb, promote, text"
+             has now, base, thp, mthp, hugetlb, promote, khugepaged, ingens, text"
         );
         assert_eq!(
             message("thp:preempt=off"),

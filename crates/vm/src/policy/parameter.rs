@@ -1,6 +1,6 @@
 //! A policy's own parameters: which values they accept, and which were given.
 
-use super::{Definition, Need, PolicyError, Sizes};
+use super::{Definition, Need, PolicyError, Sizes, Target};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -44,6 +44,12 @@ pub enum Values {
     TimeFrom(Duration),
     /// A number in this range, both ends included.
     Count(u64, u64),
+    /// A number with a fraction in this range, both ends included.
+    Number(f64, f64),
+    /// Any text without a comma, not empty.
+    Text,
+    /// The path of a file, without a comma. Whether it can be read is up to [`Definition::make`].
+    Path,
 }
 
 impl Values {
@@ -63,6 +69,9 @@ impl Values {
                 )
             }
             Values::Count(least, most) => format!("a number from {least} to {most}"),
+            Values::Number(least, most) => format!("a number from {least} to {most}, such as {least:.1}"),
+            Values::Text => "a text that is not empty".to_string(),
+            Values::Path => "the path of a file".to_string(),
         }
     }
 
@@ -77,6 +86,10 @@ impl Values {
             Values::Count(least, most) => {
                 text.parse().ok().filter(|number| (least..=most).contains(number)).map(Value::Number)
             }
+            Values::Number(least, most) => {
+                text.parse().ok().filter(|number| (least..=most).contains(number)).map(Value::Real)
+            }
+            Values::Text | Values::Path => (!text.is_empty()).then(|| Value::Text(text.to_string())),
         }
     }
 }
@@ -90,7 +103,9 @@ impl fmt::Display for Values {
             Values::Bytes => f.write_str("SIZE"),
             Values::Share => f.write_str("SHARE"),
             Values::Time | Values::TimeFrom(_) => f.write_str("TIME"),
-            Values::Count(..) => f.write_str("NUMBER"),
+            Values::Count(..) | Values::Number(..) => f.write_str("NUMBER"),
+            Values::Text => f.write_str("TEXT"),
+            Values::Path => f.write_str("FILE"),
         }
     }
 }
@@ -121,10 +136,12 @@ fn time(text: &str) -> Option<Duration> {
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// One value.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 enum Value {
     Word(&'static str),
     Number(u64),
+    Real(f64),
+    Text(String),
     Bytes(u64),
     Sizes(Sizes),
     Share(f64),
@@ -137,6 +154,8 @@ impl fmt::Display for Value {
         match self {
             Value::Word(word) => f.write_str(word),
             Value::Number(number) => write!(f, "{number}"),
+            Value::Real(number) => write!(f, "{number}"),
+            Value::Text(text) => f.write_str(text),
             Value::Bytes(bytes) => format_bytes(*bytes, f),
             Value::Sizes(sizes) => write!(f, "{sizes}"),
             Value::Share(share) => write!(f, "{share}"),
@@ -159,23 +178,29 @@ impl fmt::Display for Value {
 #[derive(Clone)]
 pub struct Given {
     definition: &'static Definition,
+    target: Target,
     /// By the parameter's position.
     values: Vec<Option<Value>>,
 }
 
 impl Given {
     /// With nothing given.
-    pub(super) fn defaults(definition: &'static Definition) -> Given {
+    pub(super) fn defaults(definition: &'static Definition, target: Target) -> Given {
         let value = |parameter: &Parameter| match parameter.default {
             "" => None,
             text => Some(parameter.values.read(text).expect("a default is one of the values")),
         };
-        Given { definition, values: definition.parameters.iter().map(value).collect() }
+        Given { definition, target, values: definition.parameters.iter().map(value).collect() }
     }
 
     /// The definition whose parameters they are.
     pub fn definition(&self) -> &'static Definition {
         self.definition
+    }
+
+    /// The target that the policy was made for.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     pub(super) fn set(&mut self, parameter: &Parameter, text: &str) -> Result<(), PolicyError> {
@@ -195,15 +220,31 @@ impl Given {
 
     /// The parameters that are not as they are if nothing is given, with their values.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let defaults = Given::defaults(self.definition).values;
+        let defaults = Given::defaults(self.definition, self.target).values;
         let pairs = self.definition.parameters.iter().zip(self.values.iter().zip(defaults));
         pairs.filter_map(|(parameter, (value, default))| {
-            Some((parameter.name, value.filter(|value| Some(*value) != default)?.to_string()))
+            Some((parameter.name, value.as_ref().filter(|value| Some(*value) != default.as_ref())?.to_string()))
         })
     }
 
     fn value(&self, name: &str) -> Option<Value> {
-        self.values[self.position(name)]
+        self.values[self.position(name)].clone()
+    }
+
+    /// A number with a fraction.
+    pub fn real(&self, name: &str) -> f64 {
+        match self.value(name) {
+            Some(Value::Real(number)) => number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A text or a path; `None` if it has no default.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values[self.position(name)].as_ref().map(|value| match value {
+            Value::Text(text) => text.as_str(),
+            other => panic!("{name} is {other:?}"),
+        })
     }
 
     /// A number, of bytes or of a count; `None` if it has no default.
@@ -224,10 +265,15 @@ impl Given {
 
     /// A share.
     pub fn share(&self, name: &str) -> f64 {
-        match self.value(name) {
-            Some(Value::Share(share)) => share,
+        self.find_share(name).unwrap_or_else(|| panic!("{name} has no value"))
+    }
+
+    /// A share; `None` if it has no default.
+    pub fn find_share(&self, name: &str) -> Option<f64> {
+        self.value(name).map(|value| match value {
+            Value::Share(share) => share,
             other => panic!("{name} is {other:?}"),
-        }
+        })
     }
 
     /// A time.

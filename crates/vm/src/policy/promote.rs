@@ -110,7 +110,7 @@ fn nanos(time: Duration) -> Time {
 }
 
 /// The largest size of at most 2 MB.
-fn huge(ladder: &Ladder) -> Level {
+pub(super) fn huge(ladder: &Ladder) -> Level {
     ladder.levels().rev().find(|level| ladder.size(*level).bytes() <= 2 << 20).unwrap_or(Level::BASE)
 }
 

@@ -3,7 +3,7 @@
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Error, PAGES_LIMIT, Pmap, Prefer, SpaceId};
+use crate::{Error, Event, PAGES_LIMIT, Pmap, Prefer, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Hint, Level, PageRange, Protection, Vpn};
 
@@ -115,6 +115,9 @@ impl Vm {
         self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer });
         self.join(space, start);
         self.join(space, end);
+        if self.wants.mapped {
+            self.tell(Event::Mapped { space, range: map.start.pages(map.pages) });
+        }
         Ok(())
     }
 
@@ -145,6 +148,9 @@ impl Vm {
         }
         pmap.flush_gathered(space);
         self.take_tables(pmap);
+        if self.wants.unmapped {
+            self.tell(Event::Unmapped { space, range: Vpn(low).pages(high - low) });
+        }
     }
 
     /// Changes the rights of a range; holes are no error. Superpages that cross its ends are demoted as far as needed

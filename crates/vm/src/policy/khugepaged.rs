@@ -1,0 +1,99 @@
+//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from where it stopped, and
+//! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or shared, and a
+//! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`.
+//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the limits and the manager refuses.
+
+use super::promote::huge;
+use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
+use crate::policy::background::{Background, Outcome, Part, System, Time};
+use crate::{How, Sample, SpaceId};
+use alloc::vec::Vec;
+use superpage_pages::Level;
+
+const COUNT: Values = Values::Count(0, 1 << 20);
+const fn own(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, values, default, help, needs: &[] }
+}
+
+pub(super) static POLICY: Definition = Definition {
+    name: "khugepaged",
+    paper: "Linux 6.8, mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst",
+    help: "Linux: huge pages at first touches, and regions that are collapsed later, a few every 10 s",
+    parameters: &[
+        thp::ENABLED,
+        Parameter { needs: &[Need::Faults], ..own("fault", Values::Words(SWITCH), "on", "faults take huge pages too") },
+        own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)"),
+        own("interval", Values::Time, "10s", "between two wake-ups (scan_sleep_millisecs)"),
+        own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)"),
+        own("max-none", COUNT, "511", "entries of a region that may be empty (max_ptes_none)"),
+        own("max-swap", COUNT, "64", "entries that may be in swap space (max_ptes_swap)"),
+        own("max-shared", COUNT, "256", "entries that may be shared (max_ptes_shared)"),
+    ],
+    needs: &[Need::Copying],
+    make: |given| {
+        let thp = thp::answers(given);
+        let frames = if given.is_on("fault") { thp.place.frames } else { Place::BasePage };
+        Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, Khugepaged::new(given))
+    },
+};
+
+#[derive(Debug)]
+struct Khugepaged {
+    pages: u64,
+    interval: Time,
+    alloc_sleep: Time,
+    next: Time,
+    /// The most entries of a region that may be empty, in swap space, shared.
+    most: [u32; 3],
+    /// Where the next scan begins.
+    cursor: (SpaceId, u64),
+}
+
+impl Khugepaged {
+    fn new(given: &Given) -> Khugepaged {
+        let number = |name| given.number(name).expect("it has a default");
+        let time = |name| (given.time(name).as_nanos() as Time).max(1);
+        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
+        let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
+        Khugepaged { pages, interval: next, alloc_sleep, next, most, cursor: (SpaceId(0), 0) }
+    }
+
+    /// Collapses a region if it qualifies; `false`: no extent was free.
+    fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> bool {
+        let (look, pages) = (system.look(space, level, sample.region), system.ladder().pages(level) as u32);
+        let none = pages.saturating_sub(look.populated + look.shared + look.swapped);
+        let fits = [none, look.swapped, look.shared].iter().zip(self.most).all(|(found, most)| *found <= most);
+        if sample.superpage || !fits || look.accessed == Some(0) {
+            return true;
+        }
+        system.promote(space, level, &[sample.into()], How::Either) != [Outcome::NoExtent]
+    }
+}
+
+impl Background for Khugepaged {
+    fn next(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        self.next = now.saturating_add(self.interval);
+        let (level, mut spaces) = (huge(system.ladder()), system.spaces());
+        let mut left = (self.pages / system.ladder().pages(level)).max(1);
+        // From the space of the cursor on, whose beginning comes last.
+        let first = spaces.partition_point(|space| *space < self.cursor.0);
+        spaces.rotate_left(first);
+        spaces.extend(spaces.first().copied());
+        for space in spaces.into_iter().filter(|_| level > Level::BASE) {
+            let from = if space == self.cursor.0 { self.cursor.1 } else { 0 };
+            let mut seen = Vec::new();
+            let (_, next) = system.scan_part(space, level, Part { from, most: left }, &mut |sample| seen.push(sample));
+            left -= seen.len() as u64;
+            self.cursor = next.map_or((SpaceId(space.0.saturating_add(1)), 0), |next| (space, next));
+            let room = seen.into_iter().all(|sample| self.collapse(system, space, level, sample));
+            self.next = now.saturating_add(if room { self.interval } else { self.alloc_sleep });
+            if left == 0 || !room {
+                break;
+            }
+        }
+    }
+}
