@@ -196,7 +196,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
         let pages = ladder.pages(level);
-        let (first, mut seen, mut next) = (part.from.saturating_mul(pages), 0, None);
+        let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
         let mut runs = Vec::new();
         for entry in map.iter().skip_while(|entry| entry.end <= first) {
             let known = self.vm.objects.get(entry.object);
@@ -213,20 +213,21 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             let mut regions = Regions { runs: &runs, at: low, pages };
             for (index, populated) in &mut regions {
                 let start = entry.page(index * pages);
-                if seen == part.most {
+                if reported == part.most {
                     next = Some(start.0 / pages);
                     break;
                 }
                 let mapped = self.pmap.lookup(space, start);
                 let superpage = mapped.is_some_and(|mapped| mapped.size >= ladder.size(level));
-                seen += if superpage { 1 } else { u64::from(populated) };
+                reported += 1;
+                looked += if superpage { 1 } else { u64::from(populated) };
                 see(Sample { region: start.0 / pages, populated, superpage });
             }
             if next.is_some() {
                 break;
             }
         }
-        self.vm.frames.stats.background_scanned += seen;
+        self.vm.frames.stats.background_scanned += looked;
         (Scanned::Seen, next)
     }
 
