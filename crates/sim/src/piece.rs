@@ -49,6 +49,48 @@ impl Done {
         done.references = done.accesses - fetched;
         done
     }
+
+    fn plus(self, more: Done) -> Done {
+        Done {
+            references: self.references + more.references,
+            instructions: self.instructions + more.instructions,
+            accesses: self.accesses + more.accesses,
+        }
+    }
+
+    fn minus(self, less: Done) -> Done {
+        Done {
+            references: self.references - less.references,
+            instructions: self.instructions - less.instructions,
+            accesses: self.accesses - less.accesses,
+        }
+    }
+}
+
+/// The counts of a batch's first runs, for each number of whole blocks of them.
+#[derive(Default)]
+pub(crate) struct Sums(Vec<Done>);
+
+impl Sums {
+    /// The runs of a block: so many are gone through for each number that is asked for, at most.
+    const BLOCK: usize = 64;
+
+    /// Counts the runs of a batch anew.
+    pub(crate) fn count(&mut self, runs: &[Run]) {
+        self.0.clear();
+        let mut sum = Done::default();
+        for block in runs.chunks(Sums::BLOCK) {
+            self.0.push(sum);
+            sum = sum.plus(Done::of(block));
+        }
+        self.0.push(sum);
+    }
+
+    /// The counts of the runs before this one; `runs` are those of the batch.
+    pub(crate) fn before(&self, runs: &[Run], run: usize) -> Done {
+        let block = run / Sums::BLOCK;
+        self.0[block].plus(Done::of(&runs[block * Sums::BLOCK..run]))
+    }
 }
 
 /// The runs between two marks, as counts, and the second mark.
@@ -67,6 +109,7 @@ pub(crate) struct Stretch {
 /// A batch, and everything derived from it once for all simulations.
 pub(crate) struct Piece {
     pub(crate) batch: Batch,
+    sums: Sums,
     pub(crate) stretches: Vec<Stretch>,
     requests: Vec<Requests>,
 }
@@ -144,7 +187,7 @@ impl Phases {
 impl Piece {
     pub(crate) fn new(shifts: &[u32]) -> Piece {
         let requests = shifts.iter().map(|shift| Requests::new(*shift)).collect();
-        Piece { batch: Batch::default(), stretches: Vec::new(), requests }
+        Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
     }
 
     /// Reads the next batch of `source`; returns `false` at its end.
@@ -156,9 +199,10 @@ impl Piece {
         courses: &mut [Course],
     ) -> Result<bool, Error> {
         let more = source.fill(&mut self.batch)?;
+        self.sums.count(&self.batch.runs);
         self.stretch(phases);
         for (requests, course) in self.requests.iter_mut().zip(courses) {
-            requests.prepare(&self.batch, &self.stretches, course);
+            requests.prepare((&self.batch, &self.sums), &self.stretches, course);
         }
         Ok(more)
     }
@@ -168,17 +212,22 @@ impl Piece {
         let mut from = 0;
         for index in 0..self.batch.events.len() {
             let to = self.batch.events[index].0 as usize;
-            let before = stretch(&self.batch, from, to, Some(Mark::Event(index)));
+            let before = self.between(from, to, Some(Mark::Event(index)));
             phases.runs(to - from, before.done.accesses);
             self.stretches.push(before);
             from = to;
             if let Some(window) = phases.event(&self.batch.events[index].1) {
-                self.stretches.push(stretch(&self.batch, from, from, Some(Mark::Window(window))));
+                self.stretches.push(self.between(from, from, Some(Mark::Window(window))));
             }
         }
-        let rest = stretch(&self.batch, from, self.batch.runs.len(), None);
+        let rest = self.between(from, self.batch.runs.len(), None);
         phases.runs(self.batch.runs.len() - from, rest.done.accesses);
         self.stretches.push(rest);
+    }
+
+    fn between(&self, start: usize, end: usize, mark: Option<Mark>) -> Stretch {
+        let before = |run| self.sums.before(&self.batch.runs, run);
+        Stretch { start, end, done: before(end).minus(before(start)), mark }
     }
 
     /// The requests for machines whose base page has `base_shift` bits.
@@ -192,8 +241,4 @@ impl Piece {
         let runs = &self.batch.runs[stretch.start..stretch.end];
         Done::of(&runs[..self.requests(base_shift).run_of(index, runs, request)])
     }
-}
-
-fn stretch(batch: &Batch, start: usize, end: usize, mark: Option<Mark>) -> Stretch {
-    Stretch { start, end, done: Done::of(&batch.runs[start..end]), mark }
 }

@@ -1,6 +1,6 @@
 //! The runs of a piece as requests to machines with one size of base page.
 
-use crate::piece::{Mark, Stretch};
+use crate::piece::{Mark, Stretch, Sums};
 use crate::touched::{Owner, Touched};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl Requests {
     /// each kind, and the first run of reads after the writes, can miss or fault, as in [`superpage_trace::Run`], and the
     /// others make no request; after an event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
     /// moment.)
-    pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch], course: &mut Course) {
+    pub(crate) fn prepare(&mut self, (batch, sums): (&Batch, &Sums), stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
         self.lines.clear();
         self.ends.clear();
@@ -96,7 +96,12 @@ impl Requests {
             self.before.push(course.last);
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             self.extend(runs, course);
-            count_instructions(&mut self.touches[touched..], runs);
+            let begun = sums.before(&batch.runs, stretch.start).instructions;
+            for touch in &mut self.touches[touched..] {
+                // It was the number of its run.
+                let run = stretch.start + touch.instructions as usize;
+                touch.instructions = sums.before(&batch.runs, run).instructions - begun;
+            }
             self.ends.push(self.requests.len());
             self.owned.extend(course.touched.owned());
             self.counted.push((self.owned.len(), self.touches.len()));
@@ -287,16 +292,6 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Puts the instructions before each touch in place of the number of its run.
-fn count_instructions(touches: &mut [Touch], runs: &[Run]) {
-    let (mut from, mut instructions) = (0, 0);
-    for touch in touches {
-        let run = touch.instructions as usize;
-        instructions += runs[from..run].iter().map(|run| u64::from(run.instructions)).sum::<u64>();
-        (from, touch.instructions) = (run, instructions);
-    }
-}
-
 /// The request for `run`, and whether it makes that: it is the first of its kind since its stream came to its page.
 #[inline(always)]
 fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
@@ -334,7 +329,13 @@ mod tests {
             builder.close(&mut batch);
             let (mut requests, mut course) = (Requests::new(shift), Course::new(shift, false));
             let all = batch.runs.len();
-            requests.prepare(&batch, &[Stretch { start: 0, end: all, done: Done::default(), mark: None }], &mut course);
+            let mut sums = Sums::default();
+            sums.count(&batch.runs);
+            requests.prepare(
+                (&batch, &sums),
+                &[Stretch { start: 0, end: all, done: Done::default(), mark: None }],
+                &mut course,
+            );
             let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> course.shift), run.access()));
             let each: Vec<Request> = each.collect();
             let made = requests.stretch(0, &batch.runs).requests;

@@ -88,7 +88,7 @@ fn what_both_have_copied_goes_with_one_of_them_also_behind_a_guard_page() {
             let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
             machine.write_all(512..540);
             for page in 512..530 {
-                machine.fault(child, page, Access::Write).unwrap();
+                let _ = machine.fault(child, page, Access::Write).unwrap();
             }
             machine.vm.validate(&machine.pmap).unwrap();
             machine.vm.exit(&mut machine.pmap, child).unwrap();

@@ -160,12 +160,10 @@ fn who_is_named_in_the_lock_is_no_longer_when_the_folder_is_open() {
 }
 
 #[test]
-fn a_cell_of_too_many_bytes_is_neither_written_nor_read() {
+fn a_cell_of_too_many_bytes_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let open = opened(folder.path()).unwrap();
     let most = vec![0; MOST as usize + 1];
-    assert!(open.write_cell("much", &most).unwrap_err().to_string().contains("at most 67108864 are read again"));
-    assert!(open.cells().names().is_empty());
     open.write_cell("most", &most[1..]).unwrap();
     assert_eq!(open.cells().read("most").unwrap().len() as u64, MOST);
     let file = File::options().write(true).open(open.cells().path("most")).unwrap();
