@@ -10,7 +10,7 @@ use superpage_vm::{Background, Policy};
 /// A policy with a background, and how a promoter goes about what that decides. As text, the policy's: `promote:share=0.9,age=5s`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    policy: Policy,
+    policy: Box<Policy>,
     /// The share of a region's base pages that must be populated for a scan to count it as a candidate, above 0 and at most 1.
     pub share: f64,
     /// For how long its population must not have changed, in a survey.
@@ -55,7 +55,7 @@ impl Options {
             idle: given.time("idle"),
             slowdown: given.share("slowdown"),
             shared: given.is_on("shared"),
-            policy,
+            policy: Box::new(policy),
         };
         if options.idle < options.interval {
             let Options { idle, interval, .. } = options;

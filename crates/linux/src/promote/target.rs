@@ -109,8 +109,8 @@ fn procs(group: &Path) -> std::io::Result<String> {
 
 /// Whether a folder is of a file system of control groups: elsewhere its owner could say which processes are in it.
 fn is_mounted(folder: &Path) -> bool {
-    let kind = rustix::fs::statfs(folder).map(|system| system.f_type as i64);
-    kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC as i64, libc::CGROUP2_SUPER_MAGIC as i64].contains(&kind))
+    let kind = rustix::fs::statfs(folder).map(|system| system.f_type);
+    kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC].contains(&kind))
 }
 
 /// Finds the folder of a control group: a folder as given, or a path inside the mounted hierarchies, that of

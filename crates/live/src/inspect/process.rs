@@ -114,7 +114,7 @@ impl Process {
 
 /// The file systems in memory that are mounted where this process sees them, with the rule for huge pages of each that has one.
 pub(super) fn tmpfs(pid: i32) -> BTreeMap<(i32, i32), Option<String>> {
-    let mounts = proc::read(&format!("/proc/{pid}/mountinfo"))
+    let mounts = proc::read(format!("/proc/{pid}/mountinfo"))
         .ok()
         .and_then(|text| MountInfos::from_buf_read(text.as_bytes()).ok());
     let mounts = mounts.into_iter().flat_map(|mounts| mounts.0).filter(|mount| mount.fs_type == "tmpfs");
