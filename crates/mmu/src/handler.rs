@@ -351,7 +351,7 @@ impl Mmu {
 
     /// Whether an access after a trap goes to the page tables like any other, which then have the page in more than one place.
     pub(crate) fn walks_again(&self) -> bool {
-        self.of_groups(0, |_| ()).is_some()
+        self.walks_again
     }
 
     /// As [`Mmu::retry`] there.

@@ -39,6 +39,8 @@ pub struct Mmu {
     places: Vec<Place>,
     /// Whether requests of all of them may wait ([`Mmu::defer`]).
     pub(crate) may_defer: bool,
+    /// Whether they have hash tables of groups.
+    pub(crate) walks_again: bool,
     /// What is the same for all.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
@@ -109,6 +111,7 @@ impl Mmu {
             mappings,
             fronts: RefCell::new(fronts),
             places,
+            walks_again: machine.page_table.kind == TableKind::Groups,
             may_defer: machines.iter().all(|machine| machine.may_defer()),
             counters: Counters::default(),
             space: 0,
