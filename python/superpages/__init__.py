@@ -183,7 +183,7 @@ def simulate(
         memory=_optional(_given.size, "memory", memory),
         swap=_optional(_given.size, "swap", swap),
         files=_given.text("files", files, "warm or cold"),
-        digest=_given.text("digest", digest, "fast or sha1"),
+        digest=_given.text("digest", digest, "fast or sha-1"),
         background=_optional(_given.text, "background", background, "core or program"),
         fragment=_given.share("fragment", fragment),
         seed=_given.whole("seed", seed),

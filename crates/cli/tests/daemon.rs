@@ -264,6 +264,31 @@ fn a_scan_that_failed_is_made_up_for() {
     assert!(lines[2] > 0, "{said}");
 }
 
+/// What decides is the policy's background, by what it sees of a live process.
+#[test]
+fn other_policies_promote_too() {
+    let _turn = superpage_testing::turn_of("daemon");
+    for policy in ["khugepaged:interval=100ms", "ingens:interval=100ms"] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!(
+            "
+            python3 -c \"$1\" go > named & named=$!
+            until grep -qs ready named; do kill -0 $named || exit 77; sleep 0.05; done
+            touch go
+            until grep -qs filled named; do sleep 0.05; done
+            \"$0\" daemon --pid $named --policy {policy} 2> log & daemon=$!
+            until grep -qs promoting log; do kill -0 $daemon || {{ cat log >&2; exit 77; }}; sleep 0.05; done
+            for i in $(seq 400); do [ $(huge $named) -gt 0 ] && break; sleep 0.05; done
+            echo $(huge $named); head -n 1 log
+            kill $daemon $named"
+        );
+        let Some(output) = alone(&script, folder.path()) else { return };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let huge: u64 = said.lines().next().unwrap().parse().unwrap();
+        assert!(huge > 0 && said.contains(policy), "{policy}: {said}");
+    }
+}
+
 /// Sends a signal to a process of ours.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
