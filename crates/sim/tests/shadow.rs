@@ -65,6 +65,7 @@ fn the_kernel_does_the_same() {
                     fault_latency: row.fault_latency,
                     promotion_cycles: row.promotion_cycles,
                     background_cycles: row.background_cycles,
+                    other_core_cycles: row.other_core_cycles,
                     daemon_cycles: row.daemon_cycles,
                     superpage_cycles: row.superpage_cycles,
                     seconds: row.seconds,
