@@ -67,6 +67,9 @@ impl Daemon {
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
         tracing::info!(policy = %self.promoter.options(), "promoting");
+        if !self.promoter.options().goes_by_age() {
+            tracing::warn!("this policy may promote regions that are hardly populated, which makes processes grow");
+        }
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
         let mut before = self.promoter.counters();
         while !stop.load(Ordering::Relaxed) {
@@ -103,7 +106,12 @@ impl Daemon {
             std::thread::sleep(rest.min(NAP));
         }
         let counters = self.promoter.counters();
-        tracing::info!(regions = counters.promoted_regions, cpu = percent(counters.cpu_share()), "ends");
+        tracing::info!(
+            regions = counters.promoted_regions,
+            grown_bytes = counters.grown_bytes,
+            cpu = percent(counters.cpu_share()),
+            "ends"
+        );
         self.metrics.update(counters);
         self.metrics.write()
     }
