@@ -174,8 +174,7 @@ impl Compare {
             (&self.export_html, html),
         ];
         let paths: Vec<&PathBuf> = wanted.iter().filter_map(|(path, _)| path.as_ref()).collect();
-        if let Some((place, path)) = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path)) {
-            let _ = place;
+        if let Some((_, path)) = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path)) {
             return Err(Failure::Usage(format!(
                 "two exports are to be {}: give each a file of its own",
                 path.display()
