@@ -40,7 +40,7 @@ def refuses(call, said, kind=TypeError):
         ({"seed": "x"}, "seed: expected a whole number from 0 to 18446744073709551615, not 'x' (str)"),
         ({"seed": 0.5}, "seed: expected a whole number from 0 to 18446744073709551615, not 0.5 (float)"),
         ({"files": True}, "files: expected warm or cold, not True (bool)"),
-        ({"digest": 1}, "digest: expected fast or sha1, not 1 (int)"),
+        ({"digest": 1}, "digest: expected fast or sha-1, not 1 (int)"),
         ({"lines": "yes"}, "lines: expected True or False, not 'yes' (str)"),
         ({"up_to_cut": 1}, "up_to_cut: expected True or False, not 1 (int)"),
         ({"threads": "2"}, "threads: expected a whole number from 1 to 1024, not '2' (str)"),
