@@ -9,8 +9,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use superpage_pages::{Level, Vpn};
 use superpage_sim::SIMULATOR;
 use superpage_vm::{
-    Answers, Background, Candidate, Check, Definition, Events, Given, How, Made, Outcome, Policy, Sample, Scanned,
-    SpaceId, Time,
+    Answers, Background, Candidate, Definition, Events, Given, How, Made, Policy, Refusal, Sample, Scanned, SpaceId,
+    Time,
 };
 
 scoped_tls_hkt::scoped_thread_local! {
@@ -349,14 +349,12 @@ impl System {
     fn check(&self, space: u32, level: u8, region: Place<'_>) -> PyResult<Option<u32>> {
         system(|system| {
             let level = self::level(system, level)?;
-            Ok(match system.check(SpaceId(space), level, region.number()) {
-                Check::Populated(pages) => Some(pages),
-                Check::Shared => None,
-            })
+            let look = system.look(SpaceId(space), level, region.number());
+            Ok((look.shared == 0).then_some(look.populated))
         })
     }
 
-    /// Promotes regions, in place, by copying, or either; returns for each what came of it: promoted, later, changed, stale or no-extent.
+    /// Promotes regions, in place, by copying, or either; returns for each `promoted`, or why it was not: `no-extent`, `not-populated`, ...
     #[pyo3(signature = (space, level, regions, how = "either"))]
     fn promote(&self, space: u32, level: u8, regions: Vec<Place<'_>>, how: &str) -> PyResult<Vec<&'static str>> {
         let how = match how {
@@ -379,15 +377,7 @@ impl System {
             };
             let candidates: Vec<Candidate> = regions.iter().map(candidate).collect();
             let outcomes = system.promote(SpaceId(space), level, &candidates, how).into_iter();
-            Ok(outcomes
-                .map(|outcome| match outcome {
-                    Outcome::Promoted => "promoted",
-                    Outcome::Later => "later",
-                    Outcome::Changed => "changed",
-                    Outcome::Stale => "stale",
-                    Outcome::NoExtent => "no-extent",
-                })
-                .collect())
+            Ok(outcomes.map(|outcome| outcome.map_or_else(|Refusal { why, .. }| why.name(), |()| "promoted")).collect())
         })
     }
 

@@ -45,19 +45,20 @@ mod space;
 mod stats;
 mod validate;
 mod vm;
+mod why;
 
 pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::compact::Compacted;
-pub use fault::relocate::{How, Promoted, Refused, Region};
+pub use fault::relocate::{How, Promoted, Region};
 pub use fault::{Fault, FaultKind};
 pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{
-    Background, Check, Costs, Event, Events, Hold, Look, MemoryState, Outcome, Part, Prefer, Scanned, System, Time,
-    Wants,
+    Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Scanned, System, Time, Wants,
 };
+pub use policy::runner::Runner;
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, Lists, Made,
@@ -69,3 +70,4 @@ pub use space::mapping::{Backing, Map};
 pub use stats::Stats;
 pub use superpage_pages::Mapped;
 pub use vm::{Config, Vm};
+pub use why::{Refusal, Why};

@@ -12,7 +12,7 @@ use crate::policy::{Answers, Fit, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::Space;
-use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, Refused, SpaceId, Stats, Time, Wants};
+use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time, Wants, Why};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -54,7 +54,7 @@ pub struct Vm {
     /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
     /// By reason: regions that were not promoted.
-    pub(crate) refused: [u64; Refused::ALL.len()],
+    pub(crate) refused: [u64; Why::ALL.len()],
     /// When direct compaction is tried again.
     pub(crate) deferred: Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
@@ -113,7 +113,7 @@ impl Vm {
             to_hash: VecDeque::new(),
             random: 0,
             exhausted: [None; MAX_LEVELS],
-            refused: [0; Refused::ALL.len()],
+            refused: [0; Why::ALL.len()],
             deferred: Deferred::default(),
             futile: None,
         })

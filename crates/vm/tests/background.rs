@@ -7,8 +7,8 @@ use crate::machine::Machine;
 use std::collections::BTreeMap;
 use superpage_pages::{Extent, Hint, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{
-    Background, Candidate, Check, Config, Costs, Definition, Event, FaultKind, Growth, Hold, How, Look, Made, Outcome,
-    Part, Place, Policy, Prefer, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants,
+    Background, Candidate, Config, Costs, Definition, Event, FaultKind, Growth, How, Look, Made, Part, Place, Policy,
+    Prefer, Refusal, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants, Why,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -73,8 +73,7 @@ struct Mock {
     /// By space and region: pages, and whether it is a superpage.
     regions: BTreeMap<(u32, u64), (u32, bool)>,
     busiest: u32,
-    hold: Option<Hold>,
-    outcome: Outcome,
+    outcome: Result<(), Refusal>,
     promoted: Vec<(u32, u64)>,
     /// When spaces were scanned.
     scanned: Vec<Time>,
@@ -126,23 +125,22 @@ impl System for Mock {
         f64::from(u8::from(space.0 == self.busiest))
     }
 
-    fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
-        Check::Populated(self.regions.get(&(space.0, region)).map_or(0, |region| region.0))
-    }
-
-    fn ready(&mut self, _: SpaceId) -> Result<(), Hold> {
-        self.hold.map_or(Ok(()), Err)
-    }
-
-    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], _: How) -> Vec<Outcome> {
-        self.spent += 1_000_000 * regions.len() as u64;
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], _: How) -> Vec<Result<(), Refusal>> {
+        let mut outcomes = Vec::new();
         for candidate in regions {
-            if self.outcome == Outcome::Promoted {
-                self.regions.insert((space.0, candidate.region), (512, true));
+            let region = self.regions.get_mut(&(space.0, candidate.region));
+            let Some(region) = region.filter(|region| region.0 >= candidate.least) else {
+                outcomes.push(Err(Why::NotPopulated.into()));
+                continue;
+            };
+            if self.outcome.is_ok() {
+                *region = (512, true);
             }
+            self.spent += 1_000_000;
             self.promoted.push((space.0, candidate.region));
+            outcomes.push(self.outcome);
         }
-        vec![self.outcome; regions.len()]
+        outcomes
     }
 
     fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
@@ -423,10 +421,10 @@ fn promote(parameters: &str) -> Box<dyn Background> {
 
 fn mock(regions: &[(u32, u64, u32)]) -> Mock {
     let regions = regions.iter().map(|(space, region, pages)| ((*space, *region), (*pages, false))).collect();
-    let outcome = Outcome::Promoted;
+    let outcome = Ok(());
     let ladder = Ladder::X86_64;
     let (promoted, scanned) = (Vec::new(), Vec::new());
-    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted, scanned, costly: (0, 0) }
+    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, outcome, promoted, scanned, costly: (0, 0) }
 }
 
 /// Calls the background whenever it asks, up to a time.
@@ -452,13 +450,17 @@ fn the_busiest_space_comes_first_and_in_it_the_fullest_region() {
 fn what_is_refused_is_tried_ever_more_rarely() {
     let mut background = promote("age=1s,interval=1s,idle=1s,cpu=1");
     let mut system = mock(&[(1, 7, 512)]);
-    system.outcome = Outcome::Later;
+    system.outcome = Err(Why::Busy.into());
     run(&mut *background, &mut system, 100);
     // At 2 s, and 2, 4, 8, 16 and 32 s after that.
     assert_eq!(system.promoted.len(), 6);
-    system.hold = Some(Hold::All(1000 * SECOND));
+    // Until then it is told to wait, which is nothing of the region: it is asked once, and tried again after it.
+    system.outcome = Err(Refusal { why: Why::Pressure, until: 1000 * SECOND });
     run(&mut *background, &mut system, 999);
-    assert_eq!(system.promoted.len(), 6);
+    assert_eq!(system.promoted.len(), 7);
+    system.outcome = Ok(());
+    run(&mut *background, &mut system, 1001);
+    assert_eq!(system.promoted.len(), 8);
 }
 
 #[test]
@@ -469,7 +471,7 @@ fn a_share_of_a_core_is_all_that_is_used() {
     let promoted = system.promoted.len();
     assert!((190..=211).contains(&promoted), "{promoted} of 1 ms each in 20 s");
     // A free extent cannot be had: it asks once a second, then ever more rarely.
-    system.outcome = Outcome::NoExtent;
+    system.outcome = Err(Why::NoExtent.into());
     run(&mut *background, &mut system, 150);
     assert!(system.promoted.len() - promoted <= 8, "{}", system.promoted.len() - promoted);
 }
@@ -517,9 +519,9 @@ fn a_promotion_that_succeeds_ends_the_ever_longer_pauses() {
     };
     // Pauses of 1, 2, 4 and 8 s; those after a promotion are as at first.
     for _ in 0..2 {
-        let failed = tries(&mut *background, &mut system, Outcome::NoExtent, 20);
+        let failed = tries(&mut *background, &mut system, Err(Why::NoExtent.into()), 20);
         assert!((4..=6).contains(&failed), "{failed}");
-        assert!(tries(&mut *background, &mut system, Outcome::Promoted, 30) > 100);
+        assert!(tries(&mut *background, &mut system, Ok(()), 30) > 100);
     }
 }
 
@@ -535,7 +537,7 @@ fn a_space_with_a_stale_region_is_scanned_at_once() {
         run(&mut *background, &mut system, 3);
         (system.promoted.len(), system.scanned.len())
     };
-    let (later, stale) = (scans(Outcome::Later), scans(Outcome::Stale));
+    let (later, stale) = (scans(Err(Why::Busy.into())), scans(Err(Why::Ineligible.into())));
     assert_eq!(later.0, stale.0);
     assert!(stale.1 > later.1, "{stale:?} promotions and scans, {later:?} where the region is only put off");
 }

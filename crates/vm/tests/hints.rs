@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Protection, Vpn};
-use superpage_vm::{Growth, How, Map, Refused, Region, Target};
+use superpage_vm::{Growth, How, Map, Region, Target, Why};
 
 const X86: &str = "4K 2M 1G";
 
@@ -159,7 +159,7 @@ fn a_background_promotes_nothing_against_advice() {
     assert_eq!([512, 1024, 1536].map(|page| machine.level(page).unwrap()), [Level(1), Level(1), Level(0)]);
     let refused = Region { space: machine.space, start: Vpn(1536), level: Level(1) };
     let done = machine.vm.promote_region(&mut machine.pmap, &mut machine.disk, refused, How::Either);
-    assert_eq!(done, Err(Refused::Hint));
+    assert_eq!(done, Err(Why::AdvisedAgainst));
     assert_eq!(machine.get(1600), 1600);
     machine.end();
 }

@@ -1,7 +1,6 @@
 //! The counters of a promoter.
 
 use super::NAP;
-use crate::collapse::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,10 +74,6 @@ impl Counters {
     pub(super) fn back_off(&mut self, pause: Duration) {
         self.backoffs += u64::from(pause >= NAP);
         self.paused += pause;
-    }
-
-    pub(super) fn refuse(&mut self, refusal: Refusal) {
-        *self.refused.entry(refusal.name()).or_default() += 1;
     }
 }
 

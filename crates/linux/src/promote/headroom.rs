@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_and_what_adds_nothing_is_not() {
-        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0, least: 1 };
         let batch = || vec![candidate(1, 256), candidate(2, 128), candidate(3, 256), candidate(4, 512)];
         let regions = |pages, copies| {
             let room = Room { pages, copies, place: Place::System };
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_only_thought_of_adds_up() {
-        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0, least: 1 };
         let (_folder, headroom) = system(&[
             ("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  134144 kB\n"),
             V2,

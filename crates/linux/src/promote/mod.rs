@@ -24,13 +24,12 @@ mod target;
 pub use self::counters::Counters;
 pub use self::cpu::thread_cpu;
 pub use self::options::Options;
-pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
 use self::cpu::process_cpu;
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
-use crate::collapse::{self, Refusal};
+use crate::collapse;
 use crate::proc::Named;
 use crate::rules::Rules;
 use crate::scan::Kind;
@@ -44,8 +43,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{
-    Background, Candidate, Check, Event, Hold, How, Look, MemoryState, Outcome, Part as Regions, Sample, Scanned,
-    Scanner, SpaceId, System, Time,
+    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, Scanner, SpaceId,
+    System, Time,
 };
 
 /// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
@@ -81,6 +80,8 @@ struct Live {
     /// Those that have ended or execute another program, of which the background was not told yet.
     gone: BTreeSet<SpaceId>,
     headroom: Headroom,
+    /// Until when nothing is promoted, since tasks wait for memory.
+    pressed: Duration,
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     splitter: Option<Option<Splitter>>,
     counters: Counters,
@@ -189,6 +190,7 @@ impl Promoter {
             processes: BTreeMap::new(),
             gone: BTreeSet::new(),
             headroom: Headroom::of("/"),
+            pressed: Duration::ZERO,
             splitter: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -331,7 +333,7 @@ impl Live {
             let finding = Finding {
                 pid: process.pid,
                 name: process.name.clone(),
-                excluded: process.excluded.map(Excluded::name),
+                excluded: process.excluded.map(Why::name),
                 promotable: 0,
                 young,
                 sparse: process.seen.sparse,
@@ -419,6 +421,106 @@ impl Live {
         scanned.unwrap_or((Scanned::Closed, None))
     }
 
+    /// Whether promotions may be tried in a process now.
+    fn ready(&mut self, space: SpaceId) -> Result<(), Refusal> {
+        let now = self.began.elapsed();
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Err(Why::Gone.into()) };
+        let wait = |until: Duration, why| Err(Refusal { why, until: nanos(until) });
+        match process.pace.until() {
+            _ if now < self.pressed => return wait(self.pressed, Why::Pressure),
+            (until, why) if now < until => return wait(until, why),
+            _ => {}
+        }
+        if let Some(cpu) = process_cpu(process.pid) {
+            process.pace.measure(now, cpu);
+        }
+        let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
+        tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
+        self.counters.pressure_backoffs += 1;
+        let until = now + PRESSURE_PAUSE;
+        match place {
+            Place::System => self.pressed = until,
+            Place::Group(_) => process.pace.pause(until, Why::Pressure),
+        }
+        wait(until, Why::Pressure)
+    }
+
+    /// Promotes regions in one call, each checked page by page right before.
+    fn promote_batch(&mut self, space: SpaceId, regions: &[Candidate]) -> Vec<Result<(), Refusal>> {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
+            return vec![Err(Why::Gone.into()); regions.len()];
+        };
+        let (now, size, page) = (self.began.elapsed(), self.size, rustix::param::page_size() as u64);
+        let mut told: BTreeMap<u64, Result<(), Why>> = BTreeMap::new();
+        let mut checked = Vec::new();
+        for candidate in regions {
+            match process.check(candidate.region, size, candidate.least) {
+                Ok(populated) => checked.push(Candidate { populated, ..*candidate }),
+                Err(why) => _ = told.insert(candidate.region, Err(why)),
+            }
+        }
+        let shared = told.values().filter(|told| **told == Err(Why::SharedByFork)).count();
+        let changed = told.len() - shared;
+        if changed > 0 {
+            process.scan_again();
+        }
+        let room = self.headroom.room(process.pid);
+        let (batch, no_room) = admit(checked, &room, size, page);
+        let counters = &mut self.counters;
+        counters.shared += shared as u64;
+        counters.changed += changed as u64;
+        counters.no_room += no_room.len() as u64;
+        told.extend(no_room.iter().map(|candidate| (candidate.region, Err(Why::NoHeadroom))));
+        if room.copies < size {
+            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
+            process.pace.pause(now.saturating_add(self.options.idle), Why::NoHeadroom);
+        }
+        if let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) {
+            let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * size).collect();
+            let cpu = |before| process_cpu(process.pid).unwrap_or(before);
+            let from = (self.began.elapsed(), cpu(Duration::ZERO));
+            let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
+            let to = (self.began.elapsed(), cpu(from.1));
+            counters.calls += 1;
+            let pause = process.pace.batch(from, to, self.options.slowdown);
+            counters.back_off(pause);
+            let (pid, name) = (process.pid, process.name.as_str());
+            let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            let took = (to.0 - from.0).as_micros() as u64;
+            tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
+            for (candidate, outcome) in batch.iter().zip(outcomes) {
+                let region = candidate.region;
+                let outcome = match outcome {
+                    // The kernel returns the same for a range that was unmapped since the check.
+                    Err(Why::NoExtent) if process.check(region, size, candidate.least).is_err() => Err(Why::Unmapped),
+                    other => other,
+                };
+                told.insert(region, outcome);
+                let Err(why) = outcome else {
+                    counters.promoted_regions += 1;
+                    counters.grown_bytes += size - u64::from(candidate.populated) * page;
+                    process.promoted += 1;
+                    continue;
+                };
+                *counters.refused.entry(why.name()).or_default() += 1;
+                tracing::debug!(pid, address = format_args!("{:#x}", region * size), %why, "refused");
+                match why {
+                    Why::Gone => process.pinned = None,
+                    Why::Rights => process.excluded = Some(Why::Rights),
+                    Why::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle), why),
+                    Why::Ineligible => process.learn_flags(now, &self.options),
+                    _ => {}
+                }
+            }
+        }
+        if told.values().any(|told| *told == Err(Why::NoExtent)) {
+            self.counters.memory_backoffs += 1;
+            tracing::warn!("no free huge page could be had: promotion waits");
+        }
+        let told = |candidate: &Candidate| told.get(&candidate.region).copied().unwrap_or(Err(Why::NotPopulated));
+        regions.iter().map(|candidate| told(candidate).map_err(Refusal::from)).collect()
+    }
+
     /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
     /// memory.
     fn ration(&self, finding: &mut Finding, candidates: Vec<Candidate>, claims: &mut Claims) {
@@ -498,110 +600,24 @@ impl System for Live {
         crate::memory::state(Path::new("/"), &self.ladder)
     }
 
-    fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Check::Populated(0) };
-        let check = process.check(region, self.size, self.least);
-        match check {
-            Check::Shared => self.counters.shared += 1,
-            Check::Populated(populated) if populated < self.least => {
-                self.counters.changed += 1;
-                process.scan_again();
-            }
-            Check::Populated(_) => {}
-        }
-        check
-    }
-
-    fn ready(&mut self, space: SpaceId) -> Result<(), Hold> {
-        let now = self.began.elapsed();
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
-            return Err(Hold::Space(nanos(now.saturating_add(self.options.interval))));
-        };
-        if let Some(cpu) = process_cpu(process.pid) {
-            process.pace.measure(now, cpu);
-        }
-        let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
-        tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
-        self.counters.pressure_backoffs += 1;
-        let until = nanos(now + PRESSURE_PAUSE);
-        Err(match place {
-            Place::System => Hold::All(until),
-            Place::Group(_) => Hold::Space(until),
-        })
-    }
-
-    /// Promotes as the kernel does, by copying, whether in place or by copying was requested.
-    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Outcome> {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)).filter(|_| how != How::InPlace) else {
-            return vec![Outcome::Later; regions.len()];
-        };
-        let now = self.began.elapsed();
-        let page = rustix::param::page_size() as u64;
-        let room = self.headroom.room(process.pid);
-        let (batch, no_room) = admit(regions.to_vec(), &room, self.size, page);
-        self.counters.no_room += no_room.len() as u64;
-        if room.copies < self.size {
-            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
-            process.pace.pause(now.saturating_add(self.options.idle));
-        }
-        let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
-            return vec![Outcome::Later; regions.len()];
-        };
-        let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * self.size).collect();
-        let cpu = |before| process_cpu(process.pid).unwrap_or(before);
-        let from = (self.began.elapsed(), cpu(Duration::ZERO));
-        let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
-        let to = (self.began.elapsed(), cpu(from.1));
-        self.counters.calls += 1;
-        let pause = process.pace.batch(from, to, self.options.slowdown);
-        self.counters.back_off(pause);
-        let (pid, name) = (process.pid, process.name.as_str());
-        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        let took = (to.0 - from.0).as_micros() as u64;
-        tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
-        let mut told = BTreeMap::new();
-        let mut no_memory = false;
-        for (candidate, outcome) in batch.iter().zip(outcomes) {
-            let stands = |process: &Process| matches!(process.check(candidate.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
-            let outcome = match outcome {
-                // The kernel returns the same for a range that was unmapped since the check.
-                Err(Refusal::NoMemory) if !stands(process) => Err(Refusal::Unmapped),
-                other => other,
+    /// Promotes as the kernel does, by copying, whether in place or by copying was requested; a few regions at a time, until the process
+    /// is to be left alone.
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
+        let mut outcomes = Vec::with_capacity(regions.len());
+        for batch in regions.chunks(self.options.batch) {
+            let refused = match how {
+                How::InPlace => Err(Why::Otherwise.into()),
+                How::ByCopying | How::Either => self.ready(space),
             };
-            let Err(refusal) = outcome else {
-                self.counters.promoted_regions += 1;
-                self.counters.grown_bytes += self.size - u64::from(candidate.populated) * page;
-                process.promoted += 1;
-                told.insert(candidate.region, Outcome::Promoted);
-                continue;
-            };
-            self.counters.refuse(refusal);
-            tracing::debug!(pid, address = format_args!("{:#x}", candidate.region * self.size), ?refusal, "refused");
-            let outcome = match refusal {
-                Refusal::NoMemory => Outcome::NoExtent,
-                Refusal::Unmapped => Outcome::Changed,
-                Refusal::Ineligible => Outcome::Stale,
-                _ => Outcome::Later,
-            };
-            no_memory |= outcome == Outcome::NoExtent;
-            told.insert(candidate.region, outcome);
-            match refusal {
-                Refusal::Gone => process.pinned = None,
-                Refusal::Rights => process.excluded = Some(Excluded::Rights),
-                Refusal::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle)),
-                Refusal::Ineligible => process.learn_flags(now, &self.options),
-                _ => {}
+            match refused {
+                Ok(()) => outcomes.extend(self.promote_batch(space, batch)),
+                Err(refusal) => {
+                    outcomes.resize(regions.len(), Err(refusal));
+                    break;
+                }
             }
         }
-        if no_memory {
-            self.counters.memory_backoffs += 1;
-            tracing::warn!("no free huge page could be had: promotion waits");
-        }
-        regions.iter().map(|candidate| told.get(&candidate.region).copied().unwrap_or(Outcome::Later)).collect()
-    }
-
-    fn held(&self, space: SpaceId) -> Time {
-        self.process(space).map_or(0, |process| nanos(process.pace.until()))
+        outcomes
     }
 
     /// Splits a huge page, where debugfs lets it.

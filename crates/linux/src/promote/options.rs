@@ -5,7 +5,7 @@ use crate::policy::LINUX;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use superpage_vm::{Background, Policy};
+use superpage_vm::{Background, Policy, Runner};
 
 /// A policy with a background, and how a promoter goes about what that decides. As text, the policy's: `promote:share=0.9,age=5s`.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,8 +15,12 @@ pub struct Options {
     pub share: f64,
     /// For how long its population must not have changed, in a survey.
     pub age: Duration,
-    /// The processor time that a daemon has saved up when it begins.
+    /// The most processor time that is used over time, as a share of one core; of it, this much may be saved up and used at once.
+    pub cpu: f64,
+    /// The processor time that may be saved up, which a daemon has when it begins.
     pub burst: Duration,
+    /// Regions promoted in one call.
+    pub batch: usize,
     /// The time between two scans for processes, and of a process that changes.
     pub interval: Duration,
     /// The longest time between two scans of a process that does not change.
@@ -50,7 +54,9 @@ impl Options {
             // A policy of another name sees every region with anything populated.
             share: if name == Options::NAMED { given.share("share") } else { f64::MIN_POSITIVE },
             age: given.time("age"),
+            cpu: given.share("cpu"),
             burst: given.time("burst"),
+            batch: given.number("batch").expect("it has a default") as usize,
             interval: given.time("interval"),
             idle: given.time("idle"),
             slowdown: given.share("slowdown"),
@@ -95,9 +101,10 @@ impl Options {
         Options::of(Policy::of(given.definition(), pairs, &LINUX).map_err(usage)?)
     }
 
-    /// The policy's background, in its initial state.
+    /// The policy's background in its initial state, within the budget.
     pub(super) fn background(&self) -> Box<dyn Background> {
-        self.policy.background().expect("it was looked for")
+        let background = self.policy.background().expect("it was looked for");
+        if self.goes_by_age() { background } else { Box::new(Runner::new(background, self.cpu, self.burst)) }
     }
 }
 

@@ -6,6 +6,7 @@
 //! doubles with each batch in a row that cost it more than half of the batch's time.
 
 use std::time::Duration;
+use superpage_vm::Why;
 
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -14,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 
 /// The progress of a process beside its promotions. Times are since the promoter began.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// CPU seconds per second, outside of our calls.
     rate: f64,
@@ -24,7 +25,14 @@ pub(super) struct Pace {
     /// so a single batch may show too much or less than nothing; the sum does not.
     lost: f64,
     doublings: u32,
-    until: Duration,
+    /// Until when the process is left alone, and why.
+    until: (Duration, Why),
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { rate: 0.0, seen: None, lost: 0.0, doublings: 0, until: (Duration::ZERO, Why::Slowed) }
+    }
 }
 
 impl Pace {
@@ -56,17 +64,17 @@ impl Pace {
         self.doublings = if stalled { (self.doublings + 1).min(10) } else { 0 };
         let pause = self.lost.max(0.0) / slowdown * f64::from(1_u32 << self.doublings.saturating_sub(1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST.as_secs_f64()));
-        self.until = to.0 + pause;
+        self.until = (to.0 + pause, Why::Slowed);
         pause
     }
 
-    /// Leaves the process alone for a while, whatever it did.
-    pub(super) fn pause(&mut self, until: Duration) {
-        self.until = self.until.max(until);
+    /// Leaves the process alone for a while, whatever it did, for a reason.
+    pub(super) fn pause(&mut self, until: Duration, why: Why) {
+        self.until = self.until.max((until, why));
     }
 
-    /// Until when the process is left alone.
-    pub(super) fn until(&self) -> Duration {
+    /// Until when the process is left alone, and why.
+    pub(super) fn until(&self) -> (Duration, Why) {
         self.until
     }
 }
@@ -85,7 +93,7 @@ mod tests {
         pace.measure(ms(0), ms(0));
         pace.measure(ms(100), ms(100));
         assert_eq!(pace.batch((ms(100), ms(100)), (ms(110), ms(110)), 0.02), ms(0));
-        assert_eq!(pace.until(), ms(110));
+        assert_eq!(pace.until().0, ms(110));
         let mut idle = Pace::default();
         idle.measure(ms(0), ms(5));
         idle.measure(ms(100), ms(5));
@@ -102,14 +110,14 @@ mod tests {
         for _ in 0..4 {
             let after = now + ms(10);
             assert!(pace.batch((now, ms(1000)), (after, ms(1000)), 0.1) > ms(0));
-            pauses.push((pace.until() - after).as_millis());
-            now = pace.until();
+            pauses.push((pace.until().0 - after).as_millis());
+            now = pace.until().0;
         }
         // 10 ms lost over 0.1, then 15 ms twice, 17.5 ms four times, 18.75 ms eight times that.
         assert_eq!(pauses, [100, 300, 700, 1500]);
         for _ in 0..20 {
             pace.batch((now, ms(0)), (now + ms(100), ms(0)), 0.1);
         }
-        assert_eq!(pace.until(), now + ms(100) + LONGEST);
+        assert_eq!(pace.until().0, now + ms(100) + LONGEST);
     }
 }

@@ -13,29 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Candidate, Check, Look, Part as Regions, Sample, Scanned};
-
-/// Why nothing is promoted in a process.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Excluded {
-    /// It is a kernel thread, or has no memory any more.
-    Kernel,
-    /// This process may not inspect it.
-    Rights,
-    /// It disabled huge pages (`PR_SET_THP_DISABLE`).
-    Disabled,
-}
-
-impl Excluded {
-    /// A word for logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Excluded::Kernel => "kernel",
-            Excluded::Rights => "rights",
-            Excluded::Disabled => "disabled",
-        }
-    }
-}
+use superpage_vm::{Candidate, Look, Part as Regions, Sample, Scanned};
 
 /// The relevant fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +62,8 @@ pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
     pub(super) seen: Seen,
-    pub(super) excluded: Option<Excluded>,
+    /// Why nothing in it is promoted: it is the kernel's, this process has no right, or it disabled huge pages.
+    pub(super) excluded: Option<Why>,
     pub(super) pace: Pace,
     pub(super) pinned: Option<Pinned>,
     /// Regions promoted since the last scan.
@@ -155,7 +134,7 @@ impl Process {
             self.begin(&stat);
         }
         let memory = (stat.faults, stat.resident_pages);
-        let kernels = self.excluded == Some(Excluded::Kernel);
+        let kernels = self.excluded == Some(Why::Kernel);
         if kernels || (self.memory.replace(memory) == Some(memory) && !wanted) {
             self.memory = Some(memory);
             return Ok((if part.is_some() { Scanned::Closed } else { Scanned::Unchanged }, None));
@@ -164,7 +143,7 @@ impl Process {
         let scanned = self.scan(now, scope, part, see);
         self.failures = if scanned.is_err() { self.failures + 1 } else { 0 };
         match scanned {
-            Ok(_) if self.excluded == Some(Excluded::Disabled) => {
+            Ok(_) if self.excluded == Some(Why::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
                 self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, scope.1))].into();
                 Ok((Scanned::Closed, None))
@@ -196,9 +175,9 @@ impl Process {
         // Untrusted bytes: the process names itself. Whoever prints the name escapes it.
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         self.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
-        self.excluded = stat.kernel.then_some(Excluded::Kernel);
+        self.excluded = stat.kernel.then_some(Why::Kernel);
         if self.excluded.is_none() && thp_disabled(self.pid) {
-            self.excluded = Some(Excluded::Disabled);
+            self.excluded = Some(Why::Disabled);
         }
     }
 
@@ -210,7 +189,7 @@ impl Process {
         match source {
             Some(libc::ENOENT | libc::ESRCH) => Ok(Scanned::Gone),
             Some(libc::EACCES | libc::EPERM) => {
-                self.excluded = Some(Excluded::Rights);
+                self.excluded = Some(Why::Rights);
                 Ok(Scanned::Closed)
             }
             _ => {
@@ -228,7 +207,7 @@ impl Process {
         part: Regions,
         see: &mut dyn FnMut(Sample),
     ) -> Result<Option<u64>, Error> {
-        if self.excluded == Some(Excluded::Disabled) {
+        if self.excluded == Some(Why::Disabled) {
             if thp_disabled(self.pid) {
                 return Ok(None);
             }
@@ -335,21 +314,23 @@ impl Process {
     /// Removes candidates whose pages are shared with others; returns how much memory they have.
     pub(super) fn drop_shared(&self, candidates: &mut Vec<Candidate>, size: u64, least: u32) -> Part {
         let page = rustix::param::page_size() as u64;
-        let shared = |candidate: &mut Candidate| self.check(candidate.region, size, least) == Check::Shared;
+        let shared = |candidate: &mut Candidate| self.check(candidate.region, size, least) == Err(Why::SharedByFork);
         candidates.extract_if(.., shared).fold(Part::default(), |part, candidate| Part {
             bytes: part.bytes + u64::from(candidate.populated) * page,
             blocks: part.blocks + 1,
         })
     }
 
-    /// Checks a region page by page: how far it is populated, or that others share too many of its pages.
-    pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Check {
-        let Some(pinned) = self.pinned.as_ref().filter(|_| self.excluded.is_none()) else {
-            return Check::Populated(0);
-        };
+    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is not any more, or others share too many of
+    /// its pages.
+    pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Result<u32, Why> {
+        let pinned = self.pinned.as_ref().filter(|_| self.excluded.is_none()).ok_or(Why::NotPopulated)?;
         let pages = pinned.pagemap.pages(region, size).unwrap_or_default();
-        let populated = pages.own + pages.file;
-        if populated < least && populated + pages.shared >= least { Check::Shared } else { Check::Populated(populated) }
+        match pages.own + pages.file {
+            populated if populated >= least => Ok(populated),
+            populated if populated + pages.shared >= least => Err(Why::SharedByFork),
+            _ => Err(Why::NotPopulated),
+        }
     }
 
     /// The pages of a region, as the page table shows them: it knows neither reservations nor what was accessed.

@@ -192,14 +192,14 @@ mod tests {
         let mut counters = Counters { region_bytes: 2 << 20, ..Counters::default() };
         let metrics = Metrics::start(&config, counters.clone()).unwrap();
         counters.promoted_regions = 3;
-        counters.refused.insert("again", 2);
+        counters.refused.insert("busy", 2);
         counters.excluded.insert("kernel", 70);
         metrics.update(counters);
         metrics.write().unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         for line in [
             "superpage_promoted_bytes_total 6291456",
-            "superpage_refused_regions_total{reason=\"again\"} 2",
+            "superpage_refused_regions_total{reason=\"busy\"} 2",
             "superpage_excluded_processes{reason=\"kernel\"} 70",
             "# TYPE superpage_promoted_regions counter",
         ] {

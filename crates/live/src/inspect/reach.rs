@@ -11,7 +11,7 @@ use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;
 use superpage_linux::scan;
-use superpage_linux::why::Why;
+use superpage_linux::why::{Why, words_of};
 use superpage_pages::PageSize;
 use superpage_report::bytes;
 
@@ -138,7 +138,7 @@ impl Reach {
             let share = *bytes as f64 / self.resident as f64;
             // The rest may become huge: what is said of all must not be of a part.
             let of = if share < 0.95 { format!("{:.0} % of it: ", 100.0 * share) } else { String::new() };
-            return Some(of + &why.words_of(kind, huge_size(), &Rules::read()));
+            return Some(of + &words_of(why, kind, huge_size(), &Rules::read()));
         }
         match reached {
             _ if !asks => None,
@@ -168,7 +168,7 @@ impl Reach {
         let (size, rules) = (huge_size(), Rules::read());
         let much = self.left.iter().filter(|(_, bytes)| **bytes * 100 >= self.resident);
         let mut reasons: Vec<(u64, String)> =
-            much.map(|((why, kind), bytes)| (*bytes, why.words_of(*kind, size, &rules))).collect();
+            much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, &rules))).collect();
         reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         reasons
     }

@@ -1,6 +1,7 @@
 //! Memory that a policy's background gives back: reserved frames that nobody populates, and pages of zeroes.
 
-use crate::fault::relocate::{Refused, Region};
+use crate::Why;
+use crate::fault::relocate::Region;
 use crate::policy::Pieces;
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
@@ -37,29 +38,29 @@ impl Vm {
     /// Frees the pages of a region that hold zeroes; superpages that hold some are demoted as far as needed. Returns how many.
     ///
     /// # Errors
-    /// [`Refused`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.
+    /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.
     pub(crate) fn free_zeroes(
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
         region: Region,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, Why> {
         let Region { space, start, level } = region;
-        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Refused::Unmapped)?;
+        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
         let (object, end) = (entry.object, start + self.frames.ladder.pages(level));
         if level > self.frames.ladder.largest() || end.0 > entry.end {
-            return Err(Refused::Unmapped);
+            return Err(Why::TooSmall);
         }
         let known = self.objects.get(object);
         if known.file.is_some() {
-            return Err(Refused::File);
+            return Err(Why::FileFolios);
         }
         if entry.shared || entry.copy || known.backing.is_some() || !(known.sole || self.only_user(space, object)) {
-            return Err(Refused::Shared);
+            return Err(Why::SharedByFork);
         }
         let (low, high) = (entry.index(start.0), entry.index(start.0) + self.frames.ladder.pages(level));
         if self.frames.busy.of(object, &(low..high)).is_some() {
-            return Err(Refused::Busy);
+            return Err(Why::Busy);
         }
         let mut runs = Vec::new();
         self.frames.population.runs(object, low, high, &mut runs);

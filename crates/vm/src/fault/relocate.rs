@@ -6,7 +6,7 @@ use crate::fault::{FaultContext, Site};
 use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Memory, Outcome, Page, Pmap, SpaceId, Used};
+use crate::{Memory, Page, Pmap, SpaceId, Used, Why};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Hint, Level, Mapped, Pfn, Vpn};
 
@@ -41,92 +41,6 @@ pub struct Promoted {
     pub zeroed: u64,
 }
 
-/// Why a region was not promoted. The state is as before, except that page tables may have been given frames for it; and after
-/// [`Refused::Contents`] and [`Refused::NoExtent`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refused {
-    /// The space or the level does not exist, or no readable mapping covers the region with its virtual and physical
-    /// alignment equal.
-    #[error("no mapping covers all of it")]
-    Unmapped,
-    /// The program asks for base pages there ([`Hint::Base`]).
-    #[error("the program asks for base pages there")]
-    Hint,
-    /// Nothing of it is populated.
-    #[error("none of its pages is populated")]
-    Empty,
-    /// It is a superpage, or part of one.
-    #[error("it is a superpage")]
-    Superpage,
-    /// It belongs to a file.
-    #[error("it belongs to a file")]
-    File,
-    /// Others map pages of it, or it has pages that others share.
-    #[error("others share pages of it")]
-    Shared,
-    /// Pages of it are in swap space, or in the cache.
-    #[error("pages of it are in swap space or in the cache")]
-    SwapOrCache,
-    /// A page of it is being read in.
-    #[error("a page of it is being read in")]
-    Busy,
-    /// No extent of its size is free, or no frame for a page table.
-    #[error("no extent of its size is free")]
-    NoExtent,
-    /// It cannot be promoted in this way: [`How::ByCopying`] of one extent, or [`How::InPlace`] of anything else.
-    #[error("it cannot be promoted in this way")]
-    Otherwise,
-    /// [`crate::Memory`] could not fill a frame, or a page of it became busy.
-    #[error("a frame could not be filled")]
-    Contents,
-}
-
-impl Refused {
-    /// All of them, in their order.
-    pub const ALL: [Refused; 11] = [
-        Refused::Unmapped,
-        Refused::Hint,
-        Refused::Empty,
-        Refused::Superpage,
-        Refused::File,
-        Refused::Shared,
-        Refused::SwapOrCache,
-        Refused::Busy,
-        Refused::NoExtent,
-        Refused::Otherwise,
-        Refused::Contents,
-    ];
-
-    /// A short name, for counts: where a live Linux has the reason too, the name that `superpage inspect` has for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Refused::Unmapped => "too-small",
-            Refused::Hint => "advised-against",
-            Refused::Empty => "not-populated",
-            Refused::Superpage => "superpage",
-            Refused::File => "file-folios",
-            Refused::Shared => "shared-by-fork",
-            Refused::SwapOrCache => "swapped",
-            Refused::Busy => "busy",
-            Refused::NoExtent => "no-extent",
-            Refused::Otherwise => "otherwise",
-            Refused::Contents => "contents",
-        }
-    }
-}
-
-impl From<Refused> for Outcome {
-    /// What a background is told of it.
-    fn from(why: Refused) -> Outcome {
-        match why {
-            Refused::NoExtent => Outcome::NoExtent,
-            Refused::Superpage | Refused::Empty | Refused::Unmapped | Refused::Hint => Outcome::Changed,
-            _ => Outcome::Later,
-        }
-    }
-}
-
 /// A region that can be promoted.
 struct Fit {
     region: Region,
@@ -148,29 +62,30 @@ impl Vm {
     /// memory object was shared, times the number of address spaces.
     ///
     /// # Errors
-    /// [`Refused`]: why the region was not promoted.
+    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given frames for it; and after
+    /// [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
     pub fn promote_region(
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
         region: Region,
         how: How,
-    ) -> Result<Promoted, Refused> {
+    ) -> Result<Promoted, Why> {
         let done = self.fit(pmap, region).and_then(|fit| match (fit.in_place, how) {
             (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
             (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
-            _ => Err(Refused::Otherwise),
+            _ => Err(Why::Otherwise),
         });
         done.inspect_err(|why| self.refused[*why as usize] += 1)
     }
 
     /// How often regions were refused so far, by reason.
-    pub fn refusals(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
-        Refused::ALL.into_iter().zip(self.refused)
+    pub fn refusals(&self) -> impl Iterator<Item = (Why, u64)> + '_ {
+        Why::ALL.iter().copied().zip(self.refused)
     }
 
     /// Checks whether a region can be promoted.
-    fn fit(&self, pmap: &impl Pmap, region: Region) -> Result<Fit, Refused> {
+    fn fit(&self, pmap: &impl Pmap, region: Region) -> Result<Fit, Why> {
         let Region { space, start, level } = region;
         let ladder = &self.frames.ladder;
         if level == Level::BASE
@@ -178,33 +93,33 @@ impl Vm {
             || !pmap.contiguity(ladder.size(level)).is_whole()
             || !start.is_aligned(ladder.pages(level))
         {
-            return Err(Refused::Unmapped);
+            return Err(Why::TooSmall);
         }
         let pages = ladder.pages(level);
-        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Refused::Unmapped)?;
+        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
         let (object, low) = (entry.object, entry.index(start.0));
         let high = low + pages;
         let known = self.objects.get(object);
         let whole = start.0 + pages <= entry.end && low & (pages - 1) == 0 && low >= known.low && high <= known.high;
         if !whole || !entry.protection.allows(Access::Read) {
-            return Err(Refused::Unmapped);
+            return Err(Why::TooSmall);
         }
         if entry.hint == Hint::Base {
-            return Err(Refused::Hint);
+            return Err(Why::AdvisedAgainst);
         }
         if known.file.is_some() {
-            return Err(Refused::File);
+            return Err(Why::FileFolios);
         }
         if pmap.lookup(space, start).is_some_and(|mapped| mapped.size >= ladder.size(level)) {
-            return Err(Refused::Superpage);
+            return Err(Why::Superpage);
         }
         if self.frames.busy.of(object, &(low..high)).is_some() {
-            return Err(Refused::Busy);
+            return Err(Why::Busy);
         }
         let mut runs = Vec::new();
         self.frames.population.runs(object, low, high, &mut runs);
         if runs.is_empty() {
-            return Err(Refused::Empty);
+            return Err(Why::NotPopulated);
         }
         let frame = |index| self.frames.population.walk(object, index).frame;
         let populated: Vec<(u64, u32)> =
@@ -213,22 +128,22 @@ impl Vm {
         let (cached, swapped) = swap_and_cache.pages_in(object, low, high);
         let held = |index: u64| populated.binary_search_by_key(&(index - low), |page| page.0).is_ok();
         if !cached.is_empty() || !swapped.iter().all(|index| held(*index)) {
-            return Err(Refused::SwapOrCache);
+            return Err(Why::Swapped);
         }
         if populated.iter().any(|(_, frame)| self.frames.is_held(*frame)) {
-            return Err(Refused::SwapOrCache);
+            return Err(Why::Swapped);
         }
         let behind = |index| !held(index) && known.backing.is_some_and(|behind| self.holder(behind, index).is_some());
         // With a file behind it, every page has contents.
         let of_file = || self.objects.chain(object).any(|object| self.objects.get(object).file.is_some());
         if entry.copy || entry.shared || known.backing.is_some() && (of_file() || (low..high).any(behind)) {
-            return Err(Refused::Shared);
+            return Err(Why::SharedByFork);
         }
         if !known.sole {
             for (position, frame) in &populated {
                 let mappings = self.mappings(pmap, object.page(low + position), *frame);
                 if mappings.iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
-                    return Err(Refused::Shared);
+                    return Err(Why::SharedByFork);
                 }
             }
         }
@@ -238,12 +153,7 @@ impl Vm {
 
     /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size. Where that
     /// fails, since they differ or the hardware lacks a size between, the region is mapped anew.
-    fn promote_in_place(
-        &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        fit: &Fit,
-    ) -> Result<Promoted, Refused> {
+    fn promote_in_place(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, fit: &Fit) -> Result<Promoted, Why> {
         let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
         let pages = self.frames.ladder.pages(level);
         let (position, frame) = fit.populated[0];
@@ -258,7 +168,7 @@ impl Vm {
                 continue;
             }
             if !self.prepopulate_one(&mut context, object.page(index), rights) {
-                return Err(Refused::Contents);
+                return Err(Why::Contents);
             }
             zeroed += 1;
         }
@@ -268,7 +178,7 @@ impl Vm {
         });
         if !promoted {
             if !self.give_spare_tables(pmap, space, start, level) {
-                return Err(Refused::NoExtent);
+                return Err(Why::NoExtent);
             }
             let used = self.remove_region(pmap, fit);
             if self.objects.get(object).sole {
@@ -293,13 +203,13 @@ impl Vm {
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
         fit: &Fit,
-    ) -> Result<Promoted, Refused> {
+    ) -> Result<Promoted, Why> {
         let Fit { region: Region { space, start, level }, object, low, .. } = *fit;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
         if !self.give_spare_tables(pmap, space, start, level) {
-            return Err(Refused::NoExtent);
+            return Err(Why::NoExtent);
         }
-        let extent = self.frames.buddy.allocate(level).ok_or(Refused::NoExtent)?;
+        let extent = self.frames.buddy.allocate(level).ok_or(Why::NoExtent)?;
         let ready = self.frames.zeroed.claim(&self.frames.ladder, extent);
         self.frames.drop_cached_in(extent);
         let page = |position: u64| Page::Mapped { space, at: start + position };
@@ -307,7 +217,7 @@ impl Vm {
         let mut holes = (0..pages).filter(|position| !populated(fit, *position));
         if !ready && holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
             self.frames.buddy.free(extent);
-            return Err(Refused::Contents);
+            return Err(Why::Contents);
         }
         let used = self.remove_region(pmap, fit);
         let states: Vec<(u64, bool, bool)> = fit

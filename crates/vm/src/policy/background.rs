@@ -4,7 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Reserve, Sample, SpaceId};
+use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -245,39 +245,6 @@ impl MemoryState {
     }
 }
 
-/// The state of a region right before its promotion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Check {
-    /// The number of its base pages that are populated.
-    Populated(u32),
-    /// Other address spaces share pages of it.
-    Shared,
-}
-
-/// The result of promoting a region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// It is a superpage.
-    Promoted,
-    /// Not now; perhaps later.
-    Later,
-    /// The region has changed since it was checked.
-    Changed,
-    /// The region has changed, and what else is known of its address space may be out of date too.
-    Stale,
-    /// No extent of its size is free.
-    NoExtent,
-}
-
-/// Where promotions must wait, and until when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hold {
-    /// In this address space.
-    Space(Time),
-    /// Everywhere.
-    All(Time),
-}
-
 /// What a background may observe and change. A region is an aligned part of an address space of the size of a level;
 /// its number is its address divided by that size.
 pub trait System {
@@ -351,25 +318,10 @@ pub trait System {
         self.memory().map(|memory| memory.free_extents(&ladder, level))
     }
 
-    /// Checks one region as it is now.
-    fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check;
-
-    /// Whether promotions may be tried in the space now.
-    ///
-    /// # Errors
-    /// For how long promotions must wait, and where.
-    fn ready(&mut self, _space: SpaceId) -> Result<(), Hold> {
-        Ok(())
-    }
-
-    /// Promotes regions that were checked just now. Returns one outcome for each.
-    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Outcome>;
-
-    /// Until when the space is to be left alone after a promotion, since more would slow it too much. 0: no wait is
-    /// needed.
-    fn held(&self, _space: SpaceId) -> Time {
-        0
-    }
+    /// Promotes regions. Each is looked at right before, and refused if fewer of its pages are populated than [`Candidate::least`]. A
+    /// live Linux also refuses where others share its pages, where too little memory would be left, while tasks wait for memory, and
+    /// while a process is slowed by promotion. Returns for each region what came of it, in their order.
+    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 
     /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many; `None` where
     /// free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).

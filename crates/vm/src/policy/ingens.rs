@@ -7,8 +7,8 @@
 
 use super::promote::huge;
 use super::{Answers, Definition, Given, Hints, Made, Need, Parameter, Place, Placing, Reserve, Values, thp};
-use crate::policy::background::{Background, Outcome, Prefer, System, Time};
-use crate::{Candidate, How};
+use crate::policy::background::{Background, Prefer, System, Time};
+use crate::{Candidate, How, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
 
@@ -84,7 +84,7 @@ impl Background for Ingens {
                 }
             });
             dense.sort_unstable_by(Candidate::order);
-            if system.promote(space, level, &dense, How::Either).contains(&Outcome::NoExtent) {
+            if system.promote(space, level, &dense, How::Either).contains(&Err(Why::NoExtent.into())) {
                 break;
             }
         }

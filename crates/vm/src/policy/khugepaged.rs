@@ -5,8 +5,8 @@
 
 use super::promote::huge;
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
-use crate::policy::background::{Background, Outcome, Part, System, Time};
-use crate::{How, Sample, SpaceId};
+use crate::policy::background::{Background, Part, System, Time};
+use crate::{How, Sample, SpaceId, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
 
@@ -66,7 +66,7 @@ impl Khugepaged {
         if sample.superpage || !fits || look.accessed == Some(0) {
             return true;
         }
-        system.promote(space, level, &[sample.into()], How::Either) != [Outcome::NoExtent]
+        system.promote(space, level, &[sample.into()], How::Either) != [Err(Why::NoExtent.into())]
     }
 }
 

@@ -8,7 +8,7 @@
 mod answers;
 pub(crate) mod background;
 mod base;
-pub(crate) mod budget;
+mod budget;
 mod freebsd;
 mod ingens;
 mod khugepaged;
@@ -17,6 +17,7 @@ mod mthp;
 mod parameter;
 mod promote;
 mod reservation;
+pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
 mod thp;

@@ -6,9 +6,11 @@
 //! simulation, in a kernel and on live Linux.
 
 use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
-use crate::policy::background::{Background, Check, Events, Hold, Outcome, Scanned, System, Time};
+use crate::policy::background::{Background, Events, Scanned, System, Time};
 use crate::policy::budget::Budget;
-use crate::{Candidate, How, Scanner, SpaceId};
+use crate::policy::runner::Runner;
+use crate::{Candidate, How, Refusal, Scanner, SpaceId, Why};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -55,7 +57,10 @@ pub(super) static POLICY: Definition = Definition {
         live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
     ],
     needs: &[Need::Copying],
-    make: |given| Made::with(ANSWERS, Promote::new(given)),
+    make: |given| {
+        let promote = Box::new(Promote::new(given));
+        Made::with(ANSWERS, Runner::new(promote, given.share("cpu"), given.time("burst")))
+    },
 };
 
 /// A superpage that is unmapped whole is not taken apart first, as on Linux.
@@ -68,7 +73,7 @@ const SECOND: Time = 1_000_000_000;
 /// When a queue is filled: the number of regions for which the number of pieces is asked.
 const ASKED: usize = 64;
 
-/// The background: the address spaces it watches, its budget, and when it is due.
+/// The background: the address spaces it watches, and when it is due.
 #[derive(Debug)]
 struct Promote {
     share: f64,
@@ -77,11 +82,8 @@ struct Promote {
     idle: Time,
     batch: usize,
     burst: Time,
-    budget: Budget,
     /// Half of the budget: what scans may use.
     scans: Budget,
-    /// The part of the time spent that has been charged.
-    charged: Time,
     spaces: BTreeMap<SpaceId, Watched>,
     /// The address space whose scan used up what one call may: the next call goes on after it.
     cut: Option<SpaceId>,
@@ -125,24 +127,13 @@ impl Promote {
             idle: time("idle").max(1),
             batch: given.number("batch").expect("it has a default") as usize,
             burst: nanos(burst),
-            budget: Budget::new(cpu, burst),
             scans: Budget::new(cpu / 2.0, burst / 2),
-            charged: 0,
             spaces: BTreeMap::new(),
             cut: None,
             next_members: 0,
             pause: (0, 0),
             due: 0,
         }
-    }
-
-    /// The processor time used since the last call. On a machine whose clock stands still while it works, it is known
-    /// only later.
-    fn charge(&mut self, system: &dyn System) -> Duration {
-        let used = Duration::from_nanos(system.spent().saturating_sub(self.charged));
-        self.charged = system.spent();
-        self.budget.spend(used);
-        used
     }
 
     /// Updates the list of address spaces, and scans those that are due, from where the last call was cut off.
@@ -198,32 +189,19 @@ impl Promote {
         let busiest = ready.max_by(|(one, _), (other, _)| system.rate(**one).total_cmp(&system.rate(**other)));
         let Some(space) = busiest.map(|(space, _)| *space) else { return };
         let watched = self.spaces.get_mut(&space).expect("it was found there");
-        match system.ready(space) {
-            Ok(()) => {}
-            Err(Hold::Space(until)) => return watched.held = until,
-            Err(Hold::All(until)) => return self.pause.0 = until,
-        }
-        let batch = watched.take_batch(now, (space, level), self.batch, system);
-        if batch.changed {
-            watched.next_scan = watched.next_scan.min(now.saturating_add(self.interval));
-            watched.quiet = 0;
-        }
-        let outcomes = system.promote(space, level, &batch.regions, How::Either);
-        watched.held = system.held(space);
-        let (mut promoted, mut failed) = (false, false);
-        for (candidate, outcome) in batch.regions.iter().zip(outcomes) {
-            match outcome {
-                Outcome::Promoted => {
-                    promoted = true;
-                    watched.scanner.forget(candidate.region);
-                }
-                Outcome::Changed => watched.scanner.forget(candidate.region),
-                Outcome::Later => watched.scanner.put_off(candidate.region, now),
-                Outcome::Stale => {
-                    watched.scanner.put_off(candidate.region, now);
-                    (watched.next_scan, watched.quiet) = (now, 0);
-                }
-                Outcome::NoExtent => failed = true,
+        watched.fill(now, (space, level), system);
+        let (mut left, mut promoted, mut failed) = (self.batch, false, false);
+        while left > 0 && !failed && watched.held <= now && !watched.queue.is_empty() {
+            let first = watched.queue.len().saturating_sub(left);
+            let regions: Vec<Candidate> = watched.queue.drain(first..).rev().collect();
+            let outcomes = system.promote(space, level, &regions, How::Either);
+            for (candidate, outcome) in regions.into_iter().zip(outcomes).rev() {
+                // What is not the region's own fault is no attempt.
+                let gone = matches!(outcome, Err(Refusal { why, .. }) if why.is_over() && why != Why::Superpage);
+                left -= usize::from(!gone);
+                promoted |= outcome.is_ok();
+                failed |= outcome == Err(Why::NoExtent.into());
+                watched.ended(now, candidate, outcome, self.interval);
             }
         }
         if failed {
@@ -237,12 +215,11 @@ impl Promote {
 
     /// The next time at which something is to be done, as far as known at `now`.
     fn rest(&mut self, now: Time) -> Time {
-        let wait = |budget: &mut Budget| now.saturating_add(nanos(budget.wait(Duration::from_nanos(now))));
-        let (all, scans) = (wait(&mut self.budget), wait(&mut self.scans));
+        let scans = now.saturating_add(nanos(self.scans.wait(Duration::from_nanos(now))));
         let next = self.spaces.values().map(|watched| watched.next_scan).min().unwrap_or(self.next_members);
         let next = next.min(self.next_members).max(scans);
         let due = self.spaces.values().filter_map(Watched::due_at).min();
-        due.map_or(next, |due| next.min(due.max(self.pause.0))).max(all)
+        due.map_or(next, |due| next.min(due.max(self.pause.0)))
     }
 }
 
@@ -257,20 +234,12 @@ impl Background for Promote {
             self.due = Time::MAX;
             return;
         }
-        self.charge(system);
-        let at = Duration::from_nanos(now);
-        if self.budget.wait(at).is_zero() {
-            if self.scans.wait(at).is_zero() {
-                self.scan(now, level, system);
-                let used = self.charge(system);
-                self.scans.spend(used);
-            }
-            self.promote(now, level, system);
-            let used = self.charge(system);
-            if !used.is_zero() {
-                self.budget.expect(used);
-            }
+        if self.scans.wait(Duration::from_nanos(now)).is_zero() {
+            let before = system.spent();
+            self.scan(now, level, system);
+            self.scans.spend(Duration::from_nanos(system.spent().saturating_sub(before)));
         }
+        self.promote(now, level, system);
         self.due = self.rest(system.now().max(now)).max(now.saturating_add(1));
     }
 
@@ -288,13 +257,6 @@ impl Background for Promote {
         }
         Ok(())
     }
-}
-
-/// Regions that were checked for a promotion and passed.
-struct Batch {
-    regions: Vec<Candidate>,
-    /// Whether others were no longer populated to the share.
-    changed: bool,
 }
 
 impl Watched {
@@ -326,37 +288,38 @@ impl Watched {
         due.map(|at| at.max(self.held))
     }
 
-    /// Takes the next regions to promote, each checked just now; those that fail the check are left.
-    fn take_batch(
-        &mut self,
-        now: Time,
-        (space, level): (SpaceId, Level),
-        most: usize,
-        system: &mut dyn System,
-    ) -> Batch {
-        if self.queue.is_empty() {
-            self.queue = self.scanner.due(now);
-            for candidate in self.queue.iter_mut().take(ASKED).filter(|candidate| candidate.pieces == u32::MAX) {
-                candidate.pieces = system.pieces(space, level, candidate.region).unwrap_or(u32::MAX);
-                self.scanner.rank(candidate.region, None, Some(candidate.pieces));
-            }
-            self.queue.sort_unstable_by(|one, other| other.order(one));
+    /// Fills the queue, if it is empty, with what is due.
+    fn fill(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) {
+        if !self.queue.is_empty() {
+            return;
         }
-        let mut batch = Batch { regions: Vec::new(), changed: false };
-        while batch.regions.len() < most
-            && let Some(candidate) = self.queue.pop()
-        {
-            match system.check(space, level, candidate.region) {
-                Check::Populated(populated) if populated >= self.scanner.least() => {
-                    batch.regions.push(Candidate { populated, ..candidate });
+        self.queue = self.scanner.due(now);
+        for candidate in self.queue.iter_mut().take(ASKED).filter(|candidate| candidate.pieces == u32::MAX) {
+            candidate.pieces = system.pieces(space, level, candidate.region).unwrap_or(u32::MAX);
+            self.scanner.rank(candidate.region, None, Some(candidate.pieces));
+        }
+        self.queue.sort_unstable_by(|one, other| other.order(one));
+    }
+
+    /// Remembers what came of a candidate that was taken from the queue.
+    fn ended(&mut self, now: Time, candidate: Candidate, outcome: Result<(), Refusal>, interval: Time) {
+        let Err(Refusal { why, until }) = outcome else { return self.scanner.forget(candidate.region) };
+        self.held = self.held.max(until);
+        match why {
+            Why::NoExtent => {}
+            // Nothing of the region: it is the next again.
+            Why::Pressure | Why::Slowed => self.queue.push(candidate),
+            Why::Superpage => self.scanner.forget(candidate.region),
+            why if why.is_over() => {
+                self.scanner.forget(candidate.region);
+                (self.next_scan, self.quiet) = (self.next_scan.min(now.saturating_add(interval)), 0);
+            }
+            _ => {
+                self.scanner.put_off(candidate.region, now);
+                if why == Why::Ineligible {
+                    (self.next_scan, self.quiet) = (now, 0);
                 }
-                Check::Populated(_) => {
-                    batch.changed = true;
-                    self.scanner.forget(candidate.region);
-                }
-                Check::Shared => self.scanner.put_off(candidate.region, now),
             }
         }
-        batch
     }
 }

@@ -41,12 +41,21 @@ pub struct Candidate {
     pub pieces: u32,
     /// The time since which its population has not changed.
     pub since: u64,
+    /// With fewer populated pages than this, it is not promoted any more.
+    pub least: u32,
 }
 
 impl From<Sample> for Candidate {
     /// A region of which nothing more is known.
     fn from(sample: Sample) -> Candidate {
-        Candidate { region: sample.region, populated: sample.populated, accessed: 0, pieces: u32::MAX, since: 0 }
+        Candidate {
+            region: sample.region,
+            populated: sample.populated,
+            accessed: 0,
+            pieces: u32::MAX,
+            since: 0,
+            least: 1,
+        }
     }
 }
 
@@ -170,6 +179,7 @@ impl Scanner {
                 accessed,
                 pieces,
                 since,
+                least: self.least,
             })
             .collect();
         due.sort_unstable_by(Candidate::order);

@@ -3,7 +3,7 @@
 use super::World;
 use std::fmt::Debug;
 use superpage_pages::{Access, Extent, Hint, Level, PageRange, Pfn, Protection, Vpn};
-use superpage_vm::{Cache, Error, FaultError, How, Map, PAGES_LIMIT, Refused, Region, SpaceId, Stats};
+use superpage_vm::{Cache, Error, FaultError, How, Map, PAGES_LIMIT, Region, SpaceId, Stats, Why};
 
 /// What of a state is cheap to compare: each mapping that is removed or changed counts as a shootdown, and each that is
 /// entered as a mapping. Entries are compared with what programs have asked for.
@@ -85,8 +85,8 @@ impl Before {
     }
 
     /// Checks what the promotion of a region has left that was refused: pages that were populated in place stay.
-    pub(crate) fn not_promoted(&self, world: &World, why: Refused) {
-        if why == Refused::Contents {
+    pub(crate) fn not_promoted(&self, world: &World, why: Why) {
+        if why == Why::Contents {
             assert_eq!(world.pmap.shootdowns(), self.shootdowns);
             assert!(world.vm.stats().resident_pages >= self.stats.resident_pages);
         } else {
@@ -150,7 +150,7 @@ pub(crate) fn must_be_refused(world: &mut World, space: SpaceId, range: PageRang
     }
     for (space, level) in [(nobody, Level(1)), (space, Level::BASE), (space, Level(vm.ladder().len() as u8))] {
         let refused = vm.promote_region(pmap, contents, Region { space, start, level }, How::Either);
-        assert_eq!(refused, Err(Refused::Unmapped));
+        assert_eq!(refused, Err(Why::TooSmall));
     }
     before.unchanged(world, &"calls that must be refused");
 }
