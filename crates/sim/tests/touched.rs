@@ -6,19 +6,23 @@ use script::{Script, run_script};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use superpage_pages::{Access, Protection};
-use superpage_sim::{Conditions, Row, plan, run};
+use superpage_sim::{Conditions, Row, SIMULATOR, plan, run};
 use superpage_trace::{Backing, Event, Growth, ProcessId, workload};
 
-const POLICIES: [&str; 8] = [
-    "base",
-    "reservation",
-    "freebsd",
-    "talluri-hill",
-    "thp",
-    "reservation:threshold=1/8",
-    "reservation:place=extent",
-    "reservation:reclaim=none",
-];
+/// All policies as they are, `base` first, and some with parameters.
+fn policies() -> Vec<&'static str> {
+    let mut all: Vec<&str> = SIMULATOR.policies().map(|policy| policy.name).collect();
+    all.sort_by_key(|name| *name != "base");
+    let more = [
+        "reservation:threshold=1/8",
+        "reservation:place=extent",
+        "reservation:reclaim=none",
+        "khugepaged:interval=1ms",
+        "ingens:interval=1ms,aggressive=0.5",
+        "promote:age=1ms,interval=1ms,idle=1ms,cpu=1,share=10%",
+    ];
+    all.into_iter().chain(more).collect()
+}
 
 /// Machines with base pages of 4 KB, and one with 8 KB.
 const MACHINES: [&str; 3] = ["zen5", "neoverse-v2", "alpha-21264"];
@@ -48,7 +52,7 @@ fn every_policy_touches_the_same_of_every_workload_with_memory_ample_and_scarce(
         "touch:bytes=3M;random:bytes=2M,references=10K",
         "web:requests=200",
     ];
-    let policies: Vec<String> = POLICIES.iter().map(ToString::to_string).collect();
+    let policies: Vec<String> = policies().iter().map(ToString::to_string).collect();
     for text in workloads {
         for machine in MACHINES {
             let with = |conditions: &Conditions| {
@@ -158,12 +162,12 @@ fn every_policy_touches_the_same_through_forks_unmappings_files_and_swap() {
     for seed in 0..4 {
         let mut script = drawn(seed);
         for machine in MACHINES {
-            let ample = run_script(&mut script, machine, &POLICIES, &memory(128 << 20));
+            let ample = run_script(&mut script, machine, &policies(), &memory(128 << 20));
             assert!(ample.iter().all(|row| row.error.is_none()), "{seed}: {:?}", ample[0].error);
             let touched = same(&ample, &format!("seed {seed}"));
             // Behind a fork the manager may hold pages for a while that nobody can reach any more.
             assert!(ample[0].peak_resident_bytes >= touched, "seed {seed} {machine}");
-            let scarce = run_script(&mut script, machine, &POLICIES, &memory((touched * 3 / 4).max(4 << 20)));
+            let scarce = run_script(&mut script, machine, &policies(), &memory((touched * 3 / 4).max(4 << 20)));
             let scarce: Vec<Row> = scarce.into_iter().filter(|row| row.error.is_none()).collect();
             if !scarce.is_empty() {
                 assert_eq!(same(&scarce, &format!("seed {seed}, with less memory")), touched);
@@ -208,7 +212,7 @@ fn without_forks_and_files_it_is_the_set_of_pages_touched_and_still_mapped() {
         }
         most = most.max(touched.len());
     }
-    for row in run_script(&mut draw.script, "zen5", &POLICIES, &memory(256 << 20)) {
+    for row in run_script(&mut draw.script, "zen5", &policies(), &memory(256 << 20)) {
         assert_eq!((row.error, row.peak_touched_bytes), (None, 4096 * most as u64), "{}", row.policy);
     }
 }

@@ -1,6 +1,6 @@
 //! The policy of `docs/policies.md` on this crate's manager.
 
-mod hot;
+pub(crate) mod hot;
 
 use self::hot::HOT;
 use crate::machine::Machine;

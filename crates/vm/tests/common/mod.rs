@@ -15,10 +15,10 @@ use contents::Contents;
 use refused::{Before, must_be_refused};
 use scenario::*;
 pub(crate) use scenario::{Op, plain};
-pub(crate) use setting::{Setting, setting};
+pub(crate) use setting::{Setting, setting, setting_of};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Hint, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Buddy, Error, How, NoContents, Region, SoftPmap, SpaceId, Vm};
+use superpage_vm::{Buddy, Definition, Error, How, NoContents, Region, SoftPmap, SpaceId, Vm};
 
 /// Sizes in pages: all operations lie below this page.
 const PAGES: u64 = 1024;
@@ -94,7 +94,12 @@ impl World {
 
     /// A world that starts from this.
     pub(crate) fn of(setting: Setting) -> World {
-        let (config, mapped) = (setting.config(), setting.mapped());
+        World::with(setting, &watch::WATCH)
+    }
+
+    /// The same, where the policy of the setting may be this one.
+    pub(crate) fn with(setting: Setting, own: &'static Definition) -> World {
+        let (config, mapped) = (setting.config(setting.policy(own)), setting.mapped());
         let Setting { daemon_comes, ends, .. } = setting;
         let frames = config.frames;
         let through = config.policy.answers.reclaim.pages == superpage_vm::Reclaim::Nothing;

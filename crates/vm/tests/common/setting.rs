@@ -41,9 +41,19 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// Of the memory manager.
-    pub(crate) fn config(&self) -> Config {
+    pub(crate) fn config(&self, policy: Policy) -> Config {
         let Setting { frames, swap_pages, .. } = *self;
-        Config { ladder: ladder(self.ladder, ""), frames, policy: policy(&self.policy), swap_pages }
+        Config { ladder: ladder(self.ladder, ""), frames, policy, swap_pages }
+    }
+
+    /// The policy, if it is this one, or one that has a name.
+    pub(crate) fn policy(&self, own: &'static Definition) -> Policy {
+        let (name, parameters) = self.policy.split_once(':').unwrap_or((&self.policy, ""));
+        if name != own.name {
+            return self.policy.parse().unwrap_or_else(|error| panic!("{}: {error}", self.policy));
+        }
+        let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
+        Policy::of(own, pairs, &Target::MANAGER).unwrap()
     }
 
     /// The sizes that page tables have.
@@ -56,15 +66,6 @@ impl Setting {
 fn ladder(sizes: &str, without: &str) -> Ladder {
     let sizes = sizes.split(' ').filter(|size| *size != without);
     Ladder::new(&sizes.map(|size| size.parse().unwrap()).collect::<Vec<PageSize>>()).unwrap()
-}
-
-fn policy(text: &str) -> Policy {
-    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-    if name != WATCH.name {
-        return text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-    let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
-    Policy::of(&WATCH, pairs, &Target::MANAGER).unwrap()
 }
 
 /// Answers questions from a number. Each answer depends on that number, on the name of the question, and on the choices by
@@ -124,16 +125,30 @@ impl Draw {
 /// of the largest superpages take.
 pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting {
     let draw = Draw(answers);
-    let sizes = LADDERS[ladder_number as usize % LADDERS.len()];
-    let superpages: Vec<&'static str> = sizes.split(' ').skip(1).collect();
     // The one in which most mechanisms are on comes twice as often.
     let definitions: Vec<&Definition> = Target::MANAGER.policies().chain([&WATCH]).collect();
     let mut names: Vec<&str> = definitions.iter().map(|definition| definition.name).collect();
     names.push("reservation again");
     let name = draw.of("policy", &names).trim_end_matches(" again");
     let definition = definitions.iter().find(|definition| definition.name == name).unwrap();
-    let mut pairs: Vec<(&str, String)> = Vec::new();
-    for parameter in Target::MANAGER.parameters(definition) {
+    setting_of(definition, "", ladder_number, answers, frames)
+}
+
+/// The same of a policy that is given, with what `fixed` does not say of its parameters drawn.
+pub(crate) fn setting_of(
+    definition: &Definition,
+    fixed: &str,
+    ladder_number: u8,
+    answers: u128,
+    frames: u16,
+) -> Setting {
+    let (draw, name) = (Draw(answers), definition.name);
+    let sizes = LADDERS[ladder_number as usize % LADDERS.len()];
+    let superpages: Vec<&'static str> = sizes.split(' ').skip(1).collect();
+    let fixed = || fixed.split(',').filter_map(|pair| pair.split_once('='));
+    let open = |name: &str| fixed().all(|(key, _)| key != name);
+    let mut pairs: Vec<(&str, String)> = fixed().map(|(key, value)| (key, value.to_string())).collect();
+    for parameter in Target::MANAGER.parameters(definition).filter(|parameter| open(parameter.name)) {
         let of_sizes = matches!(parameter.values, Values::PageSizes);
         let drawn =
             if of_sizes { !superpages.is_empty() } else { draw.once_in(&format!("whether {}", parameter.name), 2) };
@@ -141,7 +156,7 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
             pairs.push((parameter.name, draw.value(parameter.name, parameter.values, &superpages)));
         }
     }
-    for key in Policy::keys() {
+    for key in Policy::keys().iter().filter(|key| open(key.name)) {
         // What hardly any policy with a name does is always drawn.
         let drawn = matches!(key.name, "hash" | "demote-on-write") || draw.once_in(&format!("whether {}", key.name), 5);
         if drawn {

@@ -40,6 +40,9 @@ impl Background for Hot {
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         self.next = now + self.interval;
         let level = Level(1);
+        if system.ladder().largest() < level {
+            return;
+        }
         let least = self.share * system.ladder().pages(level) as f64;
         for space in system.spaces() {
             let mut seen = Vec::new();
