@@ -16,6 +16,7 @@ use superpage_vm::Fault;
 enum Kind {
     Base,
     Superpage,
+    Compaction,
     Disk,
 }
 
@@ -37,6 +38,7 @@ pub(crate) struct Faults {
     /// The kernel's work when the sum was last another.
     work: Effort,
     waited: u64,
+    compactions: u64,
     /// With a model of the kernel, or a host that faults too: the time.
     clock: u64,
     /// The last faults that were alike, and how many there were.
@@ -46,7 +48,7 @@ pub(crate) struct Faults {
 /// The latencies of faults on one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies {
-    kinds: [Latency; 3],
+    kinds: [Latency; 4],
     /// The time of the disk when it was last looked at, in cycles.
     disk: u64,
 }
@@ -91,6 +93,9 @@ pub struct FaultLatency {
     /// Those after which a superpage did, which most of them made.
     #[key(state)]
     pub superpage: FaultTimes,
+    /// Those that compacted an extent first, whatever mapped the address then.
+    #[key(state)]
+    pub compaction: FaultTimes,
     /// Those that waited for the disk.
     #[key(state)]
     pub disk: FaultTimes,
@@ -143,8 +148,8 @@ impl Latencies {
     }
 
     pub(crate) fn by_kind(&self) -> FaultLatency {
-        let [base_page, superpage, disk] = [0, 1, 2].map(|kind| self.kinds[kind].times());
-        FaultLatency { base_page, superpage, disk }
+        let [base_page, superpage, compaction, disk] = [0, 1, 2, 3].map(|kind| self.kinds[kind].times());
+        FaultLatency { base_page, superpage, compaction, disk }
     }
 }
 
@@ -164,6 +169,7 @@ impl Simulation {
             + stats.reservations_preempted
             + stats.daemon_scanned
             + stats.pages_hashed
+            + stats.compactions
             + self.counted.copied_bytes
             + self.work.waited
             + self.disk.transfers();
@@ -203,6 +209,7 @@ impl Simulation {
             return;
         };
         let before = (self.faults.work, self.faults.waited, self.faults.clock);
+        let compactions = self.faults.compactions;
         let disks: Vec<u64> = self.members.iter().map(|member| member.latencies.disk).collect();
         self.see(rare);
         let work = self.faults.work.since(&before.0).of_fault(done.writes, done.zeroed);
@@ -213,7 +220,11 @@ impl Simulation {
                 true => self.faults.clock - before.2,
                 false => member.kernel(&work).total() + waited + disk,
             };
-            let kind = if disk > 0 { Kind::Disk } else { done.kind };
+            let kind = match disk {
+                0 if self.faults.compactions > compactions => Kind::Compaction,
+                0 => done.kind,
+                _ => Kind::Disk,
+            };
             member.latencies.kinds[kind as usize].record(cycles, 1);
         }
     }
@@ -233,6 +244,7 @@ impl Simulation {
     #[cold]
     fn see(&mut self, rare: u64) {
         (self.faults.rare, self.faults.work, self.faults.waited) = (rare, self.effort(), self.work.waited);
+        self.faults.compactions = self.vm.counts().compactions;
         for member in &mut self.members {
             member.latencies.disk = self.disk.cycles(&member.setup.machine);
         }

@@ -213,6 +213,21 @@ pub struct Row {
     /// Reservations preempted.
     #[key(count, from = it.stats.reservations_preempted)]
     pub reservations_preempted: u64,
+    /// Frames of reservations that the policy's background freed.
+    #[key(count, "pages", from = it.stats.reserved_released)]
+    pub reserved_released: u64,
+    /// Pages of zeroes that the background gave back.
+    #[key(count, "pages", from = it.stats.zeroes_given_back)]
+    pub zeroes_given_back: u64,
+    /// Compactions of an extent, at faults and by the background.
+    #[key(count, from = it.stats.compactions)]
+    pub compactions: u64,
+    /// Those after which the extent was not free.
+    #[key(count, from = it.stats.compactions_failed)]
+    pub compactions_failed: u64,
+    /// Base pages that compactions copied elsewhere.
+    #[key(count, "pages", from = it.stats.pages_moved)]
+    pub pages_moved: u64,
     /// Pages read from backing store.
     #[key(count, "pages", from = it.stats.page_ins)]
     pub page_ins: u64,

@@ -13,9 +13,9 @@ fn runs(machines: &[&str], policies: &[&str], memory: u64, source: &mut dyn Sour
     run_parts(&setups, source, &AtomicBool::new(false), &|_| {}, &Watch::default()).unwrap()
 }
 
-fn kinds(row: &Row) -> [FaultTimes; 3] {
-    let FaultLatency { base_page, superpage, disk } = row.fault_latency;
-    [base_page, superpage, disk]
+fn kinds(row: &Row) -> [FaultTimes; 4] {
+    let FaultLatency { base_page, superpage, compaction, disk } = row.fault_latency;
+    [base_page, superpage, compaction, disk]
 }
 
 /// In a part that does nothing else, faults take what the kernel does; on machines that share a kernel too.
@@ -34,7 +34,7 @@ fn latencies_add_up_to_the_work_of_faults() {
         assert_eq!(all.map(|kind| kind.faults).iter().sum::<u64>(), row.faults);
         let work = row.fault_cycles + row.zero_cycles + row.copy_cycles + row.promotion_cycles;
         assert_eq!(all.map(|kind| kind.cycles).iter().sum::<u64>(), work, "{} {}", row.machine, row.policy);
-        assert_eq!(all[2], FaultTimes::default());
+        assert_eq!([all[2], all[3]], [FaultTimes::default(); 2]);
         assert_eq!(all.map(|kind| kind.max).iter().max(), Some(&row.fault_max));
         assert!(row.fault_p50 <= row.fault_p99 && row.fault_p99 <= row.fault_p999 && row.fault_p999 <= row.fault_max);
         if row.policy == "base" {
@@ -61,5 +61,33 @@ fn what_waits_for_the_disk_is_told_apart() {
         assert!(disk.faults > 0 && row.fault_latency.base_page.faults > 0 && row.page_ins > 0);
         assert!(disk.p50 >= seek && disk.max == row.fault_max && disk.cycles <= row.io_cycles + row.fault_cycles);
         assert!(row.fault_latency.base_page.max < seek);
+    }
+}
+
+/// Faults that want 2 MB where memory is in pieces, with compaction and without: those that compact take longer, and are told apart.
+#[test]
+fn what_compacts_first_is_told_apart() {
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 8192);
+    script.touch(0x1000..0x3000, Access::Write);
+    // One page of each region stays: no extent is free.
+    for region in 0..16 {
+        let start = 0x1000 + region * 512;
+        script.event(Event::Unmap { start: start + 1, pages: 511 });
+    }
+    script.map(0x8000, 2048);
+    script.event(Event::Mark("huge".into()));
+    script.touch(0x8000..0x8800, Access::Write);
+    let compacting = "thp:compact=on";
+    for run in runs(&["zen5"], &["base", "thp", compacting], 36 << 20, &mut script) {
+        let (row, FaultLatency { superpage, compaction, .. }) = (&run.parts[0].row, run.parts[0].row.fault_latency);
+        if row.policy != compacting {
+            assert_eq!((compaction, row.compactions), (FaultTimes::default(), 0), "{}", row.policy);
+            continue;
+        }
+        assert!(row.compactions > 0 && row.pages_moved > 0, "{row:?}");
+        assert_eq!((compaction.faults, compaction.max), (row.compactions, row.fault_max));
+        assert!(superpage.faults == 0 || compaction.p50 > superpage.p50);
     }
 }
