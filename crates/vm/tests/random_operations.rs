@@ -22,7 +22,7 @@ fn operations() -> impl Strategy<Value = Vec<Op>> {
 /// Does these operations in this world; the state is valid after each, and every page holds what was written to it.
 fn run(mut world: World, ops: impl IntoIterator<Item = Op>) -> Stats {
     ops.into_iter().for_each(|op| world.step(op));
-    let stats = world.vm.stats().clone();
+    let stats = world.vm.stats();
     world.end();
     stats
 }
