@@ -109,6 +109,8 @@ pub struct Wants {
     pub mapped: bool,
     /// [`Event::Unmapped`]: on this crate's manager.
     pub unmapped: bool,
+    /// No event: what [`Look::accessed`] and [`System::accessed`] say, which a live Linux does not know.
+    pub accessed: bool,
 }
 
 /// Something that happened, as told to a background that wants it.

@@ -5,7 +5,7 @@
 
 use super::promote::huge;
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
-use crate::policy::background::{Background, Part, System, Time};
+use crate::policy::background::{Background, Part, System, Time, Wants};
 use crate::{How, Sample, SpaceId, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
@@ -73,6 +73,10 @@ impl Khugepaged {
 impl Background for Khugepaged {
     fn next(&self) -> Option<Time> {
         Some(self.next)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { accessed: true, ..Wants::default() }
     }
 
     fn tick(&mut self, now: Time, system: &mut dyn System) {

@@ -116,6 +116,8 @@ pub enum Need {
     Zeroing,
     /// To know which pages hold zeroes.
     Contents,
+    /// To know which pages are accessed.
+    Accesses,
 }
 
 impl fmt::Display for Need {
@@ -128,6 +130,7 @@ impl fmt::Display for Need {
             Need::Misses => "to be told of misses in the TLBs",
             Need::Zeroing => "free memory that is zeroed ahead",
             Need::Contents => "to know which pages hold zeroes",
+            Need::Accesses => "to know which pages are accessed",
         })
     }
 }
@@ -148,7 +151,15 @@ impl Target {
     pub const MANAGER: Target = Target {
         name: "this memory manager",
         own: &[],
-        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing, Need::Contents],
+        has: &[
+            Need::Faults,
+            Need::Copying,
+            Need::FaultEvents,
+            Need::Misses,
+            Need::Zeroing,
+            Need::Contents,
+            Need::Accesses,
+        ],
     };
 
     /// The first of these needs that it does not provide.
@@ -313,6 +324,23 @@ impl Policy {
         target.provides(self.definition(), self.background().as_deref())
     }
 
+    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the same, or it would need it.
+    pub fn goes_without(&self, target: &Target) -> Vec<&'static str> {
+        let wants = self.background().map(|background| background.wants()).unwrap_or_default();
+        let told = wants.fault || wants.starved || wants.mapped || wants.unmapped;
+        let parts = [
+            (self.answers.place.frames != Place::BasePage, Need::Faults, "it does nothing at faults"),
+            (told, Need::FaultEvents, "it is not told of faults and mappings"),
+            (wants.miss, Need::Misses, "it is not told of misses in the TLBs"),
+            (wants.accessed, Need::Accesses, "it does not know which pages are accessed"),
+        ];
+        parts
+            .into_iter()
+            .filter(|(used, need, _)| *used && !target.has.contains(need))
+            .map(|(.., words)| words)
+            .collect()
+    }
+
     /// The names that [`Policy::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Target::MANAGER.policies().map(|definition| definition.name)
@@ -414,6 +442,18 @@ mod tests {
     use super::*;
 
     const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[] };
+
+    #[test]
+    fn what_does_not_happen_elsewhere_is_named() {
+        let without = |text: &str, target: &Target| text.parse::<Policy>().unwrap().goes_without(target);
+        assert_eq!(
+            without("khugepaged", &LINUX),
+            ["it does nothing at faults", "it does not know which pages are accessed"]
+        );
+        assert_eq!(without("khugepaged:fault=off", &LINUX).len(), 1);
+        assert_eq!(without("promote", &LINUX), [""; 0]);
+        assert!(Policy::names().all(|name| without(name, &Target::MANAGER).is_empty()));
+    }
 
     #[test]
     fn every_value_of_every_key_can_be_set() {
