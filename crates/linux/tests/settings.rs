@@ -30,15 +30,20 @@ fn system(folder: &Path) -> System {
     system
 }
 
+/// The turn of a test, and a directory with a system of its own.
+fn fresh(system: fn(&Path) -> System) -> (impl Drop, tempfile::TempDir, System) {
+    let (turn, folder) = (superpage_testing::turn_of("settings"), tempfile::tempdir().unwrap());
+    let system = system(folder.path());
+    (turn, folder, system)
+}
+
 fn plan(policy: &str, system: &System) -> Result<Plan, Error> {
     Plan::new(&policy.parse::<Policy>().unwrap(), system)
 }
 
 #[test]
 fn what_was_set_is_put_back_the_last_first() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let journal = folder.path().join("run/settings.json");
     {
         let mut settings = Settings::new(system.clone(), false);
@@ -66,9 +71,7 @@ fn what_was_set_is_put_back_the_last_first() {
 
 #[test]
 fn a_panic_puts_back_too() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, _folder, system) = fresh(system);
     let inside = system.clone();
     let thread = std::thread::spawn(move || {
         let mut settings = Settings::new(inside, false);
@@ -81,9 +84,7 @@ fn a_panic_puts_back_too() {
 
 #[test]
 fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let mut settings = Settings::new(system.clone(), false);
     settings.set(THP_ENABLED, "always").unwrap();
     settings.set(SIZE_64K, "always").unwrap();
@@ -117,9 +118,7 @@ fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
 
 #[test]
 fn what_somebody_else_has_set_is_left() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let journal = folder.path().join("run/settings.json");
     let get = |setting: &str| system.get(setting).unwrap();
     let mut settings = Settings::new(system.clone(), false);
@@ -152,9 +151,7 @@ fn what_somebody_else_has_set_is_left() {
 
 #[test]
 fn what_a_kill_kept_from_being_set_is_as_it_was() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let journal = folder.path().join("run/settings.json");
     let mut settings = Settings::new(system.clone(), false);
     settings.set(THP_ENABLED, "always").unwrap();
@@ -168,9 +165,7 @@ fn what_a_kill_kept_from_being_set_is_as_it_was() {
 
 #[test]
 fn what_a_kill_let_the_kernel_set_in_part_is_put_back() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let journal = folder.path().join("run/settings.json");
     // A pipe, so that the write waits and the journal of just then can be copied.
     let pool = system.path(HUGETLB_POOL);
@@ -226,9 +221,7 @@ fn with_shared_memory(folder: &Path) -> System {
 
 #[test]
 fn shared_memory_is_aligned_while_the_command_maps_it() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = with_shared_memory(folder.path());
+    let (_turn, _folder, system) = fresh(with_shared_memory);
     let promote = match plan("promote", &system) {
         Ok(plan) => plan,
         Err(error) => return superpage_testing::skip!("system", "{error}"),
@@ -267,9 +260,7 @@ fn shared_memory_is_aligned_while_the_command_maps_it() {
 
 #[test]
 fn who_measures_puts_back_what_a_killed_process_left_and_shares_the_lock() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     let mut settings = Settings::new(system.clone(), false);
     settings.set(THP_ENABLED, "always").unwrap();
     assert!(Settings::new(system.clone(), false).share().unwrap_err().to_string().contains("has changed settings"));
@@ -293,9 +284,7 @@ fn who_measures_puts_back_what_a_killed_process_left_and_shares_the_lock() {
 
 #[test]
 fn a_journal_that_names_other_files_is_refused() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, folder, system) = fresh(system);
     system.make_run_directory().unwrap();
     let victim = folder.path().join("root/etc");
     fs::write(&victim, "as it was").unwrap();
@@ -325,9 +314,7 @@ fn a_directory_that_others_may_write_to_is_refused() {
 
 #[test]
 fn each_policy_sets_what_it_says() {
-    let _turn = superpage_testing::turn_of("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let system = system(folder.path());
+    let (_turn, _folder, system) = fresh(system);
     let mut settings = Settings::new(system.clone(), false);
     assert!(!plan("base", &system).unwrap().is_global());
     assert!(!plan("thp:malloc=on", &system).unwrap().is_global());

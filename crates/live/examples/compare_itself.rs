@@ -34,7 +34,6 @@ mod live {
     use std::process::{Command, Stdio};
     use std::sync::Arc;
     use std::time::Instant;
-    use superpage_linux::Policy;
     use superpage_live::compare::statistics::{Ratio, Spread, order};
     use superpage_live::compare::{Options, Row, compare};
 
@@ -71,7 +70,7 @@ mod live {
 
     pub(super) fn overhead(rounds: u64) {
         let words = command(4 << 20);
-        let policies = vec![Policy::Now];
+        let policies = vec!["now".parse().expect("it is a policy")];
         let options = Options { policies, runs: 1, warmup: 0, cold_host: true, ..Options::new(words.clone()) };
         let alone = || {
             let started = Instant::now();
@@ -132,7 +131,7 @@ mod live {
     pub(super) fn identical(tries: u64) {
         let mut found = 0;
         for seed in 0..tries {
-            let policies = vec![Policy::Now, Policy::Now];
+            let policies = vec!["now".parse().expect("it is a policy"); 2];
             let options =
                 Options { policies, runs: 10, warmup: 0, cold_host: true, seed, ..Options::new(command(1 << 18)) };
             let rows = compared(&options);

@@ -7,8 +7,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use superpage_linux::launch::Plan;
-use superpage_linux::promote::Counters;
+use superpage_linux::launch::{Plan, Work};
 use superpage_linux::signals::Signals;
 use superpage_linux::text::{Placement, Way};
 use superpage_linux::tree::{Ended, Usage};
@@ -33,7 +32,7 @@ pub struct Options {
 }
 
 /// The results of a command.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct Outcome {
     /// The exit status: the command's own, or 128 plus the signal that ended it.
     pub code: u8,
@@ -47,12 +46,8 @@ pub struct Outcome {
     pub reach: Option<Reach>,
     /// Its descendants that still run: their numbers, and their names, which are untrusted.
     pub left: Vec<(i32, String)>,
-    /// The counters of the promoter, if the policy has one.
-    pub promoted: Option<Counters>,
-    /// The most regions at once that were promoted, or populated to the policy's share and not huge.
-    pub candidates: u64,
-    /// The most bytes at once that were resident in regions populated below the policy's share.
-    pub sparse: u64,
+    /// What the promoter did, if the policy has one.
+    pub work: Option<Work>,
     /// The results for the command's code, if it was to be placed.
     pub text: Vec<Placement>,
     /// What failed in placing the code.
@@ -78,29 +73,18 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let signals = Signals::hold()?;
     let mut command = Command::new(program);
     command.args(arguments);
+    let folio = options.policy.live().folios;
+    let looks = Looks { budget: WATCH, expected: 0, folio, thorough: false, stop: Arc::default() };
     let task = Task {
         command,
         way: options.text,
-        looks: options.watch.then(|| looks(&options.policy)),
+        looks: options.watch.then_some(looks),
         at_ends: false,
         reach: options.watch,
     };
     let session = Session::apply(plan, &mut settings, Some(signals), task)?;
     if let Some(signal) = session.ending() {
-        return Ok(Outcome {
-            code: 128 + signal as u8,
-            ended: None,
-            usage: Usage::default(),
-            memory: None,
-            reach: None,
-            left: Vec::new(),
-            promoted: None,
-            candidates: 0,
-            sparse: 0,
-            text: Vec::new(),
-            text_notes: Vec::new(),
-            notes: session.put_back(),
-        });
+        return Ok(Outcome { code: 128 + signal as u8, notes: session.put_back(), ..Outcome::default() });
     }
     let mut running = session.start()?;
     // While the command runs already.
@@ -132,9 +116,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         memory,
         reach: reach.filter(|reach| 4 * reach.resident >= peak),
         left,
-        candidates: work.as_ref().map_or(0, |work| work.candidates),
-        sparse: work.as_ref().map_or(0, |work| work.sparse),
-        promoted: work.map(|work| work.counters),
+        work,
         text: placed.code,
         text_notes: placed.notes,
         notes,
@@ -145,13 +127,4 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
 fn name(pid: i32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end_matches('\n').to_string()
-}
-
-/// When to look at memory: folios are counted where the policy is about them.
-fn looks(policy: &Policy) -> Looks {
-    let folio = match policy {
-        Policy::Mthp { sizes } => Some(*sizes),
-        _ => None,
-    };
-    Looks { budget: WATCH, expected: 0, folio, thorough: false, stop: Arc::default() }
 }

@@ -79,10 +79,10 @@ impl<'s> Session<'s> {
         signals: Option<Signals>,
         mut task: Task,
     ) -> Result<Session<'s>, Error> {
+        task.way = task.way.or(plan.policy.live().way);
         let arrangement = plan.arrange(settings)?;
         arrangement.prepare(&mut task.command);
         signals.iter().for_each(|signals| signals.prepare(&mut task.command));
-        task.way = task.way.or(arrangement.text());
         if task.way.is_some() {
             text::prepare(&mut task.command)?;
         }
@@ -210,7 +210,7 @@ impl Running<'_> {
     /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its memory, in bytes, that is
     /// known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
-        let work = self.promoting.take().map(Promoting::finish_work);
+        let work = self.promoting.take().map(Promoting::finish);
         let (memory, asked) = self.sampler.take().map(|sampler| sampler.finish_thorough(most)).unzip();
         let reach = self.watch.take().and_then(Watch::finish).or(asked.flatten());
         Seen { memory, reach, work }

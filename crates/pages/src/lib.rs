@@ -23,4 +23,4 @@ pub use mapped::Mapped;
 pub use number::{Extent, PageRange, Pfn, Vpn};
 pub use protection::{Access, Protection};
 pub use random::Random;
-pub use size::{Bytes, PageSize, SizeError, format_bytes, parse_bytes, parse_count};
+pub use size::{Bytes, Count, PageSize, SizeError, format_bytes, parse_bytes, parse_count};

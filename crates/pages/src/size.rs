@@ -140,14 +140,31 @@ impl fmt::Display for Bytes {
         if self.0 < 1024 {
             return write!(f, "{} B", self.0);
         }
-        let (mut number, mut unit) = (self.0 as f64, 0);
-        while number >= 1024.0 && unit < 4 {
-            number /= 1024.0;
-            unit += 1;
-        }
-        let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
-        write!(f, "{number:.digits$} {}", ["B", "KB", "MB", "GB", "TB"][unit])
+        scaled(self.0, 1024.0, [" B", " KB", " MB", " GB", " TB"], f)
     }
+}
+
+/// A number as people read it: four digits and a decimal unit, `1.20 M`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Count(pub u64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 100_000 {
+            return write!(f, "{}", self.0);
+        }
+        scaled(self.0, 1000.0, ["", " K", " M", " G", " T"], f)
+    }
+}
+
+fn scaled(number: u64, step: f64, units: [&str; 5], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (mut number, mut unit) = (number as f64, 0);
+    while number >= step && unit < 4 {
+        number /= step;
+        unit += 1;
+    }
+    let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
+    write!(f, "{number:.digits$}{}", units[unit])
 }
 
 #[cfg(test)]

@@ -2,16 +2,7 @@
 
 /// A count with four digits and a decimal unit.
 pub fn count(number: u64) -> String {
-    if number < 100_000 {
-        return number.to_string();
-    }
-    let (mut scaled, mut unit) = (number as f64, 0);
-    while scaled >= 1000.0 && unit < 4 {
-        scaled /= 1000.0;
-        unit += 1;
-    }
-    let digits = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
-    format!("{scaled:.digits$}{}", ["", " K", " M", " G", " T"][unit])
+    superpage_pages::Count(number).to_string()
 }
 
 /// Bytes with four digits and a binary unit.

@@ -4,12 +4,10 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
-use superpage_linux::promote::Counters;
+use superpage_linux::policy::{part, too_short};
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
-use superpage_live::inspect::part;
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
 use superpage_report::{bytes, count, foreign, time};
@@ -112,7 +110,8 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         Some(seen) if seen.peak > 0 => eprintln!("superpage: {}", memory(seen)),
         _ => eprintln!("superpage: the command ended before its memory could be looked at"),
     }
-    if let Some(promoted) = &outcome.promoted {
+    if let Some(work) = &outcome.work {
+        let promoted = &work.counters;
         eprintln!(
             "superpage: promoted {} of memory in {} calls, with {} of CPU time for that and {} for looking",
             bytes(promoted.promoted_bytes()),
@@ -123,13 +122,13 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         for (reason, regions) in &promoted.refused {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }
-        if outcome.sparse > 0 && 10 * outcome.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
-            let sparse = bytes(outcome.sparse);
+        if work.sparse > 0 && 10 * work.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
+            let sparse = bytes(work.sparse);
             eprintln!(
                 "superpage: up to {sparse} were in regions that were not populated to the share (promote:share=SHARE)"
             );
         }
-        if let Some(why) = too_short(policy, promoted, outcome.candidates, ended.wall) {
+        if let Some(why) = policy.live().background.as_ref().and_then(|options| too_short(options, work, ended.wall)) {
             eprintln!("superpage: {why}");
         }
     }
@@ -138,42 +137,20 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     }
 }
 
-/// Why a promoter promoted nothing, if the command ended before anything was due.
-fn too_short(policy: &Policy, promoted: &Counters, candidates: u64, wall: Duration) -> Option<String> {
-    let Policy::Promote(options) = policy else { return None };
-    if !options.goes_by_age() || promoted.promoted_regions > 0 || promoted.calls > 0 {
-        return None;
-    }
-    match (promoted.scans, candidates) {
-        (0, _) if wall < options.interval => {
-            Some(format!("the command ended before the first scan, which comes after {:?}", options.interval))
-        }
-        // Processes that are excluded are not scanned, and others had nothing that could be promoted.
-        (0, _) | (_, 0) => None,
-        _ => Some(format!(
-            "{} regions were populated enough to be promoted, but none had been unchanged for {:?} when the command ended \
-             (promote:age=TIME)",
-            count(candidates),
-            options.age
-        )),
-    }
-}
-
 /// The memory that the policy did not affect, and why.
 fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
-    let Some(reach) = &outcome.reach else { return Vec::new() };
-    match (policy, reach.why_nothing(policy)) {
-        (Policy::Base | Policy::Text { .. }, _) => Vec::new(),
-        (Policy::Thp { malloc: true, .. } | Policy::Hugetlb { .. }, why) => {
-            why.map(|why| format!("{policy} came to nothing: {why}")).into_iter().collect()
+    let Some((reach, aim)) = outcome.reach.as_ref().zip(policy.live().aim) else { return Vec::new() };
+    match aim.asks() {
+        true => reach.why_nothing(aim).map(|why| format!("{policy} came to nothing: {why}")).into_iter().collect(),
+        false => {
+            reach.reasons().into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect()
         }
-        _ => reach.reasons().into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect(),
     }
 }
 
 /// The processes that the command leaves behind. If a promoter was to promote in them, this is reported in any case.
 fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
-    let promotes = matches!(policy, Policy::Promote(_));
+    let promotes = policy.live().background.is_some();
     if outcome.left.is_empty() || !(verbose || promotes) {
         return;
     }

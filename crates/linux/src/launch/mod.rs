@@ -8,54 +8,55 @@ mod promoting;
 
 pub use promoting::{Promoting, Work};
 
-use crate::proc::bytes_of;
 use crate::promote::{Promoter, Target};
-use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
-use crate::text::{self, Way};
+use crate::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
 use crate::{Error, Policy};
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use superpage_pages::{Bytes, PageSize};
-use superpage_vm::Sizes;
 
-/// The argument of PR_SET_THP_DISABLE in the process of the command; it survives exec and fork.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Disable {
-    /// As the system's setting says, even if it is disabled in this process itself.
-    No,
-    Yes,
-    /// Except where a program or a promoter asks for them.
-    ExceptAdvised,
-}
+/// The arguments of PR_SET_THP_DISABLE in the process of the command: whether, and flags. It survives exec and fork.
+pub(crate) type Disable = (libc::c_ulong, libc::c_ulong);
 
-/// Transparent huge pages only where advised: a flag of PR_SET_THP_DISABLE since Linux 6.18.
-const EXCEPT_ADVISED: libc::c_ulong = 2;
+/// As the system's setting says, even if it is disabled in this process itself.
+pub(crate) const AS_SET: Disable = (0, 0);
+/// No transparent huge pages.
+pub(crate) const DISABLED: Disable = (1, 0);
+/// Only where a program or a promoter asks for them: a flag since Linux 6.18.
+const EXCEPT_ADVISED: Disable = (1, 2);
 
 /// One system-wide setting that a policy needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Wanted {
-    setting: String,
-    value: String,
+pub(crate) struct Wanted {
+    pub(crate) setting: String,
+    pub(crate) value: String,
     /// Whether another value set by the kernel instead is an error.
-    exactly: bool,
+    pub(crate) exactly: bool,
     /// Whether the command benefits from the policy even without the right to change it.
-    optional: bool,
+    pub(crate) optional: bool,
     /// Whether it matters only while the command maps its memory.
-    brief: bool,
+    pub(crate) brief: bool,
+}
+
+impl Wanted {
+    /// What must be exactly so, as long as the command runs.
+    pub(crate) fn new(setting: &str, value: impl ToString) -> Wanted {
+        let (setting, value) = (setting.to_string(), value.to_string());
+        Wanted { setting, value, exactly: true, optional: false, brief: false }
+    }
 }
 
 /// What a policy needs on a system.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    policy: Policy,
-    disable: Option<Disable>,
+    /// The policy.
+    pub policy: Policy,
+    pub(crate) disable: Option<Disable>,
     /// The value of `glibc.malloc.hugetlb` for the command, if it overrides what the user has set.
-    malloc: Option<u8>,
-    settings: Vec<Wanted>,
-    notes: Vec<String>,
+    pub(crate) malloc: Option<u8>,
+    pub(crate) settings: Vec<Wanted>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Plan {
@@ -67,161 +68,31 @@ impl Plan {
     pub fn new(policy: &Policy, system: &System) -> Result<Plan, Error> {
         let mut plan =
             Plan { policy: policy.clone(), disable: None, malloc: None, settings: Vec::new(), notes: Vec::new() };
-        let thp = system.path("sys/kernel/mm/transparent_hugepage").is_dir();
-        match policy {
-            Policy::Now => {}
-            Policy::Base => plan.base(thp),
-            Policy::Thp { malloc: true, .. } => {
-                plan.disable = thp_disabled().map(|_| Disable::No);
-                plan.malloc = Some(1);
-                if system.get(THP_ENABLED)? == "never" {
-                    plan.want(THP_ENABLED, "madvise");
-                }
-            }
-            Policy::Thp { malloc: false, .. } => {
-                plan.disable = thp_disabled().map(|_| Disable::No);
-                system.get(THP_ENABLED)?;
-                plan.want(THP_ENABLED, "always");
-                let whole = thp_size(system).map(|size| size_switch(size.bytes()));
-                if let Some(switch) = whole
-                    && system.get(&switch).is_ok_and(|value| !matches!(value.as_str(), "inherit" | "always"))
-                {
-                    plan.want(&switch, "inherit");
-                }
-            }
-            Policy::Mthp { sizes } => plan.mthp(*sizes, system)?,
-            Policy::Hugetlb { pool } => plan.hugetlb(*pool, system)?,
-            Policy::Promote(options) => {
-                Promoter::new(options.clone(), Target::default())?;
-                plan.only_asked(system)?;
-                plan.aligned(options.shared, system);
-            }
-            Policy::Text { .. } => {
-                text::check()?;
-                plan.only_asked(system)?;
-            }
-        }
-        if let Policy::Thp { shared: true, .. } = policy {
-            system.get(SHMEM_ENABLED)?;
-            plan.want(SHMEM_ENABLED, "within_size");
-        }
+        (policy.live().plan)(policy, &mut plan, system)?;
         Ok(plan)
     }
 
-    fn base(&mut self, thp: bool) {
-        self.disable = thp_disabled().map(|_| Disable::Yes);
-        if self.disable.is_none() {
-            self.notes.push(match thp {
-                true => "this kernel cannot switch transparent huge pages off for one process".to_string(),
-                false => "this kernel has no transparent huge pages to switch off".to_string(),
-            });
-        }
-        let tunables = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();
-        if tunables.to_string_lossy().contains(MALLOC) {
-            self.malloc = Some(0);
-            self.notes.push(format!("{MALLOC} in GLIBC_TUNABLES is set to 0 for the command"));
-        }
-    }
-
-    /// Folios of these sizes, and of no other, where the program gives no advice.
-    fn mthp(&mut self, wanted: Sizes, system: &System) -> Result<(), Error> {
-        self.disable = thp_disabled().map(|_| Disable::No);
-        let enabled = system.get(THP_ENABLED)?;
-        let sizes = folio_sizes(system);
-        if let Some(size) = wanted.iter().find(|size| !sizes.contains(size)) {
-            let sizes: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
-            return Err(Error::Unable(match sizes.is_empty() {
-                true => "this kernel has no folios of several sizes; Linux has them from 6.8 on".to_string(),
-                false => format!("this kernel has no folios of {size}; it has {}", sizes.join(", ")),
-            }));
-        }
-        for other in sizes.into_iter().filter(|other| !wanted.contains(*other)) {
-            let switch = size_switch(other.bytes());
-            let value = system.get(&switch)?;
-            if value == "always" || (value == "inherit" && enabled == "always") {
-                self.want(&switch, "madvise");
-            }
-        }
-        wanted.iter().for_each(|size| self.want(&size_switch(size.bytes()), "always"));
-        Ok(())
-    }
-
-    fn hugetlb(&mut self, pool: Option<u64>, system: &System) -> Result<(), Error> {
-        self.disable = thp_disabled().map(|_| Disable::No);
-        self.malloc = Some(2);
-        let count = |setting: &str| -> Result<u64, Error> {
-            let text = system.get(setting)?;
-            text.parse().map_err(|_| Error::Unable(format!("{} is no number", system.path(setting).display())))
-        };
-        let now = count(HUGETLB_POOL)?;
-        let page = meminfo(system, "Hugepagesize")?;
-        match pool {
-            Some(pool) => {
-                let wanted = pool.div_ceil(page);
-                let more = wanted.saturating_sub(now).saturating_mul(page);
-                let available = meminfo(system, "MemAvailable")?;
-                if more > available {
-                    return Err(Error::Unable(format!(
-                        "a pool of {} needs {} of memory more, and {} is available; ask for a smaller one",
-                        Bytes(pool),
-                        Bytes(more),
-                        Bytes(available)
-                    )));
-                }
-                if wanted > now {
-                    self.want(HUGETLB_POOL, &wanted.to_string());
-                }
-            }
-            None => {
-                // Nine tenths, to leave room for the other pages that the programs need.
-                let wanted = meminfo(system, "MemAvailable")? / 10 * 9 / page;
-                if wanted == 0 && now == 0 {
-                    return Err(Error::Unable(format!(
-                        "no memory is available for a page of hugetlb of {}; free some, or use another policy",
-                        Bytes(page)
-                    )));
-                }
-                let limit = count(HUGETLB_OVERCOMMIT)?;
-                if wanted > limit {
-                    let (setting, value) = (HUGETLB_OVERCOMMIT.to_string(), wanted.to_string());
-                    let optional = now + limit > 0;
-                    self.settings.push(Wanted { setting, value, exactly: false, optional, brief: false });
-                }
-            }
-        }
-        Ok(())
+    /// Disables transparent huge pages for the command or not, where the kernel can do either.
+    pub(crate) fn disable(&mut self, disable: Disable) {
+        self.disable = thp_disabled().map(|_| disable);
     }
 
     /// Base pages, except where we, or the program itself, ask for more.
-    fn only_asked(&mut self, system: &System) -> Result<(), Error> {
+    pub(crate) fn only_asked(&mut self, system: &System) -> Result<(), Error> {
         if knows_except_advised() {
-            self.disable = Some(Disable::ExceptAdvised);
+            self.disable = Some(EXCEPT_ADVISED);
             return Ok(());
         }
-        self.disable = thp_disabled().map(|_| Disable::No);
+        self.disable(AS_SET);
         if system.get(THP_ENABLED)? == "always" {
             self.want(THP_ENABLED, "madvise");
         }
         Ok(())
     }
 
-    /// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one
-    /// that makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and
-    /// will put `never` back.
-    fn aligned(&mut self, shared: bool, system: &System) {
-        let never = || {
-            let word = system.put_back_by_another(SHMEM_ENABLED);
-            word.or_else(|| system.get(SHMEM_ENABLED).ok()).is_some_and(|word| word == "never")
-        };
-        if shared && never() {
-            let (setting, value) = (SHMEM_ENABLED.to_string(), "advise".to_string());
-            self.settings.push(Wanted { setting, value, exactly: true, optional: true, brief: true });
-        }
-    }
-
-    fn want(&mut self, setting: &str, value: &str) {
-        let (setting, value) = (setting.to_string(), value.to_string());
-        self.settings.push(Wanted { setting, value, exactly: true, optional: false, brief: false });
+    /// Sets this while the command runs; without the right to it, the policy is not supported.
+    pub(crate) fn want(&mut self, setting: &str, value: impl ToString) {
+        self.settings.push(Wanted::new(setting, value));
     }
 
     /// Whether system-wide settings must have certain values while the command runs: then the lock is taken.
@@ -306,11 +177,6 @@ impl Arrangement<'_> {
         Ok(())
     }
 
-    /// The policy.
-    pub fn policy(&self) -> &Policy {
-        &self.plan.policy
-    }
-
     /// What was changed system-wide, and what could not be done: sentences without a full stop.
     pub fn notes(&self) -> &[String] {
         &self.plan.notes
@@ -328,26 +194,12 @@ impl Arrangement<'_> {
             command.env("GLIBC_TUNABLES", tunables(before, value));
         }
         let Some(disable) = self.plan.disable else { return };
-        let (on, flags) = match disable {
-            Disable::No => (0, 0),
-            Disable::Yes => (1, 0),
-            Disable::ExceptAdvised => (1, EXCEPT_ADVISED),
-        };
-        let disable = move || match set_thp_disabled(on, flags) {
+        let disable = move || match set_thp_disabled(disable) {
             true => Ok(()),
             false => Err(io::Error::last_os_error()),
         };
         // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
         unsafe { command.pre_exec(disable) };
-    }
-
-    /// How the policy places the command's code: such a command must be passed to [`text::prepare`] before it is
-    /// started, and [`text::place`] then lets it run.
-    pub fn text(&self) -> Option<Way> {
-        match self.plan.policy {
-            Policy::Text { way } => Some(way),
-            _ => None,
-        }
     }
 
     /// Starts the policy's promoter on a thread, for all descendants of this process; `None` if the policy has
@@ -356,11 +208,8 @@ impl Arrangement<'_> {
     /// # Errors
     /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread can be created.
     pub fn promoter(&self) -> Result<Option<Promoting>, Error> {
-        let target = Target::tree(std::process::id() as i32);
-        let promoter = match &self.plan.policy {
-            Policy::Promote(options) => Promoter::new(options.clone(), target)?,
-            _ => return Ok(None),
-        };
+        let Some(options) = &self.plan.policy.live().background else { return Ok(None) };
+        let promoter = Promoter::new(options.clone(), Target::tree(std::process::id() as i32))?;
         Promoting::start(promoter).map(Some)
     }
 
@@ -410,7 +259,7 @@ impl Drop for Arrangement<'_> {
 }
 
 /// The tunable of the GNU C library that controls huge pages in its allocator.
-const MALLOC: &str = "glibc.malloc.hugetlb";
+pub(crate) const MALLOC: &str = "glibc.malloc.hugetlb";
 
 /// The tunables with ours set; if one is given twice the C library uses the last.
 fn tunables(before: Option<OsString>, value: u8) -> OsString {
@@ -422,41 +271,6 @@ fn tunables(before: Option<OsString>, value: u8) -> OsString {
     text
 }
 
-/// The setting for one folio size.
-fn size_switch(bytes: u64) -> String {
-    format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes / 1024)
-}
-
-/// The folio sizes that the kernel offers for anonymous memory, ascending.
-pub fn folio_sizes(system: &System) -> Vec<PageSize> {
-    let Ok(entries) = fs::read_dir(system.path("sys/kernel/mm/transparent_hugepage")) else { return Vec::new() };
-    let mut sizes: Vec<PageSize> = entries
-        .flatten()
-        .filter(|entry| entry.path().join("enabled").exists())
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let kilobytes = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?;
-            PageSize::from_bytes(kilobytes * 1024)
-        })
-        .collect();
-    sizes.sort();
-    sizes
-}
-
-/// The size of a transparent huge page: 2 MB on most machines. `None` without transparent huge pages.
-pub fn thp_size(system: &System) -> Option<PageSize> {
-    let text = system.get("sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
-    PageSize::from_bytes(text.parse().ok()?)
-}
-
-/// A line of `/proc/meminfo`, in bytes.
-fn meminfo(system: &System, name: &str) -> Result<u64, Error> {
-    let path = system.path("proc/meminfo");
-    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    bytes_of(&text, name)
-        .ok_or_else(|| Error::Unable(format!("{} has no {name}: this kernel has no hugetlb", path.display())))
-}
-
 /// The result of PR_GET_THP_DISABLE for this process; `None` if the kernel does not support it.
 fn thp_disabled() -> Option<libc::c_ulong> {
     // SAFETY: it takes numbers and no pointer.
@@ -465,7 +279,7 @@ fn thp_disabled() -> Option<libc::c_ulong> {
 }
 
 /// Calls PR_SET_THP_DISABLE for this process; returns whether it succeeded.
-fn set_thp_disabled(on: libc::c_ulong, flags: libc::c_ulong) -> bool {
+fn set_thp_disabled((on, flags): Disable) -> bool {
     // SAFETY: it takes numbers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, 0 as libc::c_ulong, 0 as libc::c_ulong) == 0 }
 }
@@ -473,8 +287,7 @@ fn set_thp_disabled(on: libc::c_ulong, flags: libc::c_ulong) -> bool {
 /// Whether this kernel can restrict huge pages to advised memory for one process: tried on this one, and restored.
 fn knows_except_advised() -> bool {
     let Some(state) = thp_disabled() else { return false };
-    let known = set_thp_disabled(1, EXCEPT_ADVISED);
-    let (on, flags) = if state == 0 { (0, 0) } else { (1, state & EXCEPT_ADVISED) };
-    set_thp_disabled(on, flags);
+    let known = set_thp_disabled(EXCEPT_ADVISED);
+    set_thp_disabled(if state == 0 { AS_SET } else { (1, state & EXCEPT_ADVISED.1) });
     known
 }

@@ -60,13 +60,8 @@ impl Promoting {
         self.waits = None;
     }
 
-    /// Stops the promoter after the current batch, and returns its counters: takes milliseconds.
-    pub fn finish(self) -> Counters {
-        self.finish_work().counters
-    }
-
-    /// Like [`finish`](Promoting::finish), with what there was to do.
-    pub fn finish_work(mut self) -> Work {
+    /// Stops the promoter after the current batch: takes milliseconds.
+    pub fn finish(mut self) -> Work {
         self.end().expect("it was not ended before")
     }
 

@@ -1,51 +1,74 @@
-//! The policies that a live Linux supports, with the names that the simulator also uses.
-//!
-//! A policy is written as a name, or a name with parameters: `mthp:size=64K`, `hugetlb:pool=2G`, `thp:malloc=on`.
+//! The policies that a live Linux supports, one file each: what a policy sets, by what it shows, and why it did nothing.
+//! To add one takes the file, its `mod` and its line in `LIVE`; one that the simulator does not have also has its
+//! definition there, and a line in [`LINUX`].
 
+mod base;
+mod found;
 mod hugetlb;
+mod mthp;
 mod now;
+mod promote;
 mod text;
+mod thp;
+
+pub use found::{Aim, Did, Found, part};
+pub use promote::too_short;
 
 use crate::Error;
-use crate::promote;
+use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
+use crate::promote::Options;
+use crate::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED};
 use crate::text::Way;
 use std::fmt;
 use std::str::FromStr;
-use superpage_vm::{Need, Parameter, Sizes, Target};
+use superpage_pages::{Bytes, Count, PageSize};
+use superpage_vm::{Answers, Definition, Given, Made, Need, Parameter, Sizes, Target, Values};
 
-/// A policy for the pages of a command.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Policy {
-    /// The system as it is: no setting is changed, and the command's environment is this process's.
-    Now,
-    /// Base pages only: transparent huge pages are disabled for the command.
-    Base,
-    /// Transparent huge pages wherever the command's memory allows them.
-    Thp {
-        /// Only where the C library's allocator asks for them, and not by the system-wide setting.
-        malloc: bool,
-        /// Shared memory too, within its size: by a setting of the whole system that decides when memory is mapped.
-        shared: bool,
-    },
-    /// Folios of these sizes for all anonymous memory.
-    Mthp {
-        /// The folio sizes, of those that the kernel offers.
-        sizes: Sizes,
-    },
-    /// Pages of hugetlb for the C library's allocator.
-    Hugetlb {
-        /// The pool to set aside, in bytes. `None`: pages are allocated while the command runs, up to what memory
-        /// allows.
-        pool: Option<u64>,
-    },
-    /// Base pages, and the background of a policy that promotes while the command runs.
-    Promote(promote::Options),
-    /// Base pages, and huge pages for the program's code.
-    Text {
-        /// How the code is placed there.
-        way: Way,
-    },
+/// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G` or
+/// `thp:malloc=on`.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    common: superpage_vm::Policy,
+    live: Live,
 }
+
+/// All that is particular to a live policy. Who runs one asks this, and not for its name.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Adds what the policy needs on a system to a plan, and changes nothing.
+    pub(crate) plan: fn(&Policy, &mut Plan, &System) -> Result<(), Error>,
+    /// What it did to a program, beside the reference.
+    pub did: fn(&Policy, &Found) -> Did,
+    /// The part of a program's memory that it aims at; `None` if that is code, or nothing.
+    pub aim: Option<Aim>,
+    /// The sizes of the folios that it is about, which are then counted.
+    pub folios: Option<Sizes>,
+    /// How it places the command's code: such a command must be passed to [`text::prepare`](crate::text::prepare) before
+    /// it is started, and [`text::place`](crate::text::place) then lets it run.
+    pub way: Option<Way>,
+    /// What its promoter runs while the command does.
+    pub background: Option<Options>,
+    /// Its text, if that also names parameters that are as their defaults.
+    text: Option<String>,
+}
+
+impl Default for Live {
+    /// Changes nothing, and is about huge pages.
+    fn default() -> Live {
+        let (plan, did, aim) = (|_: &_, _: &mut _, _: &_| Ok(()), found::more_huge, Some(Aim::Huge));
+        Live { plan, did, aim, folios: None, way: None, background: None, text: None }
+    }
+}
+
+/// The live policies by name. Any other is its background.
+static LIVE: [(&str, fn(&Given) -> Live); 6] = [
+    ("now", now::live),
+    ("base", base::live),
+    ("thp", thp::live),
+    ("mthp", mthp::live),
+    ("hugetlb", hugetlb::live),
+    ("text", text::live),
+];
 
 /// A live Linux as a target of policies.
 pub const LINUX: Target = Target {
@@ -58,17 +81,9 @@ impl Policy {
     /// The policies that are compared if none is named.
     pub const NAMES: [&str; 6] = ["now", "base", "thp", "mthp:size=64K", "hugetlb", "promote"];
 
-    /// The policy's name without parameters.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Policy::Now => "now",
-            Policy::Base => "base",
-            Policy::Thp { .. } => "thp",
-            Policy::Mthp { .. } => "mthp",
-            Policy::Hugetlb { .. } => "hugetlb",
-            Policy::Promote(options) => options.policy().definition().name,
-            Policy::Text { .. } => "text",
-        }
+    /// What is particular to it.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     /// A table of all policies and parameters, for the help text.
@@ -98,42 +113,27 @@ impl TryFrom<superpage_vm::Policy> for Policy {
     type Error = Error;
 
     /// The live form of a policy whose needs are met: its settings, or its background.
-    fn try_from(policy: superpage_vm::Policy) -> Result<Policy, Error> {
-        let (name, given) = (policy.definition().name, policy.given());
-        Ok(match name {
-            "now" => Policy::Now,
-            "base" => Policy::Base,
-            "thp" => Policy::Thp { malloc: given.is_on("malloc"), shared: given.is_on("shared") },
-            "mthp" => Policy::Mthp { sizes: given.sizes("size") },
-            "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
-            "text" => Policy::Text { way: given.word("way").parse()? },
-            _ => Policy::Promote(promote::Options::of(policy)?),
-        })
+    fn try_from(common: superpage_vm::Policy) -> Result<Policy, Error> {
+        let own = LIVE.iter().find(|(name, _)| *name == common.definition().name);
+        let live = match own {
+            Some((_, live)) => live(common.given()),
+            None => promote::live(Options::of(common.clone())?),
+        };
+        Ok(Policy { common, live })
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Policy) -> bool {
+        self.common == other.common
     }
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Policy::Promote(options) = self {
-            return options.fmt(f);
-        }
-        f.write_str(self.name())?;
-        match self {
-            Policy::Thp { malloc, shared } => {
-                let on = [("malloc", *malloc), ("shared", *shared)].into_iter().filter(|(_, on)| *on);
-                let on: Vec<String> = on.map(|(name, _)| format!("{name}=on")).collect();
-                if on.is_empty() { Ok(()) } else { write!(f, ":{}", on.join(",")) }
-            }
-            Policy::Mthp { sizes } => write!(f, ":size={sizes}"),
-            Policy::Hugetlb { pool: Some(bytes) } => {
-                let (shift, letter) = [(30, "G"), (20, "M"), (10, "K"), (0, "")]
-                    .into_iter()
-                    .find(|(shift, _)| bytes.trailing_zeros() >= *shift)
-                    .expect("a shift of nothing always fits");
-                write!(f, ":pool={}{letter}", bytes >> shift)
-            }
-            Policy::Text { way } if *way != Way::Remap => write!(f, ":way={way}"),
-            _ => Ok(()),
+        match &self.live.text {
+            Some(text) => f.write_str(text),
+            None => self.common.fmt(f),
         }
     }
 }
@@ -141,54 +141,34 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use superpage_vm::{Answers, Background, Definition, Made, System, Time};
+    use superpage_vm::{Background, System, Time};
 
     #[test]
     fn what_is_written_is_read_back() {
-        for text in [
-            "now",
-            "base",
-            "thp",
-            "thp:malloc=on",
+        let own = [
             "thp:malloc=on,shared=on",
-            "mthp:size=64K",
-            "mthp:size=2M",
             "mthp:size=64K+2M",
-            "hugetlb",
             "hugetlb:pool=512M",
-            "promote",
             "promote:share=0.9,age=5s",
-            "text",
             "text:way=file",
-        ] {
-            assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
-        }
-        assert_eq!("mthp".parse::<Policy>().unwrap().to_string(), "mthp:size=64K");
-        assert_eq!("hugetlb:pool=1536".parse::<Policy>().unwrap().to_string(), "hugetlb:pool=1536");
-        for name in Policy::NAMES {
-            assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
+        ];
+        for text in own.into_iter().chain(Policy::NAMES).chain(LINUX.policies().map(|policy| policy.name)) {
+            let written = text.parse::<Policy>().unwrap().to_string();
+            assert_eq!(written, if text == "mthp" { "mthp:size=64K" } else { text });
         }
     }
 
     #[test]
     fn an_error_names_what_there_is() {
-        let sentence = |text: &str| match text.parse::<Policy>() {
-            Err(error @ Error::Usage(_)) => error.to_string(),
-            other => panic!("{other:?}"),
-        };
+        let error = "reservation".parse::<Policy>().unwrap_err();
         assert_eq!(
-            sentence("reservation"),
-            "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-             now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens"
+            (error.status(), error.to_string().as_str()),
+            (
+                2,
+                "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
+                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens"
+            )
         );
-        assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");
-        assert_eq!(sentence("base:x=1"), "policy base has no parameter `x`; its parameters: none");
-        assert_eq!(
-            sentence("mthp:size=65K"),
-            "policy mthp: size is a page size, or several, such as 64K or 64K+2M, not `65K`"
-        );
-        assert_eq!(sentence("thp:malloc"), "policy thp: `malloc` should read key=value, as in thp:key=value,key=value");
-        assert_eq!(sentence("hugetlb:pool=0"), "policy hugetlb: pool is a size of memory such as 512M, not `0`");
     }
 
     #[test]
@@ -209,18 +189,7 @@ mod tests {
             needs: &[Need::Copying],
             make: |_| Made::with(Answers::BASE, Idle),
         };
-        let own = superpage_vm::Policy::of(&OWN, [], &LINUX).unwrap();
-        let policy = Policy::try_from(own.clone()).unwrap();
-        assert_eq!(
-            (policy.to_string().as_str(), &policy),
-            ("own", &Policy::Promote(promote::Options::of(own).unwrap()))
-        );
-    }
-
-    #[test]
-    fn every_policy_that_needs_no_more_is_there() {
-        for definition in LINUX.policies() {
-            definition.name.parse::<Policy>().unwrap();
-        }
+        let policy = Policy::try_from(superpage_vm::Policy::of(&OWN, [], &LINUX).unwrap()).unwrap();
+        assert_eq!((policy.to_string().as_str(), policy.live().background.is_some()), ("own", true));
     }
 }

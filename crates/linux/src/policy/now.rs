@@ -1,6 +1,6 @@
 //! `now`: whatever the running system does.
 
-use superpage_vm::{Answers, Definition, Made, Need};
+use super::{Answers, Definition, Did, Found, Given, Live, Made, Need, Policy};
 
 pub(super) static POLICY: Definition = Definition {
     name: "now",
@@ -10,3 +10,11 @@ pub(super) static POLICY: Definition = Definition {
     needs: &[Need::Settings],
     make: |_| Made::answers(Answers::BASE),
 };
+
+pub(super) fn live(_: &Given) -> Live {
+    Live { did, ..Live::default() }
+}
+
+fn did(_: &Policy, found: &Found) -> Did {
+    Did::new(found.huge.map_or(Found::UNSEEN.into(), |bytes| format!("{} huge", found.part(bytes))), None)
+}

@@ -6,15 +6,11 @@
 //! decide, the policy counts as one that affected something.
 
 use super::Row;
-use crate::inspect::{Reach, part};
+use crate::inspect::Reach;
 use superpage_linux::Policy;
 use superpage_linux::launch::Work;
+use superpage_linux::policy::{Aim, Did, Found};
 use superpage_linux::rules::Rules;
-use superpage_pages::PageSize;
-use superpage_report::{bytes, count};
-use superpage_vm::Sizes;
-
-const THP: Policy = Policy::Thp { malloc: false, shared: false };
 
 /// What was seen of a policy at work, in all of its runs.
 #[derive(Clone, Default, Debug)]
@@ -26,19 +22,19 @@ pub(super) struct Seen {
     /// The most code that lay on huge pages, in bytes.
     pub(super) code_bytes: u64,
     /// What there is to say of the code.
-    pub(super) code: Vec<String>,
+    pub(super) code: Option<String>,
 }
 
 impl Seen {
     /// Adds what was seen in a run.
-    pub(super) fn add(&mut self, reach: Option<Reach>, work: Option<Work>, code_bytes: u64, code: &[String]) {
-        self.reach = reach.or(self.reach.take());
+    pub(super) fn add(&mut self, run: Seen) {
+        self.reach = run.reach.or(self.reach.take());
         let regions = |work: &Option<Work>| work.as_ref().map(|work| (work.counters.promoted_regions, work.candidates));
-        if regions(&work) >= regions(&self.work) {
-            self.work = work;
+        if regions(&run.work) >= regions(&self.work) {
+            self.work = run.work;
         }
-        self.code_bytes = self.code_bytes.max(code_bytes);
-        self.code.extend(code.first().filter(|_| self.code.is_empty()).cloned());
+        self.code_bytes = self.code_bytes.max(run.code_bytes);
+        self.code = self.code.take().or(run.code);
     }
 }
 
@@ -50,26 +46,41 @@ pub(super) struct Arm<'a> {
     pub(super) seen: &'a Seen,
 }
 
-impl Arm<'_> {
-    /// Why most of the memory cannot be huge under a policy, if the program or its mappings are the reason. What was seen while
-    /// memory was small says nothing of what there was later.
-    fn why(&self, policy: &Policy) -> Option<String> {
+impl<'a> Arm<'a> {
+    /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are the reason. What was seen
+    /// while memory was small says nothing of what there was later.
+    fn why(&self, aim: Aim) -> Option<String> {
         let reach = self.seen.reach.as_ref().filter(|reach| 4 * reach.resident >= self.row.peak_rss_bytes)?;
-        reach.why_nothing(policy)
+        reach.why_nothing(aim)
+    }
+
+    /// What the policy says of itself from.
+    fn found(self, reference: Arm<'a>, page: u64, rules: &'a Rules) -> Found<'a> {
+        let (Arm { policy, row, seen }, before) = (self, reference.row);
+        let pool = |seen: &Seen| seen.reach.as_ref().map(|reach| reach.hugetlb);
+        Found {
+            reference: &before.policy,
+            rules,
+            page,
+            peak: row.peak_rss_bytes,
+            looked: row.looked_bytes,
+            huge: row.huge_bytes,
+            most: row.most_huge_bytes,
+            before: before.most_huge_bytes,
+            folios: row.folio_bytes,
+            hugetlb: pool(seen).zip(pool(reference.seen)),
+            work: seen.work.as_ref(),
+            code_bytes: seen.code_bytes,
+            code: seen.code.as_deref(),
+            why: policy.live().aim.and_then(|aim| self.why(aim)),
+        }
     }
 }
 
-/// What a policy did, and whether it reached anything; `None` where that cannot be told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Did {
-    pub(super) words: String,
-    pub(super) reached: Option<bool>,
-}
-
-/// What the reference is like. `rules` are the settings of the system.
-pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
-    let Some(huge) = arm.row.huge_bytes else { return "what is huge could not be seen".into() };
-    let part = arm.row.part(huge);
+/// What the reference is like, on a system whose huge pages have `page` bytes. `rules` are the settings of the system.
+pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
+    let Some(huge) = arm.row.huge_bytes else { return Found::UNSEEN.into() };
+    let part = arm.found(arm, page, rules).part(huge);
     let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
     let word = rules.enabled.as_deref().unwrap_or("absent");
     match () {
@@ -77,7 +88,7 @@ pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
         () if huge > 0 && 2 * reach.advised > huge => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
-        () => match arm.why(&THP) {
+        () => match arm.why(Aim::Huge) {
             Some(why) => format!("nothing huge: {why}"),
             None if reach.advised > 0 => "nothing huge, though the program asks for it".into(),
             None if word == "madvise" => "nothing huge: the program does not ask for it (enabled=madvise)".into(),
@@ -86,128 +97,13 @@ pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
     }
 }
 
-/// What a policy did beside the reference, on a system whose huge pages have `huge` bytes. `rules` are its settings as they
+/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules` are its settings as they
 /// are without any policy.
-pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did {
-    let did = |words: String, reached: bool| Did { words, reached: Some(reached) };
-    let (most, before) = (arm.row.most_huge_bytes, reference.row.most_huge_bytes);
-    let more = most.zip(before).map(|(most, before)| most >= before + huge);
-    let all = |bytes: u64| arm.row.part(bytes);
-    let name = &reference.row.policy;
-    match arm.policy {
-        policy if policy == reference.policy => did(format!("the same as {name}"), true),
-        Policy::Now => match arm.row.huge_bytes {
-            Some(bytes) => Did { words: format!("{} huge", all(bytes)), reached: None },
-            None => Did { words: "what is huge could not be seen".into(), reached: None },
-        },
-        Policy::Base => match most.zip(before) {
-            None => Did { words: "takes huge pages away; how many could not be seen".into(), reached: None },
-            Some((_, 0)) => did(format!("nothing: nothing is huge under {name} that could be taken away"), false),
-            Some((most, before)) if most + huge <= before => {
-                did(format!("{} that are huge under {name} are in base pages", bytes(before - most)), true)
-            }
-            Some((most, _)) => did(format!("nothing: {} are huge as under {name}", bytes(most)), false),
-        },
-        Policy::Mthp { sizes } => {
-            folios(arm, *sizes, huge, sizes.iter().all(|size| rules.anonymous(size) == Some("always")))
-        }
-        Policy::Promote(options) if options.goes_by_age() => promoted(arm, &format!("{:?}", options.interval), huge),
-        Policy::Promote(_) => promoted(arm, "time that the policy says", huge),
-        Policy::Text { .. } => match arm.seen.code_bytes {
-            0 => did(format!("nothing: {}", arm.seen.code.first().map_or("no code was placed", |said| said)), false),
-            placed => did(format!("{} of code on huge pages", bytes(placed)), true),
-        },
-        Policy::Hugetlb { .. } => {
-            let pool = |arm: Arm| arm.seen.reach.as_ref().map(|reach| reach.hugetlb);
-            match pool(arm).zip(pool(reference)) {
-                Some((pool, before)) if pool > before => match arm.why(arm.policy) {
-                    Some(why) => did(format!("little: {why}"), true),
-                    None => did(format!("{} in pages of hugetlb", all(pool)), true),
-                },
-                Some((0, 0)) => did(format!("nothing: {}", nothing(arm, reference)), false),
-                _ => more_huge(arm, reference, more),
-            }
-        }
-        Policy::Thp { .. } => more_huge(arm, reference, more),
+pub(super) fn beside(arm: Arm, reference: Arm, page: u64, rules: &Rules) -> Did {
+    if arm.policy == reference.policy {
+        return Did::new(format!("the same as {}", reference.row.policy), true);
     }
-}
-
-/// Of a policy that makes more memory huge.
-fn more_huge(arm: Arm, reference: Arm, more: Option<bool>) -> Did {
-    let malloc = matches!(arm.policy, Policy::Thp { malloc: true, .. });
-    let asks = malloc || matches!(arm.policy, Policy::Hugetlb { .. });
-    let words = match (more, arm.why(arm.policy)) {
-        (None, _) => "what is huge could not be seen".into(),
-        (Some(true), Some(why)) if asks => format!("little: {why}"),
-        (Some(true), why) => {
-            let huge = arm.row.huge_bytes.or(arm.row.most_huge_bytes).unwrap_or(0);
-            let huge = arm.row.part(huge);
-            if let Some(why) = why {
-                return Did { words: format!("little, {huge} huge: {why}"), reached: more };
-            }
-            let asked = if malloc { "asked for by the allocator: " } else { "" };
-            format!("{asked}{huge} huge")
-        }
-        (Some(false), _) => format!("nothing: {}", nothing(arm, reference)),
-    };
-    Did { words, reached: more }
-}
-
-/// Why nothing more is huge.
-fn nothing(arm: Arm, reference: Arm) -> String {
-    match (arm.why(arm.policy), arm.row.most_huge_bytes) {
-        (Some(why), _) => why,
-        (None, Some(huge)) if huge > 0 => {
-            format!("{} are huge, no more than under {}", bytes(huge), reference.row.policy)
-        }
-        _ => "no huge page came to be".into(),
-    }
-}
-
-/// Of a policy that is about folios of these sizes; `already`: the system has them everywhere anyhow.
-fn folios(arm: Arm, sizes: Sizes, huge: u64, already: bool) -> Did {
-    // A huge page is a folio too, and easier to see.
-    let whole = arm.row.huge_bytes.filter(|_| PageSize::from_bytes(huge).is_some_and(|huge| sizes.contains(huge)));
-    let Some(found) = arm.row.folio_bytes.max(whole.filter(|bytes| *bytes > 0)) else {
-        let why = match rustix::process::geteuid().is_root() {
-            true => "no run was long enough near its peak to read every page",
-            false => "root sees it, in warm-up runs",
-        };
-        return Did { words: format!("how much is in folios of {sizes} was not seen: {why}"), reached: None };
-    };
-    let words = match (found, already) {
-        (_, true) => format!("nothing: this system has folios of {sizes} everywhere as it is"),
-        (0, false) => {
-            let why = arm.why(&THP);
-            format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {sizes} came to be")))
-        }
-        (found, false) => format!("{} in folios of {sizes}", part(found, arm.row.peak_rss_bytes)),
-    };
-    Did { words, reached: Some(found > 0 && !already) }
-}
-
-/// Of a policy with a promoter that looks each `interval`.
-fn promoted(arm: Arm, interval: &str, huge: u64) -> Did {
-    let Some(work) = &arm.seen.work else { return Did { words: "no promoter ran".into(), reached: Some(false) } };
-    let regions = work.counters.promoted_regions;
-    let size = PageSize::from_bytes(huge).map_or(String::new(), |size| format!(" of {size}"));
-    let words = if work.candidates > 0 {
-        // Of the run in which it was most.
-        let most = if regions > 0 { "up to " } else { "" };
-        let sparse = match work.sparse > work.candidates * huge {
-            true => format!("; {} in others, not populated", bytes(work.sparse)),
-            false => String::new(),
-        };
-        format!("promoted {most}{} of {} candidate regions{size}{sparse}", count(regions), count(work.candidates))
-    } else if work.counters.scans == 0 && work.excluded.is_empty() {
-        format!("nothing: it ended before the promoter looked for the first time, after {interval}")
-    } else {
-        let excluded =
-            work.excluded.contains("disabled").then_some("the process disabled huge pages by prctl".to_string());
-        let why = arm.why(arm.policy).or(excluded);
-        format!("promoted nothing: {}", why.unwrap_or_else(|| format!("no region{size} was full and not huge")))
-    };
-    Did { words, reached: Some(regions > 0) }
+    (arm.policy.live().did)(arm.policy, &arm.found(reference, page, rules))
 }
 
 #[cfg(test)]
@@ -227,10 +123,10 @@ mod tests {
         Row { huge_bytes: huge, most_huge_bytes: huge, ..row }
     }
 
-    fn told(policy: &str, huge: Option<u64>, seen: &Seen, now: Option<u64>) -> Did {
-        let (policy, base) = (policy.parse::<Policy>().unwrap(), Seen::default());
-        let (row, reference) = (with_huge("x", huge), with_huge("now", now));
-        let reference = Arm { policy: &Policy::Now, row: &reference, seen: &base };
+    fn told(policy: &str, huge: Option<u64>, seen: &Seen, before: Option<u64>) -> Did {
+        let ([policy, now], base) = ([policy, "now"].map(|name| name.parse().unwrap()), Seen::default());
+        let (row, reference) = (with_huge("x", huge), with_huge("now", before));
+        let reference = Arm { policy: &now, row: &reference, seen: &base };
         beside(Arm { policy: &policy, row: &row, seen }, reference, 2 * MB, &Rules::default())
     }
 
@@ -239,7 +135,8 @@ mod tests {
         let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
         let told = |huge: Option<u64>, reach: Reach| {
             let seen = Seen { reach: Some(reach), ..Seen::default() };
-            as_it_is(Arm { policy: &Policy::Now, row: &with_huge("now", huge), seen: &seen }, &rules)
+            let arm = Arm { policy: &"now".parse().unwrap(), row: &with_huge("now", huge), seen: &seen };
+            as_it_is(arm, 2 * MB, &rules)
         };
         let numpy = Reach { resident: 600 * MB, huge: 581 * MB, advised: 585 * MB, ..Reach::default() };
         assert_eq!(told(Some(581 * MB), numpy), "advised by the program itself: 581 of 620 MB huge");

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::launch::Plan;
 use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::policy::Did;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::settings::Settings;
@@ -45,7 +46,6 @@ use superpage_linux::tree::exits;
 use superpage_linux::why::shared_way_out;
 use superpage_linux::{Error, Policy};
 use superpage_output::quoted;
-use superpage_vm::Sizes;
 
 /// Where the command's output goes. Its input is `/dev/null` in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,11 +91,12 @@ pub struct Options {
 impl Options {
     /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run of each to warm up.
     pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
+        let named = |name: &str| name.parse().expect("it is one of ours");
         Options {
             command: command.into_iter().map(Into::into).collect(),
             shell: false,
-            reference: Policy::Now,
-            policies: Policy::NAMES.iter().map(|name| name.parse().expect("it is one of ours")).collect(),
+            reference: named("now"),
+            policies: Policy::NAMES.map(named).into(),
             runs: 10,
             warmup: 1,
             prepare: None,
@@ -194,12 +195,9 @@ impl Comparison {
 /// A policy and how it is told apart from others of its name.
 struct Entry {
     name: String,
-    policy: Policy,
     plan: Plan,
     /// What was seen of it at work.
     seen: Seen,
-    /// The sizes of the folios that it is about.
-    folio: Option<Sizes>,
     /// The most memory that a run of it had so far.
     peak: u64,
     /// What was seen of memory in runs that do not count.
@@ -356,16 +354,10 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
         match tried {
             Ok((plan, said)) => {
                 notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
-                let folio = match policy {
-                    Policy::Mthp { sizes } => Some(*sizes),
-                    _ => None,
-                };
                 entries.push(Entry {
                     name,
-                    policy: policy.clone(),
                     plan,
                     seen: Seen::default(),
-                    folio,
                     peak: 0,
                     warmups: Vec::new(),
                     runs: Vec::new(),
@@ -472,9 +464,7 @@ impl Comparing<'_> {
     /// One run, with what comes before and after it. `None` if it was stopped.
     fn run(&mut self, entry: &mut Entry, turn: Turn, stop: &Arc<AtomicBool>) -> Result<Option<Run>, Error> {
         let (options, Turn { round, expected, warm }) = (self.options, turn);
-        if let Some(prepare) = &options.prepare
-            && !aside("--prepare", prepare, options.output, stop)?
-        {
+        if !aside("--prepare", &options.prepare, options.output, stop)? {
             return Ok(None);
         }
         let warmed = if self.warms { host::warm(warm) } else { 0 };
@@ -482,16 +472,15 @@ impl Comparing<'_> {
             return Ok(None);
         }
         let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
-        let looks =
-            sample::Plan { budget, expected, folio: entry.folio, thorough: round.is_none(), stop: Arc::clone(stop) };
         let plan = entry.plan.clone();
+        let (folio, thorough) = (plan.policy.live().folios, round.is_none());
+        let looks = sample::Plan { budget, expected, folio, thorough, stop: Arc::clone(stop) };
         // What places code traces the command itself, at its start.
-        let places = matches!(entry.policy, Policy::Text { .. });
-        let traced = round.is_none() && self.traces.is_ok() && !places;
+        let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none();
         let task = run::Task { command: options.start()?, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available)?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
-        let Done { run, left, code, code_bytes, reach, work } = *done;
+        let Done { run, left, code, seen } = *done;
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -502,19 +491,15 @@ impl Comparing<'_> {
                 "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
                 run.code, entry.name
             ));
-            if let Some(conclude) = &options.conclude
-                && !aside("--conclude", conclude, options.output, stop)?
-            {
+            if !aside("--conclude", &options.conclude, options.output, stop)? {
                 return Ok(None);
             }
             return self.run(entry, turn, stop);
         }
         self.left += left;
-        entry.seen.add(reach, work, code_bytes, &code);
+        entry.seen.add(seen);
         code.into_iter().for_each(|said| self.note(format!("{}: {said}", entry.name)));
-        if let Some(conclude) = &options.conclude
-            && !aside("--conclude", conclude, options.output, stop)?
-        {
+        if !aside("--conclude", &options.conclude, options.output, stop)? {
             return Ok(None);
         }
         if run.code != 0 && !options.ignore_failure {
@@ -540,7 +525,8 @@ impl Comparing<'_> {
 }
 
 /// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a signal that it got too.
-fn aside(flag: &str, script: &str, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
+fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
+    let Some(script) = script else { return Ok(true) };
     let options = Options { shell: true, output, ..Options::new([script]) };
     let status = options.start()?.status().map_err(Error::system("run sh"))?;
     match status.success() {
@@ -569,21 +555,17 @@ fn rows(
         Row { settings_differed: entry.differed(rounds).count(), ended_early: rounds < options.runs, ..row }
     });
     let mut rows: Vec<Row> = rows.collect();
-    let told: Vec<(String, Option<bool>)> = {
-        let arm = |index: usize| {
-            let entry: &Entry = &entries[index];
-            Arm { policy: &entry.policy, row: &rows[index], seen: &entry.seen }
-        };
-        let huge = huge_page_bytes();
-        let others = (1..entries.len()).map(|index| {
-            let did = did::beside(arm(index), arm(0), huge, rules);
-            (did.words, did.reached)
-        });
-        std::iter::once((did::as_it_is(arm(0), rules), None)).chain(others).collect()
+    let arm = |index: usize| {
+        let Entry { plan, seen, .. } = &entries[index];
+        Arm { policy: &plan.policy, row: &rows[index], seen }
     };
+    let huge = huge_page_bytes();
+    let others = (1..entries.len()).map(|index| did::beside(arm(index), arm(0), huge, rules));
+    let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
+    let told: Vec<Did> = std::iter::once(first).chain(others).collect();
     let comparable = entries[0].differed(rounds).next().is_none();
-    for (row, (did, reached)) in rows.iter_mut().zip(told) {
-        let did = if row.settings_differed > 0 { format!("under other settings: {did}") } else { did };
+    for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
+        let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
         row.tell(did, reached, comparable);
     }
     rows

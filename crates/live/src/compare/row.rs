@@ -2,7 +2,6 @@
 
 use super::counters::{Count, Event};
 use super::statistics::{LEVEL, Ratio, Spread};
-use crate::inspect::part;
 use crate::sample::Memory;
 use serde::Serialize;
 
@@ -234,10 +233,5 @@ impl Row {
             ratio if ratio.high < 1.0 => Verdict::Faster,
             _ => Verdict::Slower,
         });
-    }
-
-    /// So many bytes of what was resident when huge pages were looked at, in words; of the peak where that was not seen.
-    pub(super) fn part(&self, huge: u64) -> String {
-        part(huge, self.looked_bytes.filter(|looked| *looked >= huge).unwrap_or(self.peak_rss_bytes))
     }
 }

@@ -2,15 +2,15 @@
 
 use super::constant::Constant;
 use super::counters::Available;
+use super::did;
 use super::row::Run;
-use crate::inspect::Reach;
 use crate::sample;
 use crate::session::{self, Seen, Session};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
-use superpage_linux::launch::{Plan, Work};
+use superpage_linux::launch::Plan;
 use superpage_linux::settings::Settings;
 
 /// How often the flag to stop is looked at while the command runs.
@@ -35,12 +35,8 @@ pub(super) struct Done {
     pub(super) left: usize,
     /// What there is to say of the command's code.
     pub(super) code: Vec<String>,
-    /// How much of the code lies on huge pages, where the policy places it.
-    pub(super) code_bytes: u64,
-    /// What the program asked for, where that was looked at.
-    pub(super) reach: Option<Reach>,
-    /// What the promoter of the policy did.
-    pub(super) work: Option<Work>,
+    /// What the policy did.
+    pub(super) seen: did::Seen,
 }
 
 /// A run that is to be done.
@@ -117,6 +113,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         differed,
     };
     let code_bytes = placed.code.iter().map(|placement| placement.huge_bytes).sum();
-    let code = placed.code.iter().map(ToString::to_string).chain(placed.notes).collect();
-    Ok(Outcome::Done(Box::new(Done { run, left, code, code_bytes, reach, work })))
+    let code: Vec<String> = placed.code.iter().map(ToString::to_string).chain(placed.notes).collect();
+    let seen = did::Seen { reach, work, code_bytes, code: code.first().cloned() };
+    Ok(Outcome::Done(Box::new(Done { run, left, code, seen })))
 }

@@ -12,5 +12,5 @@ mod system;
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;
-pub use reach::{Library, Reach, part};
+pub use reach::{Library, Reach};
 pub use system::{Pool, System, Zone};

@@ -5,15 +5,14 @@ use super::mapping::{circumstances, name};
 use super::process::tmpfs;
 use procfs::process::{MemoryMap, VmFlags};
 use std::collections::BTreeMap;
-use superpage_linux::Policy;
 use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::policy::{Aim, part};
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;
 use superpage_linux::scan;
 use superpage_linux::why::{Why, words_of};
 use superpage_pages::PageSize;
-use superpage_report::bytes;
 
 /// A share of memory that is so little that a policy did not come to what it is about.
 const LITTLE: f64 = 0.1;
@@ -111,22 +110,14 @@ impl Reach {
         }
     }
 
-    /// The bytes that a policy aims at and got: requested by the allocator, from the pool, or huge. `None` where this
-    /// cannot be seen: for policies of base pages, of smaller folios, of code.
-    pub fn reached(&self, policy: &Policy) -> Option<u64> {
-        match policy {
-            Policy::Thp { malloc: true, .. } => Some(self.advised),
-            Policy::Hugetlb { .. } => Some(self.hugetlb),
-            Policy::Thp { .. } | Policy::Promote(_) => Some(self.huge),
-            Policy::Now | Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
-        }
-    }
-
-    /// Why a policy had no effect, or almost none, as a sentence without a full stop; `None` if it had, or if this
-    /// cannot be seen.
-    pub fn why_nothing(&self, policy: &Policy) -> Option<String> {
-        let reached = self.reached(policy)?;
-        let asks = matches!(policy, Policy::Thp { malloc: true, .. } | Policy::Hugetlb { .. });
+    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had, or if
+    /// this cannot be seen.
+    pub fn why_nothing(&self, aim: Aim) -> Option<String> {
+        let reached = match aim {
+            Aim::Huge => self.huge,
+            Aim::Advised => self.advised,
+            Aim::Hugetlb => self.hugetlb,
+        };
         // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And what
         // Redis has before it disables huge pages may be huge.
         if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
@@ -141,7 +132,7 @@ impl Reach {
             return Some(of + &words_of(why, kind, huge_size(), &Rules::read()));
         }
         match reached {
-            _ if !asks => None,
+            _ if !aim.asks() => None,
             0 => Some(self.unasked().into()),
             some => Some(format!("{}, but for {}", self.unasked(), part(some, self.resident))),
         }
@@ -171,15 +162,6 @@ impl Reach {
             much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, &rules))).collect();
         reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         reasons
-    }
-}
-
-/// Bytes of others in words: "581 of 620 MB".
-pub fn part(some: u64, all: u64) -> String {
-    let (some, all) = (bytes(some), bytes(all));
-    match (some.split_once(' '), all.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
-        _ => format!("{some} of {all}"),
     }
 }
 
@@ -216,28 +198,26 @@ mod tests {
 
     #[test]
     fn what_came_to_nothing_says_why() {
-        let policy = |text: &str| text.parse::<Policy>().unwrap();
         let reach = Reach { resident: 100 << 20, library: Some(Library::Static), ..Reach::default() };
-        let why = reach.why_nothing(&policy("thp:malloc=on")).unwrap();
+        let why = reach.why_nothing(Aim::Advised).unwrap();
         assert_eq!(why, "the allocator does not ask the C library: the program is linked statically");
-        assert_eq!(reach.why_nothing(&policy("base")), None);
         let half = Reach { advised: 50 << 20, ..reach.clone() };
-        assert_eq!(half.why_nothing(&policy("thp:malloc=on")), None);
+        assert_eq!(half.why_nothing(Aim::Advised), None);
         // Java has its heap from the kernel, and little from the C library.
         let java = Reach { advised: 2 << 20, hugetlb: 4 << 20, library: Some(Library::Gnu), ..reach.clone() };
-        let why = |text: &str| java.why_nothing(&policy(text)).unwrap();
-        assert_eq!(why("thp:malloc=on"), "the allocator does not ask the C library, but for 2.00 of 100 MB");
-        assert_eq!(why("hugetlb"), "the allocator does not ask the C library, but for 4.00 of 100 MB");
-        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(&policy("thp")), None);
+        let why = |aim| java.why_nothing(aim).unwrap();
+        assert_eq!(why(Aim::Advised), "the allocator does not ask the C library, but for 2.00 of 100 MB");
+        assert_eq!(why(Aim::Hugetlb), "the allocator does not ask the C library, but for 4.00 of 100 MB");
+        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(Aim::Huge), None);
         let own = |why| (why, scan::Kind::Anonymous);
         let left = [(own(Why::Disabled), 99 << 20), (own(Why::TooSmall), 100)].into();
         let redis = Reach { left, library: Some(Library::Gnu), ..reach };
         let begun = Reach { huge: 5 << 20, ..redis.clone() };
-        assert_eq!(begun.why_nothing(&policy("thp")).unwrap(), "the process disabled huge pages by prctl");
+        assert_eq!(begun.why_nothing(Aim::Huge).unwrap(), "the process disabled huge pages by prctl");
         let node = Reach { left: [(own(Why::TooSmall), 80 << 20)].into(), ..redis.clone() };
-        assert_eq!(node.why_nothing(&policy("promote")).unwrap(), "80 % of it: no aligned 2M in the mapping");
-        for text in ["thp", "thp:malloc=on", "promote", "hugetlb"] {
-            assert_eq!(redis.why_nothing(&policy(text)).unwrap(), "the process disabled huge pages by prctl");
+        assert_eq!(node.why_nothing(Aim::Huge).unwrap(), "80 % of it: no aligned 2M in the mapping");
+        for aim in [Aim::Huge, Aim::Advised, Aim::Hugetlb] {
+            assert_eq!(redis.why_nothing(aim).unwrap(), "the process disabled huge pages by prctl");
         }
         assert_eq!(redis.reasons().len(), 1);
     }

@@ -49,7 +49,8 @@ pub(super) fn measure(
     }
     let command = Job::placed(&job.command, programs);
     let script = ["sh", "-c", "cd \"$0\" && eval \"$1\"", &path.to_string_lossy(), &command];
-    let options = Options { reference: Policy::Base, policies: known, runs: RUNS, ..Options::new(script) };
+    let base = "base".parse().expect("it is a policy");
+    let options = Options { reference: base, policies: known, runs: RUNS, ..Options::new(script) };
     let found = compare(&options, stop, &mut ()).map_err(|error| Outcome::Failed(error.to_string()))?;
     if found.ended_early() {
         return Err(Outcome::Interrupted);

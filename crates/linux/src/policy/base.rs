@@ -1,0 +1,36 @@
+//! `base`: transparent huge pages are disabled for the command, and so are those of its allocator.
+
+use super::{Bytes, DISABLED, Did, Error, Found, Given, Live, Plan, Policy, System};
+use crate::launch::MALLOC;
+
+pub(super) fn live(_: &Given) -> Live {
+    Live { plan, did, aim: None, ..Live::default() }
+}
+
+fn plan(_: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
+    plan.disable(DISABLED);
+    if plan.disable.is_none() {
+        plan.notes.push(match system.path("sys/kernel/mm/transparent_hugepage").is_dir() {
+            true => "this kernel cannot switch transparent huge pages off for one process".to_string(),
+            false => "this kernel has no transparent huge pages to switch off".to_string(),
+        });
+    }
+    let tunables = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();
+    if tunables.to_string_lossy().contains(MALLOC) {
+        plan.malloc = Some(0);
+        plan.notes.push(format!("{MALLOC} in GLIBC_TUNABLES is set to 0 for the command"));
+    }
+    Ok(())
+}
+
+fn did(_: &Policy, found: &Found) -> Did {
+    let name = found.reference;
+    match found.most.zip(found.before) {
+        None => Did::new("takes huge pages away; how many could not be seen", None),
+        Some((_, 0)) => Did::new(format!("nothing: nothing is huge under {name} that could be taken away"), false),
+        Some((most, before)) if most + found.page <= before => {
+            Did::new(format!("{} that are huge under {name} are in base pages", Bytes(before - most)), true)
+        }
+        Some((most, _)) => Did::new(format!("nothing: {} are huge as under {name}", Bytes(most)), false),
+    }
+}

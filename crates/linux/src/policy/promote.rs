@@ -1,0 +1,72 @@
+//! `promote`, and any other policy with a background: base pages, and the background, which promotes while the command
+//! runs.
+
+use super::{Bytes, Count, Did, Error, Found, Live, PageSize, Plan, Policy, SHMEM_ENABLED, System, Wanted, Work};
+use crate::promote::{Options, Promoter, Target};
+use std::time::Duration;
+
+pub(super) fn live(options: Options) -> Live {
+    Live { plan, did, background: Some(options), ..Live::default() }
+}
+
+/// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one that
+/// makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and will put
+/// `never` back.
+fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
+    let options = Options::of(policy.common.clone())?;
+    let shared = options.shared;
+    Promoter::new(options, Target::default())?;
+    plan.only_asked(system)?;
+    let word = || system.put_back_by_another(SHMEM_ENABLED).or_else(|| system.get(SHMEM_ENABLED).ok());
+    if shared && word().is_some_and(|word| word == "never") {
+        let advise = Wanted::new(SHMEM_ENABLED, "advise");
+        plan.settings.push(Wanted { optional: true, brief: true, ..advise });
+    }
+    Ok(())
+}
+
+fn did(policy: &Policy, found: &Found) -> Did {
+    let Some(work) = found.work else { return Did::new("no promoter ran", false) };
+    let (regions, candidates) = (work.counters.promoted_regions, work.candidates);
+    let size = PageSize::from_bytes(found.page).map_or(String::new(), |size| format!(" of {size}"));
+    let words = if candidates > 0 {
+        // Of the run in which it was most.
+        let most = if regions > 0 { "up to " } else { "" };
+        let sparse = match work.sparse > candidates * found.page {
+            true => format!("; {} in others, not populated", Bytes(work.sparse)),
+            false => String::new(),
+        };
+        format!("promoted {most}{} of {} candidate regions{size}{sparse}", Count(regions), Count(candidates))
+    } else if work.counters.scans == 0 && work.excluded.is_empty() {
+        let interval = match &policy.live.background {
+            Some(options) if options.goes_by_age() => format!("{:?}", options.interval),
+            _ => "time that the policy says".into(),
+        };
+        format!("nothing: it ended before the promoter looked for the first time, after {interval}")
+    } else {
+        let disabled = work.excluded.contains("disabled").then(|| "the process disabled huge pages by prctl".into());
+        let why = found.why.clone().or(disabled);
+        format!("promoted nothing: {}", why.unwrap_or_else(|| format!("no region{size} was full and not huge")))
+    };
+    Did::new(words, regions > 0)
+}
+
+/// Why a promoter did nothing, if the command ended, after `wall`, before anything was due.
+pub fn too_short(options: &Options, work: &Work, wall: Duration) -> Option<String> {
+    let (Options { interval, age, .. }, counters) = (options, &work.counters);
+    if !options.goes_by_age() || counters.promoted_regions > 0 || counters.calls > 0 {
+        return None;
+    }
+    match (counters.scans, work.candidates) {
+        (0, _) if wall < *interval => {
+            Some(format!("the command ended before the first scan, which comes after {interval:?}"))
+        }
+        // Processes that are excluded are not scanned, and others had nothing that could be promoted.
+        (0, _) | (_, 0) => None,
+        (_, candidates) => Some(format!(
+            "{} regions were populated enough to be promoted, but none had been unchanged for {age:?} when the command \
+             ended (promote:age=TIME)",
+            Count(candidates)
+        )),
+    }
+}
