@@ -297,7 +297,15 @@ static EAR: Definition = Definition {
     name: "ear",
     make: |_| {
         let answers: Policy = "thp".parse().unwrap();
-        let wants = Wants { start: true, fault: true, miss: true, starved: true, mapped: true, unmapped: true };
+        let wants = Wants {
+            start: true,
+            fault: true,
+            miss: true,
+            starved: true,
+            mapped: true,
+            unmapped: true,
+            accessed: false,
+        };
         Made::with(answers.answers, Ear(wants))
     },
     ..CONTRACT

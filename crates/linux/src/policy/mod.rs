@@ -12,7 +12,7 @@ mod text;
 mod thp;
 
 pub use found::{Aim, Did, Found, part};
-pub use promote::too_short;
+pub use promote::{too_short, without};
 
 use crate::Error;
 use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
@@ -60,8 +60,11 @@ impl Default for Live {
     }
 }
 
-/// The live policies by name. Any other is its background.
-static LIVE: [(&str, fn(&Given) -> Live); 6] = [
+/// The name of a policy, and what is particular to it.
+type Known = (&'static str, fn(&Given) -> Live);
+
+/// The live policies. Any other is its background.
+static LIVE: [Known; 6] = [
     ("now", now::live),
     ("base", base::live),
     ("thp", thp::live),

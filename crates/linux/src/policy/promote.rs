@@ -1,7 +1,9 @@
 //! `promote`, and any other policy with a background: base pages, and the background, which promotes while the command
 //! runs.
 
-use super::{Bytes, Count, Did, Error, Found, Live, PageSize, Plan, Policy, SHMEM_ENABLED, System, Wanted, Work};
+use super::{
+    Bytes, Count, Did, Error, Found, LINUX, Live, PageSize, Plan, Policy, SHMEM_ENABLED, System, Wanted, Work,
+};
 use crate::promote::{Options, Promoter, Target};
 use std::time::Duration;
 
@@ -17,12 +19,19 @@ fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> 
     let shared = options.shared;
     Promoter::new(options, Target::default())?;
     plan.only_asked(system)?;
+    plan.notes.extend(without(&policy.common));
     let word = || system.put_back_by_another(SHMEM_ENABLED).or_else(|| system.get(SHMEM_ENABLED).ok());
     if shared && word().is_some_and(|word| word == "never") {
         let advise = Wanted::new(SHMEM_ENABLED, "advise");
         plan.settings.push(Wanted { optional: true, brief: true, ..advise });
     }
     Ok(())
+}
+
+/// What of a policy does not happen on a live Linux, as a sentence without a full stop; `None` if all does.
+pub fn without(policy: &superpage_vm::Policy) -> Option<String> {
+    let without = policy.goes_without(&LINUX);
+    (!without.is_empty()).then(|| format!("policy {policy} on {}: {}", LINUX.name, without.join(", and ")))
 }
 
 fn did(policy: &Policy, found: &Found) -> Did {

@@ -67,6 +67,9 @@ impl Daemon {
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
         tracing::info!(policy = %self.promoter.options(), "promoting");
+        if let Some(without) = superpage_linux::policy::without(self.promoter.options().policy()) {
+            tracing::info!("{without}");
+        }
         if !self.promoter.options().goes_by_age() {
             tracing::warn!("this policy may promote regions that are hardly populated, which makes processes grow");
         }
