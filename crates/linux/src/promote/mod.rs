@@ -601,7 +601,7 @@ impl System for Live {
     }
 
     /// Promotes as the kernel does, by copying, whether in place or by copying was requested; a few regions at a time, until the process
-    /// is to be left alone.
+    /// is to be left alone, or no huge page is free.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
         for batch in regions.chunks(self.options.batch) {
@@ -609,12 +609,17 @@ impl System for Live {
                 How::InPlace => Err(Why::Otherwise.into()),
                 How::ByCopying | How::Either => self.ready(space),
             };
-            match refused {
-                Ok(()) => outcomes.extend(self.promote_batch(space, batch)),
-                Err(refusal) => {
-                    outcomes.resize(regions.len(), Err(refusal));
-                    break;
-                }
+            if let Err(refusal) = refused {
+                outcomes.resize(regions.len(), Err(refusal));
+                break;
+            }
+            outcomes.extend(self.promote_batch(space, batch));
+            let none = Err(Why::NoExtent.into());
+            if outcomes.contains(&none) {
+                outcomes.resize(regions.len(), none);
+            }
+            if outcomes.len() >= regions.len() {
+                break;
             }
         }
         outcomes
