@@ -1,4 +1,4 @@
-//! The policies that a live Linux supports, one file each: what a policy sets, by what it shows, and why it did nothing.
+//! The policies that a live Linux supports, one file each: what a policy sets, what it did, and why it did nothing.
 //! To add one takes the file, its `mod` and its line in `LIVE`; one that the simulator does not have also has its
 //! definition there, and a line in [`LINUX`].
 
@@ -24,8 +24,8 @@ use std::str::FromStr;
 use superpage_pages::{Bytes, Count, PageSize};
 use superpage_vm::{Answers, Definition, Given, Made, Need, Parameter, Sizes, Target, Values};
 
-/// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G` or
-/// `thp:malloc=on`.
+/// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G`
+/// or `thp:malloc=on`.
 #[derive(Clone, Debug)]
 pub struct Policy {
     common: superpage_vm::Policy,
@@ -43,8 +43,8 @@ pub struct Live {
     pub aim: Option<Aim>,
     /// The sizes of the folios that it is about, which are then counted.
     pub folios: Option<Sizes>,
-    /// How it places the command's code: such a command must be passed to [`text::prepare`](crate::text::prepare) before
-    /// it is started, and [`text::place`](crate::text::place) then lets it run.
+    /// How it places the command's code: such a command must be passed to [`text::prepare`](crate::text::prepare)
+    /// before it is started, and [`text::place`](crate::text::place) then lets it run.
     pub way: Option<Way>,
     /// What its promoter runs while the command does.
     pub background: Option<Options>,

@@ -11,9 +11,9 @@ pub(super) fn live(options: Options) -> Live {
     Live { plan, did, background: Some(options), ..Live::default() }
 }
 
-/// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one that
-/// makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and will put
-/// `never` back.
+/// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one
+/// that makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and
+/// will put `never` back.
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
     let options = Options::of(policy.common.clone())?;
     let shared = options.shared;

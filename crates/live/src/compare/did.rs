@@ -47,8 +47,8 @@ pub(super) struct Arm<'a> {
 }
 
 impl<'a> Arm<'a> {
-    /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are the reason. What was seen
-    /// while memory was small says nothing of what there was later.
+    /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are the reason. What was
+    /// seen while memory was small says nothing of what there was later.
     fn why(&self, aim: Aim) -> Option<String> {
         let reach = self.seen.reach.as_ref().filter(|reach| 4 * reach.resident >= self.row.peak_rss_bytes)?;
         reach.why_nothing(aim)
@@ -97,8 +97,8 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     }
 }
 
-/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules` are its settings as they
-/// are without any policy.
+/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules` are its settings
+/// without any policy.
 pub(super) fn beside(arm: Arm, reference: Arm, page: u64, rules: &Rules) -> Did {
     if arm.policy == reference.policy {
         return Did::new(format!("the same as {}", reference.row.policy), true);
