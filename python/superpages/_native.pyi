@@ -80,10 +80,10 @@ class System:
     def free_extents(self, level: int) -> int | None:
         """The number of free extents of a level; `None` if that is not known."""
     def check(self, space: int, level: int, region: Region | int) -> int | None:
-        """The populated base pages of a region as it is now; `None` if other address spaces share pages of it."""
+        """The populated base pages of a region as it is now, in any mapping; `None` if other address spaces share pages of it."""
     def promote(self, space: int, level: int, regions: Sequence[Region | int], how: str = "either") -> list[str]:
         """Promotes regions ``"in-place"``, ``"by-copying"`` or ``"either"``. Returns what came of each: ``"promoted"``, or why it was not:
-        ``"no-extent"``, ``"superpage"`` (it is one already), ``"not-populated"``, ``"shared-by-fork"``, ...; docs/policies.md has them all."""
+        ``"no-extent"``, ``"superpage"`` (it is one already), ``"not-populated"``, ``"shared-by-fork"``, ... (all are in crates/vm/src/why.rs)."""
     def demote(self, space: int, level: int, region: Region | int) -> bool:
         """Demotes the superpage of exactly this level at the start of a region; returns whether there was one."""
     def zero_ahead(self, level: int, most: int) -> int | None:

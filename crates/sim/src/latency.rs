@@ -93,7 +93,7 @@ pub struct FaultLatency {
     /// Those after which a superpage did, which most of them made.
     #[key(state)]
     pub superpage: FaultTimes,
-    /// Those that compacted an extent first, whatever mapped the address then.
+    /// Those that compacted an extent first, whatever mapped the address then, and did not wait for the disk.
     #[key(state)]
     pub compaction: FaultTimes,
     /// Those that waited for the disk.

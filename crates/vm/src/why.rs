@@ -1,5 +1,5 @@
-//! Why memory is not mapped by a superpage, or was not made one: one vocabulary for the manager, for policies, and for every verb of
-//! `superpage` that explains, counts or refuses.
+//! Why memory is not mapped by a superpage, or was not made one: one vocabulary for the manager, for policies, and for
+//! every verb of `superpage` that explains, counts or refuses.
 
 use crate::Time;
 use alloc::string::{String, ToString};
@@ -8,8 +8,8 @@ use superpage_pages::PageSize;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])+ $why:ident = $name:literal, $words:literal;)+) => {
-        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any more. Where several apply, the first in this
-        /// order is the reason.
+        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any more. Where several apply,
+        /// `superpage inspect` gives the first in this order.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Why {
             $($(#[$doc])+ $why,)+
@@ -47,7 +47,8 @@ reasons! {
     AdvisedAgainst = "advised-against", "MADV_NOHUGEPAGE";
     /// The kernel was built without transparent huge pages, or shows no settings.
     NoSettings = "no-settings", "the kernel shows no transparent huge pages";
-    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by `deny` alone, in shared memory.
+    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by `deny` alone, in shared
+    /// memory.
     Never = "never", "switched off for the whole system";
     /// The setting requires advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
     NotAdvised = "not-advised", "no MADV_HUGEPAGE";
@@ -84,12 +85,14 @@ reasons! {
     Contents = "contents", "a frame could not be filled";
     /// It was unmapped since it was looked at.
     Unmapped = "unmapped", "unmapped meanwhile";
-    /// The kernel calls it ineligible, and what else is known of the process may be out of date too (`EINVAL`).
-    Ineligible = "ineligible", "ineligible, says the kernel";
+    /// The kernel refused the call (`EINVAL`): what else is known of the process may be out of date too.
+    Ineligible = "ineligible", "the kernel refused it (EINVAL)";
     /// A control group of the process is at its limit.
     GroupLimit = "group-limit", "a control group is at its limit";
     /// Promotion has slowed the process, which is left alone for a while.
     Slowed = "slowed", "promotion has slowed the process";
+    /// The promoter has no processor time left.
+    Budget = "budget", "no processor time is left";
     /// This process may not inspect or change that one.
     Rights = "rights", "no right to do it";
     /// The process has ended, or runs another program.
@@ -124,7 +127,8 @@ impl core::error::Error for Why {}
 pub struct Refusal {
     /// Why.
     pub why: Why,
-    /// Until when promotions in this address space are refused, for that reason; 0 if another one may be tried at once.
+    /// Until when all promotions in the address space are refused for that reason, without a look at the region; 0 if it
+    /// is a reason of this region.
     pub until: Time,
 }
 
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(names.len(), Why::ALL.len());
         assert!(Why::ALL.iter().enumerate().all(|(number, why)| *why as usize == number));
         let size: PageSize = "64K".parse().unwrap();
-        assert_eq!(Why::TooSmall.words(size), "no aligned 64 KB in the mapping");
+        assert_eq!(Why::TooSmall.words(size), "no aligned 64K in the mapping");
         assert!(Why::ALL.iter().all(|why| !why.words(size).contains("SIZE")));
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn live(options: Options) -> Live {
 /// that makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and
 /// will put `never` back.
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
-    let options = Options::of(policy.common.clone())?;
+    let options = policy.live.background.clone().expect("it has one");
     let shared = options.shared;
     Promoter::new(options, Target::default())?;
     plan.only_asked(system)?;

@@ -62,12 +62,12 @@ const ASKED: usize = 64;
 #[derive(Debug)]
 pub struct Promoter {
     background: Box<dyn Background>,
-    live: Live,
+    live: Processes,
 }
 
 /// The processes, as a policy sees them.
 #[derive(Debug)]
-struct Live {
+struct Processes {
     options: Options,
     target: Target,
     /// All processes that were ever named by a number: who gets it later is not meant.
@@ -82,6 +82,8 @@ struct Live {
     headroom: Headroom,
     /// Until when nothing is promoted, since tasks wait for memory.
     pressed: Duration,
+    /// What the background had used when its last call began.
+    tick: Duration,
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     splitter: Option<Option<Splitter>>,
     counters: Counters,
@@ -180,7 +182,7 @@ impl Promoter {
         let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());
         let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
         let mut named = Vec::new();
-        let live = Live {
+        let live = Processes {
             least: scanner(&options, size).least(),
             options,
             target: target.after(&mut named),
@@ -191,6 +193,7 @@ impl Promoter {
             gone: BTreeSet::new(),
             headroom: Headroom::of("/"),
             pressed: Duration::ZERO,
+            tick: Duration::ZERO,
             splitter: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -247,7 +250,7 @@ impl Promoter {
         counters
     }
 
-    /// Does what is due: checks and scans processes, and at most one batch of promotions. Returns for how long nothing
+    /// Does what is due: checks and scans processes, and the promotions that this allows. Returns for how long nothing
     /// is due.
     pub fn step(&mut self) -> Duration {
         let Promoter { background, live } = self;
@@ -255,6 +258,7 @@ impl Promoter {
         let now = live.now();
         if background.next().is_some_and(|due| due <= now) {
             let scans = live.clock.scans;
+            live.tick = live.clock.spent();
             background.tick(now, live);
             let gone = std::mem::take(&mut live.gone);
             if background.events().gone {
@@ -291,7 +295,7 @@ impl Promoter {
     }
 }
 
-impl Live {
+impl Processes {
     /// The policy's background at its start.
     fn begun(&self) -> Box<dyn Background> {
         let mut background = self.options.background();
@@ -427,6 +431,9 @@ impl Live {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Err(Why::Gone.into()) };
         let wait = |until: Duration, why| Err(Refusal { why, until: nanos(until) });
         match process.pace.until() {
+            _ if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
+                return wait(now + NAP, Why::Budget);
+            }
             _ if now < self.pressed => return wait(self.pressed, Why::Pressure),
             (until, why) if now < until => return wait(until, why),
             _ => {}
@@ -445,41 +452,44 @@ impl Live {
         wait(until, Why::Pressure)
     }
 
-    /// Promotes regions in one call, each checked page by page right before.
-    fn promote_batch(&mut self, space: SpaceId, regions: &[Candidate]) -> Vec<Result<(), Refusal>> {
+    /// Checks regions page by page.
+    fn check(&mut self, space: SpaceId, regions: &[Candidate]) -> Vec<Result<Candidate, Why>> {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
-            return vec![Err(Why::Gone.into()); regions.len()];
+            return vec![Err(Why::Gone); regions.len()];
         };
-        let (now, size, page) = (self.began.elapsed(), self.size, rustix::param::page_size() as u64);
-        let mut told: BTreeMap<u64, Result<(), Why>> = BTreeMap::new();
-        let mut checked = Vec::new();
-        for candidate in regions {
-            match process.check(candidate.region, size, candidate.least) {
-                Ok(populated) => checked.push(Candidate { populated, ..*candidate }),
-                Err(why) => _ = told.insert(candidate.region, Err(why)),
-            }
-        }
-        let shared = told.values().filter(|told| **told == Err(Why::SharedByFork)).count();
-        let changed = told.len() - shared;
+        let check = |candidate: &Candidate| {
+            let populated = process.check(candidate.region, self.size, candidate.least)?;
+            Ok(Candidate { populated, ..*candidate })
+        };
+        let checked: Vec<Result<Candidate, Why>> = regions.iter().map(check).collect();
+        let count = |why| checked.iter().filter(|checked| **checked == Err(why)).count() as u64;
+        let (shared, changed) = (count(Why::SharedByFork), count(Why::NotPopulated));
+        self.counters.shared += shared;
+        self.counters.changed += changed;
         if changed > 0 {
             process.scan_again();
         }
-        let room = self.headroom.room(process.pid);
-        let (batch, no_room) = admit(checked, &room, size, page);
-        let counters = &mut self.counters;
-        counters.shared += shared as u64;
-        counters.changed += changed as u64;
+        checked
+    }
+
+    /// Promotes, in one call, those of these regions that passed the check and have room.
+    fn promote_checked(&mut self, space: SpaceId, regions: &mut [Result<Candidate, Why>]) {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return };
+        let (now, size, page) = (self.began.elapsed(), self.size, rustix::param::page_size() as u64);
+        let (room, counters) = (self.headroom.room(process.pid), &mut self.counters);
+        let passed = regions.iter().filter_map(|checked| checked.ok()).collect();
+        let (batch, no_room) = admit(passed, &room, size, page);
         counters.no_room += no_room.len() as u64;
-        told.extend(no_room.iter().map(|candidate| (candidate.region, Err(Why::NoHeadroom))));
         if room.copies < size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
             process.pace.pause(now.saturating_add(self.options.idle), Why::NoHeadroom);
         }
+        let mut outcomes = Vec::new();
         if let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) {
             let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * size).collect();
             let cpu = |before| process_cpu(process.pid).unwrap_or(before);
             let from = (self.began.elapsed(), cpu(Duration::ZERO));
-            let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
+            outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
             let to = (self.began.elapsed(), cpu(from.1));
             counters.calls += 1;
             let pause = process.pace.batch(from, to, self.options.slowdown);
@@ -488,37 +498,40 @@ impl Live {
             let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
             let took = (to.0 - from.0).as_micros() as u64;
             tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
-            for (candidate, outcome) in batch.iter().zip(outcomes) {
-                let region = candidate.region;
-                let outcome = match outcome {
-                    // The kernel returns the same for a range that was unmapped since the check.
-                    Err(Why::NoExtent) if process.check(region, size, candidate.least).is_err() => Err(Why::Unmapped),
-                    other => other,
-                };
-                told.insert(region, outcome);
-                let Err(why) = outcome else {
+        }
+        let mut outcomes = outcomes.into_iter();
+        for told in regions.iter_mut() {
+            let Ok(Candidate { region, populated, least, .. }) = *told else { continue };
+            if no_room.iter().any(|candidate| candidate.region == region) {
+                *told = Err(Why::NoHeadroom);
+                continue;
+            }
+            let why = match outcomes.next().unwrap_or(Err(Why::NotPopulated)) {
+                Ok(()) => {
                     counters.promoted_regions += 1;
-                    counters.grown_bytes += size - u64::from(candidate.populated) * page;
+                    counters.grown_bytes += size - u64::from(populated) * page;
                     process.promoted += 1;
                     continue;
-                };
-                *counters.refused.entry(why.name()).or_default() += 1;
-                tracing::debug!(pid, address = format_args!("{:#x}", region * size), %why, "refused");
-                match why {
-                    Why::Gone => process.pinned = None,
-                    Why::Rights => process.excluded = Some(Why::Rights),
-                    Why::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle), why),
-                    Why::Ineligible => process.learn_flags(now, &self.options),
-                    _ => {}
                 }
+                // The kernel returns the same for a range that was unmapped since the check.
+                Err(Why::NoExtent) if process.check(region, size, least).is_err() => Why::Unmapped,
+                Err(why) => why,
+            };
+            *told = Err(why);
+            *counters.refused.entry(why.name()).or_default() += 1;
+            tracing::debug!(pid = process.pid, address = format_args!("{:#x}", region * size), %why, "refused");
+            match why {
+                Why::Gone => process.pinned = None,
+                Why::Rights => process.excluded = Some(Why::Rights),
+                Why::GroupLimit => process.pace.pause(now.saturating_add(self.options.idle), why),
+                Why::Ineligible => process.learn_flags(now, &self.options),
+                _ => {}
             }
         }
-        if told.values().any(|told| *told == Err(Why::NoExtent)) {
-            self.counters.memory_backoffs += 1;
+        if regions.contains(&Err(Why::NoExtent)) {
+            counters.memory_backoffs += 1;
             tracing::warn!("no free huge page could be had: promotion waits");
         }
-        let told = |candidate: &Candidate| told.get(&candidate.region).copied().unwrap_or(Err(Why::NotPopulated));
-        regions.iter().map(|candidate| told(candidate).map_err(Refusal::from)).collect()
     }
 
     /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
@@ -543,7 +556,7 @@ impl Live {
     }
 }
 
-impl System for Live {
+impl System for Processes {
     fn ladder(&self) -> &Ladder {
         &self.ladder
     }
@@ -593,32 +606,37 @@ impl System for Live {
     }
 
     fn pieces(&mut self, space: SpaceId, _: Level, region: u64) -> Option<u32> {
-        self.process(space)?.pieces(region, self.size)
+        // It matters to nobody while nothing is promoted.
+        self.process(space).filter(|_| self.began.elapsed() >= self.pressed)?.pieces(region, self.size)
     }
 
     fn memory(&mut self) -> Option<MemoryState> {
         crate::memory::state(Path::new("/"), &self.ladder)
     }
 
-    /// Promotes as the kernel does, by copying, whether in place or by copying was requested; a few regions at a time, until the process
-    /// is to be left alone, or no huge page is free.
+    /// Promotes as the kernel does, by copying, whether in place or by copying was requested; a few regions at a time, until
+    /// the process is to be left alone, no huge page is free, or this call has used the processor time that may be saved up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
         for batch in regions.chunks(self.options.batch) {
-            let refused = match how {
+            let mut told = self.check(space, batch);
+            if told.iter().all(|checked| checked.is_err()) {
+                outcomes.extend(told.into_iter().map(|checked| checked.map(|_| ()).map_err(Refusal::from)));
+                continue;
+            }
+            let ready = match how {
                 How::InPlace => Err(Why::Otherwise.into()),
                 How::ByCopying | How::Either => self.ready(space),
             };
-            if let Err(refusal) = refused {
+            if let Err(refusal) = ready {
                 outcomes.resize(regions.len(), Err(refusal));
                 break;
             }
-            outcomes.extend(self.promote_batch(space, batch));
-            let none = Err(Why::NoExtent.into());
-            if outcomes.contains(&none) {
-                outcomes.resize(regions.len(), none);
-            }
-            if outcomes.len() >= regions.len() {
+            self.promote_checked(space, &mut told);
+            let full = told.contains(&Err(Why::NoExtent));
+            outcomes.extend(told.into_iter().map(|done| done.map(|_| ()).map_err(Refusal::from)));
+            if full {
+                outcomes.resize(regions.len(), Err(Why::NoExtent.into()));
                 break;
             }
         }

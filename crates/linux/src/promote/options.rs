@@ -15,9 +15,9 @@ pub struct Options {
     pub share: f64,
     /// For how long its population must not have changed, in a survey.
     pub age: Duration,
-    /// The most processor time that is used over time, as a share of one core; of it, this much may be saved up and used at once.
+    /// The most processor time that is used over time, as a share of one core.
     pub cpu: f64,
-    /// The processor time that may be saved up, which a daemon has when it begins.
+    /// The processor time that may be saved up, and used in one call; a daemon has charged it when it begins.
     pub burst: Duration,
     /// Regions promoted in one call.
     pub batch: usize,
@@ -104,7 +104,7 @@ impl Options {
     /// The policy's background in its initial state, within the budget.
     pub(super) fn background(&self) -> Box<dyn Background> {
         let background = self.policy.background().expect("it was looked for");
-        if self.goes_by_age() { background } else { Box::new(Runner::new(background, self.cpu, self.burst)) }
+        if self.policy.has_budget() { background } else { Box::new(Runner::new(background, self.cpu, self.burst)) }
     }
 }
 

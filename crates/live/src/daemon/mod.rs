@@ -66,13 +66,7 @@ impl Daemon {
         reload: &AtomicBool,
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
-        tracing::info!(policy = %self.promoter.options(), "promoting");
-        if let Some(without) = superpage_linux::policy::without(self.promoter.options().policy()) {
-            tracing::info!("{without}");
-        }
-        if !self.promoter.options().goes_by_age() {
-            tracing::warn!("this policy may promote regions that are hardly populated, which makes processes grow");
-        }
+        self.tell("promoting");
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
         let mut before = self.promoter.counters();
         while !stop.load(Ordering::Relaxed) {
@@ -119,6 +113,18 @@ impl Daemon {
         self.metrics.write()
     }
 
+    /// Tells the policy, and what of it does not happen here, or surprises.
+    fn tell(&self, what: &str) {
+        let options = self.promoter.options();
+        tracing::info!(policy = %options, "{what}");
+        if let Some(without) = superpage_linux::policy::without(options.policy()) {
+            tracing::info!("{without}");
+        }
+        if !options.goes_by_age() {
+            tracing::warn!("this policy may promote regions that are hardly populated, which makes processes grow");
+        }
+    }
+
     fn reload(&mut self, read: impl Fn() -> Result<Config, Error>) {
         let new = read().and_then(|mut config| {
             config.validate()?;
@@ -132,7 +138,7 @@ impl Daemon {
                 if config.metrics != metrics {
                     tracing::warn!("the metrics stay where they were until the daemon is started again");
                 }
-                tracing::info!(policy = %self.promoter.options(), "configured anew");
+                self.tell("configured anew");
                 self.config = Config { metrics, ..config };
             }
             Err(error) => tracing::warn!("the configuration stays as it was: {error}"),

@@ -62,8 +62,9 @@ impl Vm {
     /// memory object was shared, times the number of address spaces.
     ///
     /// # Errors
-    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given frames for it; and after
-    /// [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or cache pages dropped from the extent for the copy.
+    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given frames for
+    /// it; and after [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or cache pages dropped
+    /// from the extent for the copy.
     pub fn promote_region(
         &mut self,
         pmap: &mut impl Pmap,
@@ -71,7 +72,19 @@ impl Vm {
         region: Region,
         how: How,
     ) -> Result<Promoted, Why> {
-        let done = self.fit(pmap, region).and_then(|fit| match (fit.in_place, how) {
+        self.promote_populated(pmap, memory, region, how, 1)
+    }
+
+    /// The same, for a region of which at least so many pages must be populated.
+    pub(crate) fn promote_populated(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        region: Region,
+        how: How,
+        least: u32,
+    ) -> Result<Promoted, Why> {
+        let done = self.fit(pmap, region, least).and_then(|fit| match (fit.in_place, how) {
             (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
             (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
             _ => Err(Why::Otherwise),
@@ -85,7 +98,7 @@ impl Vm {
     }
 
     /// Checks whether a region can be promoted.
-    fn fit(&self, pmap: &impl Pmap, region: Region) -> Result<Fit, Why> {
+    fn fit(&self, pmap: &impl Pmap, region: Region, least: u32) -> Result<Fit, Why> {
         let Region { space, start, level } = region;
         let ladder = &self.frames.ladder;
         if level == Level::BASE
@@ -118,7 +131,7 @@ impl Vm {
         }
         let mut runs = Vec::new();
         self.frames.population.runs(object, low, high, &mut runs);
-        if runs.is_empty() {
+        if runs.is_empty() || runs.iter().map(|(from, to)| to - from).sum::<u64>() < u64::from(least) {
             return Err(Why::NotPopulated);
         }
         let frame = |index| self.frames.population.walk(object, index).frame;

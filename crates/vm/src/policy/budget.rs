@@ -10,13 +10,14 @@ pub(crate) struct Budget {
     have: f64,
     /// How much must be available before anything is done: about what it will use.
     need: f64,
-    at: Duration,
+    /// Until when it was filled; not before it is first looked at.
+    at: Option<Duration>,
 }
 
 impl Budget {
-    /// A full bucket at time zero. It fills at `rate` seconds per second and holds `depth`.
+    /// A full bucket. It fills at `rate` seconds per second from when it is first looked at, and holds `depth`.
     pub(crate) fn new(rate: f64, depth: Duration) -> Budget {
-        Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: Duration::ZERO }
+        Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: None }
     }
 
     /// Subtracts what was used. An overdraft is owed: it has to be waited for.
@@ -31,9 +32,9 @@ impl Budget {
 
     /// How long to wait before anything may be done; zero if something may be done now, [`Duration::MAX`] at most.
     pub(crate) fn wait(&mut self, now: Duration) -> Duration {
-        let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate;
+        let gained = now.saturating_sub(self.at.unwrap_or(now)).as_secs_f64() * self.rate;
         self.have = (self.have + gained).min(self.depth);
-        self.at = now;
+        self.at = Some(now);
         Duration::try_from_secs_f64((self.need - self.have).max(0.0) / self.rate).unwrap_or(Duration::MAX)
     }
 }
@@ -47,6 +48,7 @@ mod tests {
     #[test]
     fn what_is_expected_is_saved_up_before() {
         let mut budget = Budget::new(0.01, 100 * MS);
+        assert_eq!(budget.wait(Duration::ZERO), Duration::ZERO);
         budget.spend(100 * MS);
         budget.expect(5 * MS);
         assert!(budget.wait(499 * MS) > Duration::ZERO);
@@ -66,6 +68,13 @@ mod tests {
         assert!((wait.as_secs_f64() - 3.0).abs() < 1e-6);
         assert!(budget.wait(2999 * MS) > Duration::ZERO);
         assert_eq!(budget.wait(3001 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn nothing_is_saved_up_before_it_is_looked_at() {
+        let mut budget = Budget::new(0.01, 100 * MS);
+        budget.spend(110 * MS);
+        assert_eq!(budget.wait(3_600_000 * MS), 1000 * MS);
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Background for Ingens {
             let mut dense: Vec<Candidate> = Vec::new();
             system.scan(space, level, &mut |sample| {
                 if !sample.superpage && f64::from(sample.populated) >= least {
-                    dense.push(sample.into());
+                    dense.push(Candidate { least: sample.populated, ..sample.into() });
                 }
             });
             dense.sort_unstable_by(Candidate::order);

@@ -3,17 +3,14 @@
 //! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`.
 //! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the limits and the manager refuses.
 
-use super::promote::huge;
+use super::promote::{huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
 use crate::policy::background::{Background, Part, System, Time, Wants};
-use crate::{How, Sample, SpaceId, Why};
+use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
 
 const COUNT: Values = Values::Count(0, 1 << 20);
-const fn own(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, values, default, help, needs: &[] }
-}
 
 pub(super) static POLICY: Definition = Definition {
     name: "khugepaged",
@@ -58,15 +55,16 @@ impl Khugepaged {
         Khugepaged { pages, interval: next, alloc_sleep, next, most, cursor: (SpaceId(0), 0) }
     }
 
-    /// Collapses a region if it qualifies; `false`: no extent was free.
-    fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> bool {
+    /// Collapses a region if it qualifies.
+    fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
         let (look, pages) = (system.look(space, level, sample.region), system.ladder().pages(level) as u32);
         let none = pages.saturating_sub(look.populated + look.shared + look.swapped);
         let fits = [none, look.swapped, look.shared].iter().zip(self.most).all(|(found, most)| *found <= most);
         if sample.superpage || !fits || look.accessed == Some(0) {
-            return true;
+            return Ok(());
         }
-        system.promote(space, level, &[sample.into()], How::Either) != [Err(Why::NoExtent.into())]
+        let candidate = Candidate { least: look.populated.max(1), ..sample.into() };
+        system.promote(space, level, &[candidate], How::Either).remove(0)
     }
 }
 
@@ -93,9 +91,17 @@ impl Background for Khugepaged {
             let (_, next) = system.scan_part(space, level, Part { from, most: left }, &mut |sample| seen.push(sample));
             left -= seen.len() as u64;
             self.cursor = next.map_or((SpaceId(space.0.saturating_add(1)), 0), |next| (space, next));
-            let room = seen.into_iter().all(|sample| self.collapse(system, space, level, sample));
-            self.next = now.saturating_add(if room { self.interval } else { self.alloc_sleep });
-            if left == 0 || !room {
+            for sample in seen {
+                let Err(Refusal { why, until }) = self.collapse(system, space, level, sample) else { continue };
+                let full = why == Why::NoExtent;
+                if full || until > now {
+                    // Refused for a while, whatever the region is like, it goes on with this one.
+                    self.cursor = (space, sample.region + u64::from(full));
+                    self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
+                    return;
+                }
+            }
+            if left == 0 {
                 break;
             }
         }

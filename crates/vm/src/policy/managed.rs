@@ -3,7 +3,6 @@
 use crate::fault::promotion::Window;
 use crate::object::Growth;
 use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
-use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{
     Address, Candidate, Compacted, Fault, FaultError, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why,
@@ -140,17 +139,6 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
     /// The first page of a region, if a region has this number.
     fn start(&self, level: Level, region: u64) -> Option<Vpn> {
         region.checked_mul(self.vm.frames.ladder.pages(level)).filter(|page| *page < PAGES).map(Vpn)
-    }
-
-    /// The populated pages of a region that lies in one mapping, where superpages are allowed.
-    fn populated(&self, Region { space, start, level }: Region) -> u32 {
-        let pages = self.vm.frames.ladder.pages(level);
-        let entry = self.vm.space(space).ok().and_then(|map| map.find(start.0));
-        let fits = |entry: &Entry| start.0 + pages <= entry.end && entry.hint != Hint::Base;
-        let Some(entry) = entry.filter(fits) else { return 0 };
-        let (mut runs, low) = (Vec::new(), entry.index(start.0));
-        self.vm.frames.population.runs(entry.object, low, low + pages, &mut runs);
-        runs.iter().map(|(from, to)| (to - from) as u32).sum()
     }
 }
 
@@ -307,13 +295,11 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
-        let each = |candidate: &Candidate| {
-            let start = self.start(level, candidate.region).ok_or(Why::TooSmall)?;
+        let each = |&Candidate { region, least, .. }: &Candidate| {
+            let start = self.start(level, region).ok_or(Why::TooSmall)?;
             let region = Region { space, start, level };
-            if candidate.least > 1 && self.populated(region) < candidate.least {
-                return Err(Why::NotPopulated.into());
-            }
-            self.vm.promote_region(self.pmap, self.memory, region, how).map(|_| ()).map_err(Refusal::from)
+            let done = self.vm.promote_populated(self.pmap, self.memory, region, how, least);
+            done.map(|_| ()).map_err(Refusal::from)
         };
         regions.iter().map(each).collect()
     }

@@ -38,6 +38,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
+use core::time::Duration;
 use superpage_pages::PageSize;
 
 /// What a memory manager can do, in the order in which policies are listed.
@@ -77,6 +78,9 @@ pub struct Made {
     pub answers: Answers,
     /// What runs outside faults, if anything does.
     pub background: Option<Box<dyn Background>>,
+    /// The share of one core that it may use over time, and the processor time that may be saved up for one call; `None`:
+    /// as much as it likes.
+    budget: Option<(f64, Duration)>,
     /// Why it cannot be made of what was given.
     error: Option<String>,
 }
@@ -84,12 +88,17 @@ pub struct Made {
 impl Made {
     /// A policy that consists of answers alone.
     pub fn answers(answers: Answers) -> Made {
-        Made { answers, background: None, error: None }
+        Made { answers, background: None, budget: None, error: None }
     }
 
     /// A policy with a background.
     pub fn with(answers: Answers, background: impl Background + 'static) -> Made {
         Made { background: Some(Box::new(background)), ..Made::answers(answers) }
+    }
+
+    /// Within a share of one core, above 0, over time, of which so much may be saved up ([`Runner`](crate::Runner)).
+    pub fn within(self, share: f64, burst: Duration) -> Made {
+        Made { budget: Some((share, burst)), ..self }
     }
 
     /// No policy can be made of these values, or on this target: a sentence that says why.
@@ -313,7 +322,16 @@ impl Policy {
 
     /// Makes its background, in its initial state; `None` if it has none.
     pub fn background(&self) -> Option<Box<dyn Background>> {
-        (self.definition().make)(&self.given).background
+        let made = (self.definition().make)(&self.given);
+        match (made.background?, made.budget) {
+            (background, Some((share, burst))) => Some(Box::new(runner::Runner::new(background, share, burst))),
+            (background, None) => Some(background),
+        }
+    }
+
+    /// Whether its background keeps to a budget of its own ([`Made::within`]).
+    pub fn has_budget(&self) -> bool {
+        (self.definition().make)(&self.given).budget.is_some()
     }
 
     /// Checks that a target, which need not be the one that it was parsed for, provides what it needs. Its answers are not looked at.
@@ -324,7 +342,8 @@ impl Policy {
         target.provides(self.definition(), self.background().as_deref())
     }
 
-    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the same, or it would need it.
+    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the same, or
+    /// it would need it.
     pub fn goes_without(&self, target: &Target) -> Vec<&'static str> {
         let wants = self.background().map(|background| background.wants()).unwrap_or_default();
         let told = wants.fault || wants.starved || wants.mapped || wants.unmapped;

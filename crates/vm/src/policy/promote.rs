@@ -8,9 +8,7 @@
 use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
 use crate::policy::background::{Background, Events, Scanned, System, Time};
 use crate::policy::budget::Budget;
-use crate::policy::runner::Runner;
 use crate::{Candidate, How, Refusal, Scanner, SpaceId, Why};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -18,7 +16,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use superpage_pages::{Ladder, Level};
 
-const fn parameter(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+/// A parameter that every target has.
+pub(super) const fn parameter(
+    name: &'static str,
+    values: Values,
+    default: &'static str,
+    help: &'static str,
+) -> Parameter {
     Parameter { name, values, default, help, needs: &[] }
 }
 
@@ -57,10 +61,7 @@ pub(super) static POLICY: Definition = Definition {
         live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
     ],
     needs: &[Need::Copying],
-    make: |given| {
-        let promote = Box::new(Promote::new(given));
-        Made::with(ANSWERS, Runner::new(promote, given.share("cpu"), given.time("burst")))
-    },
+    make: |given| Made::with(ANSWERS, Promote::new(given)).within(given.share("cpu"), given.time("burst")),
 };
 
 /// A superpage that is unmapped whole is not taken apart first, as on Linux.
@@ -196,11 +197,11 @@ impl Promote {
             let regions: Vec<Candidate> = watched.queue.drain(first..).rev().collect();
             let outcomes = system.promote(space, level, &regions, How::Either);
             for (candidate, outcome) in regions.into_iter().zip(outcomes).rev() {
-                // What is not the region's own fault is no attempt.
-                let gone = matches!(outcome, Err(Refusal { why, .. }) if why.is_over() && why != Why::Superpage);
-                left -= usize::from(!gone);
+                // What the look before it refused is no attempt: the batch is filled with others.
+                let looked = |why: Why| why.is_over() && why != Why::Superpage || why == Why::SharedByFork;
+                left -= usize::from(!outcome.is_err_and(|refusal| looked(refusal.why)));
                 promoted |= outcome.is_ok();
-                failed |= outcome == Err(Why::NoExtent.into());
+                failed |= outcome.is_err_and(|refusal| refusal.why == Why::NoExtent);
                 watched.ended(now, candidate, outcome, self.interval);
             }
         }
@@ -307,8 +308,9 @@ impl Watched {
         self.held = self.held.max(until);
         match why {
             Why::NoExtent => {}
-            // Nothing of the region: it is the next again.
-            Why::Pressure | Why::Slowed => self.queue.push(candidate),
+            // Nobody has looked at it: it is the next again.
+            _ if until > now => self.queue.push(candidate),
+            Why::Gone => self.queue.clear(),
             Why::Superpage => self.scanner.forget(candidate.region),
             why if why.is_over() => {
                 self.scanner.forget(candidate.region);

@@ -1,7 +1,9 @@
 //! The policy of `docs/policies.md`, as it stands there: the tests of three crates run it.
 
 use superpage_pages::Level;
-use superpage_vm::{Answers, Background, Candidate, Definition, How, Made, Need, Parameter, System, Time, Values};
+use superpage_vm::{
+    Answers, Background, Candidate, Definition, How, Made, Need, Parameter, System, Time, Values, Wants,
+};
 
 /// Base pages; once per interval, regions most of which was accessed since the last scan become superpages.
 pub(crate) static HOT: Definition = Definition {
@@ -37,6 +39,10 @@ impl Background for Hot {
         Some(self.next)
     }
 
+    fn wants(&self) -> Wants {
+        Wants { accessed: true, ..Wants::default() }
+    }
+
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         self.next = now + self.interval;
         let level = Level(1);
@@ -52,7 +58,7 @@ impl Background for Hot {
                 // If accesses are not known, populated pages count instead.
                 let accessed = system.accessed(space, level, sample.region).unwrap_or(sample.populated);
                 if f64::from(accessed) >= least {
-                    hot.push(Candidate::from(sample));
+                    hot.push(Candidate { least: sample.populated, ..sample.into() });
                 }
             }
             system.promote(space, level, &hot, How::Either);
