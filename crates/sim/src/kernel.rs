@@ -121,8 +121,8 @@ impl Simulation {
         let now = self.clock();
         if now >= until {
             self.work.hold = None;
-        } else {
-            self.work.waited += each - now.saturating_sub(from) % each;
+        } else if now >= from {
+            self.work.waited += each - (now - from) % each;
         }
     }
 
@@ -188,10 +188,12 @@ impl Simulation {
         self.work.daemon.add(&work);
         self.work.beside.add(&work);
         if self.setup.background == BackgroundOn::Core {
-            let (cost, holds, from) = (self.only().kernel(&work), work.holds(), self.clock());
+            let (cost, holds) = (self.only().kernel(&work), work.holds());
             self.work.background_free += nanoseconds(cost.total() as f64 / hertz);
             if let Some(each @ 1..) = cost.locked().checked_div(holds) {
-                self.work.hold = Some(Hold { from, until: from + holds * each, each });
+                // It looks first.
+                let until = self.clock() + cost.total();
+                self.work.hold = Some(Hold { from: until - holds * each, until, each });
             }
         }
         if let Some(problem) = self.vm.background_failed() {

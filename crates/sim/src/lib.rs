@@ -27,6 +27,7 @@ mod host;
 mod kept;
 mod kernel;
 mod latency;
+mod looks;
 mod machine;
 mod memory;
 mod parts;

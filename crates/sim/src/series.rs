@@ -11,9 +11,6 @@ use std::str::FromStr;
 use superpage_keys::Keys;
 use superpage_pages::{Level, PageSize, parse_count};
 
-/// The requests between two looks at the time.
-const LOOK: usize = 64;
-
 /// How often the state of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
@@ -156,27 +153,27 @@ impl Simulation {
         ladder.sizes().iter().copied().zip(extents).collect()
     }
 
-    /// Up to which request those from `at` on are made before somebody looks at the state. Takes the samples that are due before.
+    /// Up to which request those from `at` on are made before somebody looks at the state. Does before what is due.
     #[inline]
     pub(crate) fn next_look(&mut self, asked: Asked<'_>, at: usize) -> usize {
         let end = asked.requests.len();
-        match (self.record.watch.every, asked.place) {
-            (Some(every), Some(place)) if at < end => self.sample_before(every, place.later(at), end),
+        match asked.place {
+            Some(place) if at < end && (self.looks_at_time || self.record.watch.every.is_some()) => {
+                self.look_before(place.later(at), end)
+            }
             _ => end,
         }
     }
 
-    fn sample_before(&mut self, every: Every, place: Place<'_>, end: usize) -> usize {
-        let before = self.passed();
-        if let Every::Seconds(_) = every {
-            let instructions = before + place.instructions(&mut self.along);
-            self.reach_instructions(place, instructions);
-            self.sample_if_due();
-            return end.min(place.request + LOOK);
+    fn look_before(&mut self, place: Place<'_>, end: usize) -> usize {
+        let end = if self.looks_at_time { self.look_at_time(place, end) } else { end };
+        if !matches!(self.record.watch.every, Some(Every::Instructions(_))) {
+            return end;
         }
+        let before = self.passed();
         loop {
             let due = (self.record.due as u64).saturating_sub(before);
-            match place.request_after(due, &mut self.ahead) {
+            match place.request_after(due, usize::MAX, &mut self.ahead) {
                 Some(stop) if stop <= place.request => {
                     self.reach_instructions(place, before + self.ahead.instructions);
                     self.sample_if_due();

@@ -12,10 +12,12 @@ use crate::group::{Member, asks_the_machine};
 use crate::hardware::Hardware;
 use crate::host::Host;
 use crate::latency::Faults;
+use crate::looks::Looks;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Stretch, Window};
 use crate::requests::{Along, Asked};
+use crate::series::Every;
 use crate::sources::bloat;
 use crate::{BackgroundOn, ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +50,9 @@ pub(crate) struct Simulation {
     pub(crate) averages: Averages,
     /// How far the runs of the current stretch were gone through to find where traps are.
     pub(crate) along: Along,
+    pub(crate) looks: Looks,
+    /// Whether somebody goes by the time.
+    pub(crate) looks_at_time: bool,
     /// The same for samples.
     pub(crate) ahead: Along,
     pub(crate) work: Work,
@@ -216,6 +221,8 @@ impl Simulation {
             counted: Counted::default(),
             touched: TouchedPages::default(),
             averages: Averages::default(),
+            looks: Looks::default(),
+            looks_at_time: false,
             along: Along::default(),
             ahead: Along::default(),
             work: Work::default(),
@@ -226,6 +233,8 @@ impl Simulation {
             info: info.clone(),
         };
         simulation.vm.started(Some(costs(&setup.machine, ladder.base().bytes())));
+        simulation.looks_at_time =
+            simulation.goes_by_time() || matches!(simulation.record.watch.every, Some(Every::Seconds(_)));
         simulation.run_due();
         Ok(simulation)
     }
@@ -295,7 +304,13 @@ impl Simulation {
                 Some(Mark::Window(window)) => self.turn(window),
                 None => {}
             }
-            self.run_due();
+            self.looks.end(end);
+            match stretch.mark {
+                Some(_) => self.run_due(),
+                // Where a block ends is nothing to go by.
+                None if self.looks_at_time => {}
+                None => self.sample_if_due(),
+            }
             if let Err(problem) = self.back_guest() {
                 self.give_up(problem);
             }
@@ -353,6 +368,9 @@ impl Simulation {
     /// The same for a policy that wants to know of each miss, one by one.
     fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         for (at, request) in asked.requests.iter().enumerate() {
+            if let Some(place) = asked.place.filter(|_| self.looks_at_time) {
+                self.look_at_time(place.later(at), asked.requests.len());
+            }
             let before = self.mmu.misses(self.only().number);
             let one = asked.part(at..at + 1);
             match one.run(&mut self.mmu) {
@@ -403,7 +421,7 @@ impl Simulation {
     }
 
     /// Calls the background of the policy, and takes a sample, if one is due.
-    fn run_due(&mut self) {
+    pub(crate) fn run_due(&mut self) {
         self.background();
         self.sample_if_due();
     }
@@ -415,7 +433,10 @@ impl Simulation {
     }
 
     pub(crate) fn whole(&self, member: &Member, translated: &Translated<'_>) -> Whole {
-        member.windows.whole(&self.info, translated, &self.counted)
+        let whole = member.windows.whole(&self.info, translated, &self.counted);
+        // The instructions of the stretch that are over are counted when it ends.
+        let within = self.averages.at.saturating_sub(self.passed());
+        Whole { instructions: whole.instructions + within, ..whole }
     }
 
     /// The modelled time so far on a machine, in cycles.

@@ -1,8 +1,10 @@
 //! Who pays for what runs beside the program.
 
+use crate::script::{Batches, Script};
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{BackgroundOn, Conditions, Row, plan, run};
-use superpage_trace::workload;
+use superpage_pages::Access;
+use superpage_sim::{BackgroundOn, Conditions, Every, Row, Watch, plan, run, run_parts};
+use superpage_trace::{Run, workload};
 
 fn rows(machine: &str, policy: &str, memory: u64, on: Option<BackgroundOn>, workload: &str) -> Vec<Row> {
     let conditions = Conditions { memory: Some(memory), background: on, ..Conditions::default() };
@@ -94,4 +96,46 @@ fn the_background_of_a_host_is_on_another_core() {
     assert!(program.host_promotions > 0 && core.host_promotions > 0);
     assert!(core.host_cycles < program.host_cycles && core.other_core_cycles > 0);
     assert_eq!([parts(&program), parts(&core)], [program.cycles, core.cycles]);
+}
+
+/// 8 MB are written, then one page after the other is read for 10 M instructions each, some 2.5 ms: nothing faults any more.
+fn long_runs(cuts: &[usize]) -> Batches {
+    let mut scripts = vec![Script::new()];
+    scripts[0].process(0);
+    scripts[0].map(0x1000, 2048);
+    scripts[0].touch(0x1000..0x1800, Access::Write);
+    for read in 0..400 {
+        if cuts.contains(&read) {
+            scripts.push(Script::new());
+        }
+        let run = Run::new(0x1000 + read as u64 * 37 % 2048, Access::Read, 1, 10_000_000);
+        scripts.last_mut().unwrap().run(run);
+    }
+    Batches(scripts)
+}
+
+/// A background is called when it is due, and how the stream is cut into batches changes nothing.
+#[test]
+fn a_background_is_called_when_it_is_due_whatever_the_blocks() {
+    for (policy, least) in [
+        ("ingens:interval=100ms", 4),
+        ("khugepaged:fault=off,interval=100ms", 4),
+        ("promote:age=200ms,interval=100ms,idle=100ms", 4),
+        ("promote:age=1h,interval=1ms,idle=1ms,cpu=1,burst=10s", 300),
+    ] {
+        for on in [BackgroundOn::Program, BackgroundOn::Core] {
+            let conditions = Conditions { background: Some(on), ..Conditions::default() };
+            let setups = plan(&["zen5".into()], &[policy.into()], &conditions).unwrap();
+            let row = |mut source: Batches| {
+                let watch = Watch { every: Some("30ms".parse::<Every>().unwrap()), ..Watch::default() };
+                run_parts(&setups, &mut source, &AtomicBool::new(false), &|_| {}, &watch).unwrap().remove(1).row
+            };
+            let whole = row(long_runs(&[]));
+            assert!(whole.background_runs.is_some_and(|runs| runs >= least), "{policy}: {:?}", whole.background_runs);
+            assert_eq!(whole.promotions, if least == 4 { 4 } else { 0 }, "{policy}");
+            for cuts in [&[200][..], &[1, 2, 3, 77, 78, 399], &(0..400).collect::<Vec<_>>()] {
+                assert_eq!(row(long_runs(cuts)), whole, "{policy} on {on:?}, cut at {cuts:?}");
+            }
+        }
+    }
 }

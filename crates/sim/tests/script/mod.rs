@@ -56,6 +56,11 @@ impl Script {
         self.event(Event::Map { start, pages, protection, shared: true, backing, growth });
     }
 
+    /// A run.
+    pub(crate) fn run(&mut self, run: Run) {
+        self.batch.run(run);
+    }
+
     /// One access to each page.
     pub(crate) fn touch(&mut self, pages: Range<u64>, access: Access) {
         pages.for_each(|page| self.batch.run(Run::new(page, access, 1, 1)));

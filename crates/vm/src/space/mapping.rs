@@ -252,7 +252,12 @@ impl Vm {
         let known = self.preferences.iter().position(|known| *known == prefer);
         let number = known.unwrap_or(self.preferences.len());
         let number = u16::try_from(number).map_err(|_| Error::Preferences)?;
-        self.change_entries(pmap, space, range.unwrap_or(Vpn(0).pages(PAGES_LIMIT)), |entry| entry.prefer = number)?;
+        let pages = range.unwrap_or(Vpn(0).pages(PAGES_LIMIT));
+        let (low, high) = bounds(pages)?;
+        // What says the same again costs nothing.
+        if self.space(space)?.overlapping(low, high).iter().any(|entry| entry.prefer != number) {
+            self.change_entries(pmap, space, pages, |entry| entry.prefer = number)?;
+        }
         if range.is_none() {
             self.space_mut(space).prefer = number;
         }
