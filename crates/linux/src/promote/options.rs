@@ -45,7 +45,10 @@ impl Options {
         policy.check(&LINUX).map_err(usage)?;
         let name = policy.definition().name;
         if policy.background().is_none() {
-            let sentence = format!("policy {name} does nothing in time of its own: nothing of it can be done live");
+            let sentence = format!(
+                "policy {name} does nothing in time of its own, so nothing can be done for a program that runs; `superpage run` \
+                 has it for a command, if a live Linux can do it, and promote, khugepaged and ingens are for both"
+            );
             return Err(Error::Usage(sentence));
         }
         let defaults = Policy::new(Options::NAMED, [], &LINUX).map_err(usage)?;

@@ -121,7 +121,7 @@ impl Daemon {
             tracing::info!("{without}");
         }
         if !options.goes_by_age() {
-            tracing::warn!("this policy may promote regions that are hardly populated, which makes processes grow");
+            tracing::warn!("how full a region must be is this policy's own: if it is less than full, processes grow");
         }
     }
 

@@ -72,7 +72,7 @@ impl Vm {
         region: Region,
         how: How,
     ) -> Result<Promoted, Why> {
-        self.promote_populated(pmap, memory, region, how, 1)
+        self.promote_populated(pmap, memory, (region, 1), how)
     }
 
     /// The same, for a region of which at least so many pages must be populated.
@@ -80,9 +80,8 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        region: Region,
+        (region, least): (Region, u32),
         how: How,
-        least: u32,
     ) -> Result<Promoted, Why> {
         let done = self.fit(pmap, region, least).and_then(|fit| match (fit.in_place, how) {
             (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),

@@ -5,7 +5,7 @@
 //!
 //! Not modelled: the order by frequency of access (mode 2) and fairness among processes, both off in the released code; same-page merging.
 
-use super::promote::huge;
+use super::promote::{MS, huge};
 use super::{Answers, Definition, Given, Hints, Made, Need, Parameter, Place, Placing, Reserve, Values, thp};
 use crate::policy::background::{Background, Prefer, System, Time};
 use crate::{Candidate, How, Why};
@@ -24,7 +24,13 @@ pub(super) static POLICY: Definition = Definition {
             help: "share of a region's pages that must be populated",
             needs: &[],
         },
-        Parameter { name: "interval", values: Values::Time, default: "4s", help: "between two scans", needs: &[] },
+        Parameter {
+            name: "interval",
+            values: Values::TimeFrom(MS),
+            default: "4s",
+            help: "between two scans",
+            needs: &[],
+        },
         Parameter {
             name: "aggressive",
             values: Values::Share,

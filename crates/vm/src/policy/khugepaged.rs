@@ -3,7 +3,7 @@
 //! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`.
 //! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the limits and the manager refuses.
 
-use super::promote::{huge, parameter as own};
+use super::promote::{MS, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
 use crate::policy::background::{Background, Part, System, Time, Wants};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
@@ -20,7 +20,7 @@ pub(super) static POLICY: Definition = Definition {
         thp::ENABLED,
         Parameter { needs: &[Need::Faults], ..own("fault", Values::Words(SWITCH), "on", "faults take huge pages too") },
         own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)"),
-        own("interval", Values::Time, "10s", "between two wake-ups (scan_sleep_millisecs)"),
+        own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)"),
         own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)"),
         own("max-none", COUNT, "511", "entries of a region that may be empty (max_ptes_none)"),
         own("max-swap", COUNT, "64", "entries that may be in swap space (max_ptes_swap)"),

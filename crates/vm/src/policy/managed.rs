@@ -298,7 +298,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let each = |&Candidate { region, least, .. }: &Candidate| {
             let start = self.start(level, region).ok_or(Why::TooSmall)?;
             let region = Region { space, start, level };
-            let done = self.vm.promote_populated(self.pmap, self.memory, region, how, least);
+            let done = self.vm.promote_populated(self.pmap, self.memory, (region, least), how);
             done.map(|_| ()).map_err(Refusal::from)
         };
         regions.iter().map(each).collect()

@@ -16,6 +16,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use superpage_pages::{Ladder, Level};
 
+/// The shortest interval.
+pub(super) const MS: Duration = Duration::from_millis(1);
+
 /// A parameter that every target has.
 pub(super) const fn parameter(
     name: &'static str,
@@ -43,15 +46,10 @@ pub(super) static POLICY: Definition = Definition {
             "0.01",
             "the most processor time that is used over time, as a share of one core",
         ),
-        parameter(
-            "burst",
-            Values::TimeFrom(Duration::from_millis(1)),
-            "100ms",
-            "processor time that may be saved up and used at once",
-        ),
+        parameter("burst", Values::TimeFrom(MS), "100ms", "processor time that may be saved up and used at once"),
         parameter(
             "interval",
-            Values::TimeFrom(Duration::from_millis(1)),
+            Values::TimeFrom(MS),
             "1s",
             "between two scans for processes, and of a process that changes",
         ),
