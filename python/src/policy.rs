@@ -354,7 +354,8 @@ impl System {
         })
     }
 
-    /// Promotes regions, in place, by copying, or either; returns for each `promoted`, or why it was not: `no-extent`, `not-populated`, ...
+    /// Promotes regions, in place, by copying, or either; returns for each `promoted`, or why it was not:
+    /// `no-extent`, `not-populated`, ...
     #[pyo3(signature = (space, level, regions, how = "either"))]
     fn promote(&self, space: u32, level: u8, regions: Vec<Place<'_>>, how: &str) -> PyResult<Vec<&'static str>> {
         let how = match how {

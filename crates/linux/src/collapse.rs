@@ -4,8 +4,9 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 use superpage_vm::Why;
 
-/// Why the kernel did not promote a region, by error number. `EINVAL` stands for memory under `MADV_NOHUGEPAGE` or `PR_SET_THP_DISABLE`, for
-/// what is empty, unmapped meanwhile, or pinned; `ENOMEM` also for what was unmapped since it was checked.
+/// Why the kernel did not promote a region, by error number. `EINVAL` stands for memory under `MADV_NOHUGEPAGE` or
+/// `PR_SET_THP_DISABLE`, for what is empty, unmapped meanwhile, or pinned; `ENOMEM` also for what was unmapped since
+/// it was checked.
 fn refusal(error: &io::Error) -> Why {
     match error.raw_os_error().unwrap_or(0) {
         libc::EINVAL => Why::Ineligible,

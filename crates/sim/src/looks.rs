@@ -1,5 +1,5 @@
-//! When the time is looked at, for the background of a policy and for samples by time: after traps, after events, and at
-//! requests that the stream alone decides. So how it is cut into blocks changes nothing.
+//! When the time is looked at, for the background of a policy and for samples by time: after traps, after events, and
+//! at requests that the stream alone decides. So how it is cut into blocks changes nothing.
 
 use crate::requests::Place;
 use crate::simulation::Simulation;
@@ -29,8 +29,8 @@ impl Looks {
 }
 
 impl Simulation {
-    /// Looks at the time before the request at `place`, if there is a look, and returns up to which request those from it on
-    /// are made before the next; at most `end`.
+    /// Looks at the time before the request at `place`, if there is a look, and returns up to which request those
+    /// from it on are made before the next; at most `end`.
     pub(crate) fn look_at_time(&mut self, place: Place<'_>, end: usize) -> usize {
         let at = self.looks.before + place.request as u64;
         if at >= self.looks.next {

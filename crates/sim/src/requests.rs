@@ -230,8 +230,9 @@ impl<'a> Place<'a> {
         self.of.touches(self.index)
     }
 
-    /// Goes on to the first run before which the stretch has so many instructions, and returns the number of requests before
-    /// it; `None` if the stretch ends before, or has `most` requests. `along` is where the last call for the stretch ended.
+    /// Goes on to the first run before which the stretch has so many instructions, and returns the number of requests
+    /// before it; `None` if the stretch ends before, or has `most` requests. `along` is where the last call for the
+    /// stretch ended.
     pub(crate) fn request_after(&self, instructions: u64, most: usize, along: &mut Along) -> Option<usize> {
         while along.instructions < instructions {
             let run = self.runs.get(along.run).filter(|_| along.request < most)?;

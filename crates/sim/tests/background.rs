@@ -98,7 +98,8 @@ fn the_background_of_a_host_is_on_another_core() {
     assert_eq!([parts(&program), parts(&core)], [program.cycles, core.cycles]);
 }
 
-/// 8 MB are written, then one page after the other is read for 10 M instructions each, some 2.5 ms: nothing faults any more.
+/// 8 MB are written, then one page after the other is read for 10 M instructions each, some 2.5 ms: nothing faults
+/// any more.
 fn long_runs(cuts: &[usize]) -> Batches {
     let mut scripts = vec![Script::new()];
     scripts[0].process(0);

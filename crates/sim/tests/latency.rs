@@ -64,7 +64,8 @@ fn what_waits_for_the_disk_is_told_apart() {
     }
 }
 
-/// Faults that want 2 MB where memory is in pieces, with compaction and without: those that compact take longer, and are told apart.
+/// Faults that want 2 MB where memory is in pieces, with compaction and without: those that compact take longer, and
+/// are told apart.
 #[test]
 fn what_compacts_first_is_told_apart() {
     let mut script = Script::new();

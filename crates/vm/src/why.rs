@@ -8,8 +8,8 @@ use superpage_pages::PageSize;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])+ $why:ident = $name:literal, $words:literal;)+) => {
-        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any more. Where several apply,
-        /// `superpage inspect` gives the first in this order.
+        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any more. Where several
+        /// apply, `superpage inspect` gives the first in this order.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Why {
             $($(#[$doc])+ $why,)+
@@ -47,8 +47,8 @@ reasons! {
     AdvisedAgainst = "advised-against", "MADV_NOHUGEPAGE";
     /// The kernel was built without transparent huge pages, or shows no settings.
     NoSettings = "no-settings", "the kernel shows no transparent huge pages";
-    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by `deny` alone, in shared
-    /// memory.
+    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by `deny` alone, in
+    /// shared memory.
     Never = "never", "switched off for the whole system";
     /// The setting requires advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
     NotAdvised = "not-advised", "no MADV_HUGEPAGE";
@@ -127,8 +127,8 @@ impl core::error::Error for Why {}
 pub struct Refusal {
     /// Why.
     pub why: Why,
-    /// Until when all promotions in the address space are refused for that reason, without a look at the region; 0 if it
-    /// is a reason of this region.
+    /// Until when all promotions in the address space are refused for that reason, without a look at the region; 0 if
+    /// it is a reason of this region.
     pub until: Time,
 }
 

@@ -27,8 +27,8 @@ fn run(mut world: World, ops: impl IntoIterator<Item = Op>) -> Stats {
     stats
 }
 
-/// The whole test of a policy: in 20 worlds, with what `parameters` leave open drawn, every state is valid, each page holds what was
-/// written to it, misses are told, no frame is lost, and the same again gives the same counts.
+/// The whole test of a policy: in 20 worlds, with what `parameters` leave open drawn, every state is valid, each page
+/// holds what was written to it, misses are told, no frame is lost, and the same again gives the same counts.
 pub(crate) fn check(definition: &'static Definition, parameters: &str) {
     let mut promoted = 0;
     for case in 0..20 {

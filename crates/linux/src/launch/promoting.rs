@@ -60,7 +60,8 @@ impl Promoting {
         self.waits = None;
     }
 
-    /// Stops the promoter after the current batch: takes as long as one call of the background may: milliseconds, or what it may save up.
+    /// Stops the promoter after the current batch: takes as long as one call of the background may: milliseconds, or
+    /// what it may save up.
     pub fn finish(mut self) -> Work {
         self.end().expect("it was not ended before")
     }

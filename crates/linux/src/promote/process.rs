@@ -321,8 +321,8 @@ impl Process {
         })
     }
 
-    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is not any more, or others
-    /// share too many of its pages. Nothing is populated in a process that has ended or runs another program.
+    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is not any more, or
+    /// others share too many of its pages. Nothing is populated in a process that has ended or runs another program.
     pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Result<u32, Why> {
         let pinned = self.pinned.as_ref().filter(|_| self.excluded.is_none()).ok_or(Why::NotPopulated)?;
         let pages = pinned.pagemap.pages(region, size).unwrap_or_default();

@@ -110,8 +110,8 @@ impl Reach {
         }
     }
 
-    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had, or
-    /// if this cannot be seen.
+    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had,
+    /// or if this cannot be seen.
     pub fn why_nothing(&self, aim: Aim) -> Option<String> {
         let reached = match aim {
             Aim::Huge => self.huge,

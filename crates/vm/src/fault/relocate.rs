@@ -62,9 +62,9 @@ impl Vm {
     /// memory object was shared, times the number of address spaces.
     ///
     /// # Errors
-    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given frames for
-    /// it; and after [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or cache pages dropped
-    /// from the extent for the copy.
+    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given
+    /// frames for it; and after [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or
+    /// cache pages dropped from the extent for the copy.
     pub fn promote_region(
         &mut self,
         pmap: &mut impl Pmap,

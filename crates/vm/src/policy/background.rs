@@ -320,9 +320,9 @@ pub trait System {
         self.memory().map(|memory| memory.free_extents(&ladder, level))
     }
 
-    /// Promotes regions. Each is looked at right before, and refused if fewer of its pages than [`Candidate::least`] are
-    /// populated and its own. A live Linux also refuses where too little memory would be left, while tasks wait for memory,
-    /// while a process is slowed by promotion, and once a call of the background has used [`up`](crate::Runner) its time.
+    /// Promotes regions. Each is looked at right before, and refused if fewer of its pages than [`Candidate::least`]
+    /// are populated and its own. A live Linux also refuses where too little memory would be left, while tasks wait
+    /// for memory, while a process is slowed by promotion, and once a call of the background has used up its time.
     /// Returns for each region what came of it, in their order.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 

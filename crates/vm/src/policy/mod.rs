@@ -78,8 +78,8 @@ pub struct Made {
     pub answers: Answers,
     /// What runs outside faults, if anything does.
     pub background: Option<Box<dyn Background>>,
-    /// The share of one core that it may use over time, and the processor time that may be saved up for one call; `None`:
-    /// as much as it likes.
+    /// The share of one core that it may use over time, and the processor time that may be saved up for one call;
+    /// `None`: as much as it likes.
     budget: Option<(f64, Duration)>,
     /// Why it cannot be made of what was given.
     error: Option<String>,
@@ -342,8 +342,8 @@ impl Policy {
         target.provides(self.definition(), self.background().as_deref())
     }
 
-    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the same, or
-    /// it would need it.
+    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the
+    /// same, or it would need it.
     pub fn goes_without(&self, target: &Target) -> Vec<&'static str> {
         let wants = self.background().map(|background| background.wants()).unwrap_or_default();
         let told = wants.fault || wants.starved || wants.mapped || wants.unmapped;
