@@ -13,8 +13,9 @@ use superpage_linux::text::{Placement, Way};
 use superpage_linux::tree::{Ended, Usage};
 use superpage_linux::{Error, Policy};
 
-/// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 0.7 % of one core, most of it for huge pages and folios.
-const WATCH: Budget = Budget { resident: 0.002, huge: 0.0025, folios: 0.0025 };
+/// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 1 % of one core, half of it for
+/// huge pages.
+const WATCH: Budget = Budget { resident: 0.002, huge: 0.005, folios: 0.0025 };
 
 /// The options of a run.
 #[derive(Clone, Debug)]
