@@ -102,7 +102,7 @@ fn what_others_have_and_what_does_not_fit_is_left_alone() {
     assert!(Why::ALL.iter().enumerate().all(|(number, why)| *why as usize == number));
     let counted: Vec<(&str, u64)> =
         machine.vm.refusals().filter(|(_, count)| *count > 0).map(|(why, count)| (why.name(), count)).collect();
-    let expected = ["too-small", "not-populated", "file-folios", "shared-by-fork", "no-extent"].map(|name| (name, 1));
+    let expected = ["too-small", "file-folios", "not-populated", "shared-by-fork", "no-extent"].map(|name| (name, 1));
     assert_eq!(counted, expected);
     machine.end();
 }
