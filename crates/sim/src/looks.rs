@@ -1,7 +1,9 @@
 //! When the time is looked at, for the background of a policy and for samples by time: after traps, after events, and
 //! at requests that the stream alone decides. So how it is cut into blocks changes nothing.
 
+use crate::host::Host;
 use crate::requests::Place;
+use crate::series::Every;
 use crate::simulation::Simulation;
 
 /// Before each so manieth request of the stream.
@@ -19,6 +21,8 @@ pub(crate) struct Looks {
     next: u64,
     /// From so many instructions on there is one.
     instructions: u64,
+    /// The time for which that was found, in seconds.
+    due: f64,
 }
 
 impl Looks {
@@ -29,22 +33,45 @@ impl Looks {
 }
 
 impl Simulation {
+    /// When somebody has something to do next, in seconds.
+    fn due(&self) -> f64 {
+        let policy = self.vm.due().map(|due| due.max(self.work.background_free));
+        let host = self.host.as_ref().and_then(Host::due);
+        let due = policy.into_iter().chain(host).map(|due| due as f64 / 1e9).fold(f64::INFINITY, f64::min);
+        if let Some(Every::Seconds(_)) = self.record.watch.every { due.min(self.record.due) } else { due }
+    }
+
     /// Looks at the time before the request at `place`, if there is a look, and returns up to which request those
     /// from it on are made before the next; at most `end`.
     pub(crate) fn look_at_time(&mut self, place: Place<'_>, end: usize) -> usize {
         let at = self.looks.before + place.request as u64;
-        if at >= self.looks.next {
+        // What happened at a trap or an event may have changed what is due.
+        if at >= self.looks.next || self.due() != self.looks.due {
             let passed = self.passed();
             let instructions = passed + place.instructions(&mut self.along);
+            self.reach_instructions(place, instructions);
             if at.is_multiple_of(REQUESTS) || instructions >= self.looks.instructions {
-                self.looks.instructions = (instructions / INSTRUCTIONS + 1) * INSTRUCTIONS;
-                self.reach_instructions(place, instructions);
                 self.run_due();
             }
-            let most = end.min(place.request + (REQUESTS - at % REQUESTS) as usize);
-            let next = place.request_after(self.looks.instructions - passed, most, &mut { self.along });
-            self.looks.next = self.looks.before + next.unwrap_or(most) as u64;
+            self.looks.due = self.due();
+            let (requests, more) = self.surely_before(self.looks.due);
+            self.looks.instructions = ((instructions + more) / INSTRUCTIONS + 1) * INSTRUCTIONS;
+            let next = (at + requests) / REQUESTS * REQUESTS;
+            let next = if next > at { next } else { (at / REQUESTS + 1) * REQUESTS };
+            let most = end.min((next - self.looks.before) as usize);
+            let after = place.request_after(self.looks.instructions - passed, most, &mut { self.along });
+            self.looks.next = self.looks.before + after.unwrap_or(most) as u64;
         }
         end.min((self.looks.next - self.looks.before) as usize)
+    }
+
+    /// How many requests, and how many instructions, surely end before this time, on which looks can be left out: half of
+    /// it for each, with more cycles for a request than any walk takes.
+    fn surely_before(&self, due: f64) -> (u64, u64) {
+        let (member, machine) = (self.only(), &self.setup.machine);
+        let half = ((due - self.seconds(member)) * machine.clock.hertz as f64 / 2.0).clamp(0.0, 1e18);
+        let references = if machine.host.is_some() { 40 } else { 8 };
+        let each = references * machine.memory.latency_cycles.max(512);
+        ((half / each as f64) as u64, (half / machine.costs.cycles_per_instruction.max(1e-3)) as u64)
     }
 }
