@@ -17,10 +17,11 @@ const INSTRUCTIONS: u64 = 1 << 16;
 pub(crate) struct Looks {
     /// Requests of the stream before the current stretch.
     before: u64,
-    /// The first request before which there may be a look, of the whole stream.
-    next: u64,
-    /// From so many instructions on there is one.
+    /// Before this request of the stream, or the first after so many instructions.
+    request: u64,
     instructions: u64,
+    /// Until here there is none, as far as the current stretch is known.
+    next: u64,
     /// The time for which that was found, in seconds.
     due: f64,
 }
@@ -46,32 +47,32 @@ impl Simulation {
     pub(crate) fn look_at_time(&mut self, place: Place<'_>, end: usize) -> usize {
         let at = self.looks.before + place.request as u64;
         // What happened at a trap or an event may have changed what is due.
-        if at >= self.looks.next || self.due() != self.looks.due {
+        let changed = self.due() != self.looks.due;
+        if at >= self.looks.next || changed {
             let passed = self.passed();
             let instructions = passed + place.instructions(&mut self.along);
-            self.reach_instructions(place, instructions);
-            if at.is_multiple_of(REQUESTS) || instructions >= self.looks.instructions {
+            if at >= self.looks.request || instructions >= self.looks.instructions || changed {
+                self.reach_instructions(place, instructions);
                 self.run_due();
+                self.looks.due = self.due();
+                let (requests, more) = self.well_before(self.looks.due);
+                self.looks.request = ((at + requests) / REQUESTS).max(at / REQUESTS + 1) * REQUESTS;
+                self.looks.instructions = ((instructions + more) / INSTRUCTIONS + 1) * INSTRUCTIONS;
             }
-            self.looks.due = self.due();
-            let (requests, more) = self.surely_before(self.looks.due);
-            self.looks.instructions = ((instructions + more) / INSTRUCTIONS + 1) * INSTRUCTIONS;
-            let next = (at + requests) / REQUESTS * REQUESTS;
-            let next = if next > at { next } else { (at / REQUESTS + 1) * REQUESTS };
-            let most = end.min((next - self.looks.before) as usize);
+            let most = end.min((self.looks.request - self.looks.before) as usize);
             let after = place.request_after(self.looks.instructions - passed, most, &mut { self.along });
             self.looks.next = self.looks.before + after.unwrap_or(most) as u64;
         }
         end.min((self.looks.next - self.looks.before) as usize)
     }
 
-    /// How many requests, and how many instructions, surely end before this time, on which looks can be left out: half of
-    /// it for each, with more cycles for a request than any walk takes.
-    fn surely_before(&self, due: f64) -> (u64, u64) {
+    /// How many requests, and how many instructions, take less than the time until then: looks among them are left out.
+    fn well_before(&self, due: f64) -> (u64, u64) {
         let (member, machine) = (self.only(), &self.setup.machine);
-        let half = ((due - self.seconds(member)) * machine.clock.hertz as f64 / 2.0).clamp(0.0, 1e18);
-        let references = if machine.host.is_some() { 40 } else { 8 };
+        let left = ((due - self.seconds(member)) * machine.clock.hertz as f64).clamp(0.0, 1e18);
+        // A request seldom waits for memory twice, and in a guest not ten times.
+        let references = if machine.host.is_some() { 10 } else { 2 };
         let each = references * machine.memory.latency_cycles.max(512);
-        ((half / each as f64) as u64, (half / machine.costs.cycles_per_instruction.max(1e-3)) as u64)
+        ((left / each as f64) as u64, (left / 2.0 / machine.costs.cycles_per_instruction.max(1e-3)) as u64)
     }
 }
