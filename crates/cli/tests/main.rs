@@ -13,6 +13,7 @@ mod record;
 mod reproduce;
 mod reproduce_live;
 mod run;
+mod run_elsewhere;
 mod sweep;
 mod width;
 
