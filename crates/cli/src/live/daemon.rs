@@ -22,7 +22,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
-/// Promote the memory of running programs to huge pages, where it is populated and settled
+/// Promote the memory of running programs to huge pages: what is populated and settled, or what a policy says
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Daemon {
@@ -38,7 +38,7 @@ pub(crate) struct Daemon {
     #[arg(long)]
     all: bool,
 
-    /// The policy: any that does something in time of its own, with its parameters; promote if none is given
+    /// The policy, with its parameters: any that has background work, such as khugepaged or ingens; promote if none is given
     #[arg(long, value_name = "NAME:KEY=VALUE,...")]
     policy: Option<String>,
 
@@ -47,7 +47,7 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 
-    /// Print what would be promoted, and what not and why, and exit
+    /// Print what `promote` would promote, and what not and why, and exit
     #[arg(long)]
     dry_run: bool,
 

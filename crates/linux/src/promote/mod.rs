@@ -619,27 +619,31 @@ impl System for Processes {
     /// that may be saved up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
+        // Why the rest of the regions is not tried.
+        let mut ended = None;
         for batch in regions.chunks(self.options.batch) {
             let mut told = self.check(space, batch);
-            if told.iter().all(|checked| checked.is_err()) {
-                outcomes.extend(told.into_iter().map(|checked| checked.map(|_| ()).map_err(Refusal::from)));
-                continue;
+            if told.iter().any(|checked| checked.is_ok()) {
+                let ready = match how {
+                    How::InPlace => Err(Why::Otherwise.into()),
+                    How::ByCopying | How::Either => self.ready(space),
+                };
+                match ready {
+                    Ok(()) => self.promote_checked(space, &mut told),
+                    Err(refusal) => {
+                        ended = Some(refusal);
+                        break;
+                    }
+                }
             }
-            let ready = match how {
-                How::InPlace => Err(Why::Otherwise.into()),
-                How::ByCopying | How::Either => self.ready(space),
-            };
-            if let Err(refusal) = ready {
-                outcomes.resize(regions.len(), Err(refusal));
-                break;
-            }
-            self.promote_checked(space, &mut told);
-            let full = told.contains(&Err(Why::NoExtent));
+            ended = told.contains(&Err(Why::NoExtent)).then(|| Why::NoExtent.into());
             outcomes.extend(told.into_iter().map(|done| done.map(|_| ()).map_err(Refusal::from)));
-            if full {
-                outcomes.resize(regions.len(), Err(Why::NoExtent.into()));
+            if ended.is_some() {
                 break;
             }
+        }
+        if let Some(refusal) = ended {
+            outcomes.resize(regions.len(), Err(refusal));
         }
         outcomes
     }

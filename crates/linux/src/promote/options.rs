@@ -46,8 +46,8 @@ impl Options {
         let name = policy.definition().name;
         if policy.background().is_none() {
             let sentence = format!(
-                "policy {name} does nothing in time of its own, so nothing can be done for a program that runs; `superpage run` \
-                 has it for a command, if a live Linux can do it, and promote, khugepaged and ingens are for both"
+                "policy {name} has no background work, so it cannot promote in running programs; `superpage run -p {name} -- \
+                 COMMAND` runs a command under it"
             );
             return Err(Error::Usage(sentence));
         }
@@ -168,6 +168,6 @@ mod tests {
             assert!(error.to_string().contains(part) && error.status() == 2, "{text}: {error}");
         }
         let error = "thp".parse::<Options>().unwrap_err();
-        assert!(error.to_string().contains("does nothing in time of its own") && error.status() == 2, "{error}");
+        assert!(error.to_string().contains("has no background work") && error.status() == 2, "{error}");
     }
 }

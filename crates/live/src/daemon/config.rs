@@ -193,7 +193,7 @@ mod tests {
                 "bad.toml:2: policy promote: age is a time of at most 365 days, such as 100us, 250ms",
             ),
             ("[promote\n", "bad.toml:1"),
-            ("policy = \"thp\"\n", "bad.toml:1: policy thp does nothing in time of its own"),
+            ("policy = \"thp\"\n", "bad.toml:1: policy thp has no background work"),
             ("\npolicy = \"promote\"\n[promote]\nshare = 1\n", "bad.toml:2: the parameters are in"),
             ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
         ] {
