@@ -226,6 +226,20 @@ impl Mmu {
         self.of_served(machine, |_, behind, _| behind.tlbs.ranges_held())
     }
 
+    /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of the current space in
+    /// which the TLBs and ranges of a machine hold another mapping than that of the page itself; `None` if they hold none
+    /// of the space. What is held of perforated pages does not count. Costs a look at all entries.
+    pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
+        let own = self.mappings.mapping(self.space, page);
+        let own = own.map_or(page.0..page.0 + 1, |(_, record, first)| {
+            let size = self.mappings.ladder().sizes()[record.rung()];
+            first.0..first.0 + size.bytes() / self.mappings.ladder().base().bytes()
+        });
+        let of = |tlbs: &Tlbs| tlbs.held_around(&self.mappings, self.space, page, &own);
+        let orders = self.of_served(machine, |front, behind, _| [of(&front.first), of(&behind.tlbs)]);
+        orders.into_iter().flatten().min()
+    }
+
     /// The address space that requests are for.
     pub fn space(&self) -> u32 {
         self.space

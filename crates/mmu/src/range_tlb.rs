@@ -52,6 +52,22 @@ impl RangeTlb {
         (before - self.entries.len()) as u64
     }
 
+    /// The order of the smallest aligned block around this page in which it has another page than these.
+    pub(crate) fn held_around(&self, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
+        let ranges = self.entries.iter().filter(|(of, _)| *of == space);
+        let others = ranges.flat_map(|(_, held)| {
+            [held.start..held.end.min(own.start), held.start.max(own.end)..held.end]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+        });
+        let order = |part: Range<u64>| {
+            // The page of it that is nearest to this one is at one of its ends, as it lies on one side.
+            let nearest = if part.end <= page.0 { part.end - 1 } else { part.start };
+            u64::BITS - (nearest ^ page.0).leading_zeros()
+        };
+        others.map(order).min()
+    }
+
     /// Empties it.
     pub(crate) fn flush(&mut self) {
         self.entries.clear();

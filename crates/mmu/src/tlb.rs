@@ -283,6 +283,31 @@ impl Tlbs {
         })
     }
 
+    /// The order of the smallest aligned block around this page in which they hold another mapping than that of the page,
+    /// which has these pages. Costs a look at all entries.
+    pub(crate) fn held_around(&self, mappings: &Mappings, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
+        let order = |head: u32| {
+            let held = mappings.nodes.first_page(head).0;
+            let other = mappings.nodes.space_of(head) == space && !own.contains(&held);
+            other.then(|| u64::BITS - (held ^ page.0).leading_zeros())
+        };
+        let of_tlb = |tlb: &Tlb| -> Option<u32> {
+            on_entries!(&tlb.entries, cache => {
+                let heads = cache.holds(mappings).flat_map(|holds| {
+                    let (first, bits) = match holds {
+                        Holds::Mapping(head) => (head, 1),
+                        Holds::Pages(first, pages) => (first, pages),
+                        Holds::Perforated | Holds::Bitmap | Holds::Pointer => (0, 0),
+                    };
+                    each(bits).map(move |place| first + place as u32)
+                });
+                heads.filter_map(order).min()
+            })
+        };
+        let ranges = self.ranges.iter().filter_map(|ranges| ranges.held_around(space, page, own));
+        self.all.iter().filter_map(of_tlb).chain(ranges).min()
+    }
+
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
         self.ranges.iter_mut().for_each(RangeTlb::flush);
@@ -482,7 +507,7 @@ impl Tlbs {
             on_entries!(&tlb.entries, cache => for holds in cache.holds(mappings) {
                 let of = match holds {
                     Holds::Mapping(head) => (Contents::Mapping, mappings.ladder().sizes()[mappings.records[head as usize].rung()]),
-                    Holds::Pages => (Contents::Pages, base),
+                    Holds::Pages(..) => (Contents::Pages, base),
                     Holds::Pointer => (Contents::Pointer, base),
                     Holds::Perforated => (Contents::Perforated, mappings.perforated_size()),
                     Holds::Bitmap => (Contents::Bitmap, mappings.perforated_size()),

@@ -118,7 +118,7 @@ pub(crate) struct Work {
     pub(crate) background_free: u64,
     /// What the last call of the background holds, on a core of its own.
     pub(crate) hold: Option<Hold>,
-    /// Cycles that the program waited for it.
+    /// Cycles that the program waited for it, and that it cost at misses.
     pub(crate) waited: u64,
     /// How often it was called while programs had memory.
     pub(crate) background_runs: u64,
@@ -378,8 +378,11 @@ impl Simulation {
                 None => self.note_writes(one.requests),
             }
             if self.mmu.misses(self.only().number) > before {
+                let around = || self.mmu.held_around(self.only().number, request.page());
+                let beside = self.vm.wants_neighbours().then(around).flatten();
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
-                self.vm.missed(&hardware, self.processes.space, request.page());
+                self.vm.missed(&hardware, self.processes.space, request.page(), beside);
+                self.work.waited += self.vm.miss_cycles();
                 one.place.into_iter().for_each(|place| self.reach(place));
                 self.run_due();
                 self.back_guest().map_err(|problem| (at, problem))?;

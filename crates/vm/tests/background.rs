@@ -319,13 +319,15 @@ fn what_is_wanted_is_told_in_order() {
     machine.anonymous(512, 1024, Growth::Fixed);
     machine.put(512, 1);
     assert!(machine.vm.wants_misses());
-    machine.vm.missed(&machine.pmap, space, Vpn(600));
-    machine.vm.missed(&machine.pmap, space, Vpn(5000));
+    machine.vm.missed(&machine.pmap, space, Vpn(600), Some(3));
+    machine.vm.missed(&machine.pmap, space, Vpn(5000), None);
     // No extent is free any more.
     for extent in 0..8 {
         _ = machine.vm.wire(Extent { start: Pfn(extent * 512 + 5), level: Level::BASE });
     }
     machine.put(1024, 2);
+    machine.vm.missed(&machine.pmap, space, Vpn(1024), Some(9));
+    machine.vm.missed(&machine.pmap, space, Vpn(1024), Some(19));
     machine.unmap(512, 1024);
     let at = |page| space.page(Vpn(page));
     let (range, base, huge) = (Vpn(512).pages(1024), Level::BASE, Level(1));
@@ -336,9 +338,11 @@ fn what_is_wanted_is_told_in_order() {
         unmapped,
         Event::Mapped { space, range },
         Event::Fault { at: at(512), kind: FaultKind::Zero, wanted: huge, mapped: huge },
-        Event::Miss { at: at(600), mapped: huge },
+        Event::Miss { at: at(600), mapped: huge, beside: Some(Level(2)) },
         Event::Fault { at: at(1024), kind: FaultKind::Zero, wanted: huge, mapped: base },
         Event::Starved { level: huge },
+        Event::Miss { at: at(1024), mapped: base, beside: Some(huge) },
+        Event::Miss { at: at(1024), mapped: base, beside: None },
         unmapped,
     ];
     assert_eq!(told, expected);

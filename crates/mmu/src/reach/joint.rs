@@ -182,7 +182,7 @@ impl<J: Joins> Reach for Joint<J> {
     }
 
     fn holds(key: u32, pages: u64, _: &Mappings) -> Holds {
-        if pages >> ALONE & 1 != 0 { Holds::Mapping(key) } else { Holds::Pages }
+        if pages >> ALONE & 1 != 0 { Holds::Mapping(key) } else { Holds::Pages(key, pages) }
     }
 
     fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, joining: Joining) -> Result<(), String> {

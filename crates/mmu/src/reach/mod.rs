@@ -154,8 +154,8 @@ pub(crate) struct Known {
 pub(crate) enum Holds {
     /// The mapping with this head, or a part of it.
     Mapping(u32),
-    /// Several base pages.
-    Pages,
+    /// Several base pages, as bits from this page-table entry on.
+    Pages(u32, u64),
     /// A perforated page.
     Perforated,
     /// A fragment of the bitmap of one.

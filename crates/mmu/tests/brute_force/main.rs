@@ -344,6 +344,7 @@ impl Pair {
                 protection: m.protection,
             });
             assert_eq!(self.mmu.lookup(space, Vpn(page)), expected);
+            assert_eq!(self.mmu.held_around(Vpn(page)), self.naive.held_around(page), "{page:#x}");
         }
         self.mmu.validate().unwrap_or_else(|error| panic!("{error}"));
     }

@@ -1,6 +1,7 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+mod around;
 mod groups;
 mod pointers;
 mod spaces;

@@ -66,6 +66,11 @@ impl Ranges {
         (before - self.held.len()) as u64
     }
 
+    /// Whether one has any of these pages.
+    pub(crate) fn meet(&self, space: u32, from: u64, to: u64) -> bool {
+        self.held.iter().any(|held| held.0 == space && held.1 < to && from <= held.2)
+    }
+
     pub(crate) fn flush(&mut self) {
         self.held.clear();
     }

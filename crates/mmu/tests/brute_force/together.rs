@@ -102,6 +102,10 @@ impl Together {
         self.all.counters(0)
     }
 
+    pub(crate) fn held_around(&self, page: Vpn) -> Option<u32> {
+        self.all.held_around(0, page)
+    }
+
     pub(crate) fn ranges_held(&self) -> u64 {
         self.all.ranges_held(0)
     }

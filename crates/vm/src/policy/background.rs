@@ -34,6 +34,12 @@ pub trait Background: fmt::Debug + Send {
     /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
+    /// What its work at each miss costs the program, in cycles beside those of the walk: a handler that counts by region is slower than
+    /// one that refills alone. Asked at each miss that it is told of.
+    fn miss_cycles(&self) -> u64 {
+        0
+    }
+
     /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at the start. Unlike those of
     /// [`Background::events`], a target that lacks one is no refusal.
     fn wants(&self) -> Wants {
@@ -141,6 +147,9 @@ pub enum Event {
         at: Address,
         /// The page that maps it.
         mapped: Level,
+        /// The smallest region around it, of those larger than that page, in which the TLBs hold another page; `None` if
+        /// there is none, or nobody knows. The larger ones hold that page too.
+        beside: Option<Level>,
     },
     /// A fault wanted an extent of this level and got less, or nothing.
     Starved {

@@ -62,6 +62,16 @@ impl Vm {
         self.events.missed || self.wants.miss
     }
 
+    /// Whether it wants to know then what the TLBs hold around the page ([`Event::Miss`]).
+    pub fn wants_neighbours(&self) -> bool {
+        self.wants.miss
+    }
+
+    /// What the background's work at a miss costs the program, in cycles.
+    pub fn miss_cycles(&self) -> u64 {
+        self.background.as_ref().map_or(0, |background| background.miss_cycles())
+    }
+
     /// Tells the policy's background, if it wants to know, that it begins, and what work costs where it runs. A kernel calls this once.
     pub fn started(&mut self, costs: Option<Costs>) {
         if self.wants.start {
@@ -95,14 +105,21 @@ impl Vm {
     }
 
     /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if [`Vm::wants_misses`]; the policy
-    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. O(1) beside what the policy does.
-    pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn) {
+    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. `beside` is
+    /// the order, in base pages, of the smallest aligned block around the page in which the TLBs hold another page: it matters if
+    /// [`Vm::wants_neighbours`], and is `None` if they hold none, or that is not known. O(levels) beside what the policy does.
+    pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, beside: Option<u32>) {
         if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)
         {
             let level = self.level(mapped.size);
             if self.wants.miss {
-                self.tell(Event::Miss { at: Address { space, at }, mapped: level });
+                let ladder = self.frames.ladder;
+                let beside = beside.and_then(|order| {
+                    let mut larger = ladder.levels().skip(level.index() + 1);
+                    larger.find(|region| ladder.pages(*region) >> order != 0)
+                });
+                self.tell(Event::Miss { at: Address { space, at }, mapped: level, beside });
             }
             if self.events.missed
                 && let Some(background) = &mut self.background

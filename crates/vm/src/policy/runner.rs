@@ -71,6 +71,10 @@ impl Background for Runner {
         self.background.missed(space, at, mapped);
     }
 
+    fn miss_cycles(&self) -> u64 {
+        self.background.miss_cycles()
+    }
+
     fn wants(&self) -> Wants {
         self.background.wants()
     }

@@ -18,7 +18,7 @@ impl World {
         let (mut steps, mut daemon, mut before_it) = (0, false, page.is_multiple_of(2));
         while !self.pmap.access(space, at, access) {
             if self.vm.wants_misses() {
-                self.vm.missed(&self.pmap, space, at);
+                self.vm.missed(&self.pmap, space, at, None);
             }
             // Now and then a read is over that nobody waits for.
             if self.contents.choose(4) == 0
