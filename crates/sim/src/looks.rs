@@ -1,15 +1,15 @@
 //! When the time is looked at, for the background of a policy and for samples by time: after traps, after events, and
-//! at requests that the stream alone decides. So how it is cut into blocks changes nothing.
+//! at requests that the stream alone decides. How the stream is cut into blocks changes nothing.
 
 use crate::host::Host;
 use crate::requests::Place;
 use crate::series::Every;
 use crate::simulation::Simulation;
 
-/// Before each so manieth request of the stream.
+/// The time is looked at before each request whose number in the stream is a multiple of this.
 const REQUESTS: u64 = 64;
 
-/// And before the first request after each so many instructions: a run may have millions.
+/// It is also looked at before the first request after this many instructions: a run may have millions.
 const INSTRUCTIONS: u64 = 1 << 16;
 
 /// Where the next look is.
@@ -17,24 +17,24 @@ const INSTRUCTIONS: u64 = 1 << 16;
 pub(crate) struct Looks {
     /// Requests of the stream before the current stretch.
     before: u64,
-    /// Before this request of the stream, or the first after so many instructions.
+    /// The next look is before this request of the stream, or before the first one after so many instructions.
     request: u64,
     instructions: u64,
-    /// Until here there is none, as far as the current stretch is known.
+    /// There is none before this request, as far as the current stretch is known.
     next: u64,
     /// The time for which that was found, in seconds.
     due: f64,
 }
 
 impl Looks {
-    /// A stretch with so many requests is over.
+    /// A stretch of so many requests ends.
     pub(crate) fn end(&mut self, requests: usize) {
         self.before += requests as u64;
     }
 }
 
 impl Simulation {
-    /// When somebody has something to do next, in seconds.
+    /// When the next background or sample is due, in seconds.
     fn due(&self) -> f64 {
         let policy = self.vm.due().map(|due| due.max(self.work.background_free));
         let host = self.host.as_ref().and_then(Host::due);

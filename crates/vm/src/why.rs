@@ -107,7 +107,7 @@ impl Why {
         self.template().replace("SIZE", &size.to_string())
     }
 
-    /// Whether the block is not what it was when it was found: nobody need try it again before it was seen anew.
+    /// Whether the block has changed since a scan found it: it need not be tried again before a scan finds it anew.
     pub const fn is_over(self) -> bool {
         use Why::{AdvisedAgainst, Gone, NotPopulated, Superpage, TooSmall, Unmapped};
         matches!(self, Superpage | NotPopulated | TooSmall | AdvisedAgainst | Unmapped | Gone)

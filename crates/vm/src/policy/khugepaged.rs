@@ -4,13 +4,11 @@
 //! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the limits and the manager refuses.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
+use super::{Answers, Definition, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
 use crate::policy::background::{Background, Part, System, Time, Wants};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
-
-const COUNT: Values = Values::Count(0, 1 << 20);
 
 pub(super) static POLICY: Definition = Definition {
     name: "khugepaged",
@@ -22,15 +20,20 @@ pub(super) static POLICY: Definition = Definition {
         own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)"),
         own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)"),
         own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)"),
-        own("max-none", COUNT, "511", "entries of a region that may be empty (max_ptes_none)"),
-        own("max-swap", COUNT, "64", "entries that may be in swap space (max_ptes_swap)"),
-        own("max-shared", COUNT, "256", "entries that may be shared (max_ptes_shared)"),
+        own("max-none", Values::Count(0, 1 << 20), "511", "entries of a region that may be empty (max_ptes_none)"),
+        own("max-swap", Values::Count(0, 1 << 20), "64", "entries that may be in swap space (max_ptes_swap)"),
+        own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)"),
     ],
     needs: &[Need::Copying],
     make: |given| {
         let thp = thp::answers(given);
         let frames = if given.is_on("fault") { thp.place.frames } else { Place::BasePage };
-        Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, Khugepaged::new(given))
+        let number = |name| given.number(name).expect("it has a default");
+        let time = |name| (given.time(name).as_nanos() as Time).max(1);
+        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
+        let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
+        let khugepaged = Khugepaged { pages, interval: next, alloc_sleep, next, most, cursor: (SpaceId(0), 0) };
+        Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, khugepaged)
     },
 };
 
@@ -47,18 +50,10 @@ struct Khugepaged {
 }
 
 impl Khugepaged {
-    fn new(given: &Given) -> Khugepaged {
-        let number = |name| given.number(name).expect("it has a default");
-        let time = |name| (given.time(name).as_nanos() as Time).max(1);
-        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
-        let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
-        Khugepaged { pages, interval: next, alloc_sleep, next, most, cursor: (SpaceId(0), 0) }
-    }
-
     /// Collapses a region if it qualifies.
     fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
-        let (look, pages) = (system.look(space, level, sample.region), system.ladder().pages(level) as u32);
-        let none = pages.saturating_sub(look.populated + look.shared + look.swapped);
+        let look = system.look(space, level, sample.region);
+        let none = (system.ladder().pages(level) as u32).saturating_sub(look.populated + look.shared + look.swapped);
         let fits = [none, look.swapped, look.shared].iter().zip(self.most).all(|(found, most)| *found <= most);
         if sample.superpage || !fits || look.accessed == Some(0) {
             return Ok(());
@@ -95,7 +90,7 @@ impl Background for Khugepaged {
                 let Err(Refusal { why, until }) = self.collapse(system, space, level, sample) else { continue };
                 let full = why == Why::NoExtent;
                 if full || until > now {
-                    // Refused for a while, whatever the region is like, it goes on with this one.
+                    // It goes on with this region if it was refused for a while whatever that is like, else behind it.
                     self.cursor = (space, sample.region + u64::from(full));
                     self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
                     return;
