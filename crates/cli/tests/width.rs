@@ -47,7 +47,7 @@ fn simulations_of_several_machines_and_policies() {
             "{text}"
         );
         let wide = printed(&[&arguments[..], &["--wide"]].concat());
-        for word in ["walk refs", "preempted", "faults", "nobody has published", " of 2M", workload] {
+        for word in ["walk refs", "tables", "faults", "nobody has published", " of 2M", workload] {
             assert!(wide.contains(word), "{word}: {wide}");
         }
     }

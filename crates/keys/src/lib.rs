@@ -15,7 +15,7 @@
 //!
 //! The attribute of a field has, in this order: its kind (`count`, which grows, so that parts of a run are differences; `state`, a value at
 //! a moment; `ratio`, which is made of others; `condition`, what the run was of; `flattened`, whose contents are keys), a unit, whether a sampled stream leaves an estimate of it
-//! (`estimated`) or the stream alone decides it (`of_stream`), a `group` that begins with the field, and the expression that it is filled `from`, of `it`, which is the struct that the attribute of the row names.
+//! (`estimated`) or the stream alone decides it (`of_stream`), a `group` that begins with the field, the heading of its `column` in tables, or of one that only `wide` tables have, and the expression that it is filled `from`, of `it`, which is the struct that the attribute of the row names.
 
 use proc_macro::TokenStream;
 use proc_macro2::{Span, TokenStream as Tokens};
@@ -56,6 +56,8 @@ struct Declared {
     sample: String,
     unit: Option<LitStr>,
     group: Option<LitStr>,
+    /// The heading of its column in tables, and whether only wide ones have it.
+    column: Option<(LitStr, bool)>,
     from: Option<Tokens>,
 }
 
@@ -70,7 +72,7 @@ impl Declared {
         if !KINDS.iter().any(|known| kind == known) {
             return Err(Error::new(kind.span(), format!("expected one of {}", KINDS.join(", "))));
         }
-        let mut declared = Declared { kind, sample: "exact".into(), unit: None, group: None, from: None };
+        let mut declared = Declared { kind, sample: "exact".into(), unit: None, group: None, column: None, from: None };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if input.peek(LitStr) {
@@ -85,12 +87,14 @@ impl Declared {
             input.parse::<Token![=]>()?;
             match name.to_string().as_str() {
                 "group" => declared.group = Some(input.parse()?),
+                "column" => declared.column = Some((input.parse()?, false)),
+                "wide" => declared.column = Some((input.parse()?, true)),
                 // An expression has commas of its own.
                 "from" => declared.from = Some(input.parse()?),
                 _ => {
                     return Err(Error::new(
                         name.span(),
-                        "expected a unit, estimated, of_stream, `group = \"...\"` or `from = EXPRESSION`",
+                        "expected a unit, estimated, of_stream, `group = \"...\"`, `column = \"...\"`, `wide = \"...\"` or `from = EXPRESSION`",
                     ));
                 }
             }
@@ -157,7 +161,7 @@ fn of_keys(input: &DeriveInput, keys: &[Key]) -> Result<Tokens> {
     let mut group = String::new();
     let (mut schema, mut filled) = (Vec::new(), Vec::new());
     for (Key { name, doc, attribute }, Field { ty, .. }) in keys.iter().zip(&data.fields) {
-        let Some(Declared { kind, sample, unit, group: begins, from }) = attribute else {
+        let Some(Declared { kind, sample, unit, group: begins, column, from }) = attribute else {
             return Err(Error::new(name.span(), format!("{name} has no attribute key: `#[key(count, \"cycles\")]`")));
         };
         if doc.is_empty() {
@@ -170,6 +174,7 @@ fn of_keys(input: &DeriveInput, keys: &[Key]) -> Result<Tokens> {
         let sample = format_ident!("{}", sample.split('_').map(capital).collect::<String>());
         let named = Ident::new(&capital(&kind.to_string()), kind.span());
         let unit = unit.as_ref().map_or(String::new(), LitStr::value);
+        let (column, wide) = column.as_ref().map_or((String::new(), false), |(column, wide)| (column.value(), *wide));
         if kind != FLATTENED {
             schema.push(quote! {
             ::superpage_report::Key {
@@ -179,6 +184,8 @@ fn of_keys(input: &DeriveInput, keys: &[Key]) -> Result<Tokens> {
                 kind: ::superpage_report::KeyKind::#named,
                 sample: ::superpage_report::InSample::#sample,
                 group: #group,
+                column: #column,
+                wide: #wide,
                 stored: <#ty as ::superpage_report::Keys>::STORED,
                 keys: <#ty as ::superpage_report::Keys>::KEYS,
             }

@@ -18,6 +18,10 @@ pub struct Key {
     pub sample: InSample,
     /// The heading under which it is described.
     pub group: &'static str,
+    /// The heading of its column in tables for people; empty if it has none.
+    pub column: &'static str,
+    /// Whether only wide tables have that.
+    pub wide: bool,
     /// The type of its column.
     pub stored: Stored,
     /// The keys of what is nested in it.

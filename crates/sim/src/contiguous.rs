@@ -14,16 +14,16 @@ const GROUPS: [u64; 2] = [16 << 10, 32 << 10];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
 pub struct ContiguousPercent {
     /// Of the pages of anonymous memory and of private copies, in groups of 16 KB.
-    #[key(ratio, "%")]
+    #[key(ratio, "%", column = "16K anon")]
     pub anonymous_16k: Option<f64>,
     /// The same in groups of 32 KB.
-    #[key(ratio, "%")]
+    #[key(ratio, "%", column = "32K anon")]
     pub anonymous_32k: Option<f64>,
     /// Of the pages of files, in groups of 16 KB.
-    #[key(ratio, "%")]
+    #[key(ratio, "%", column = "16K file")]
     pub file_16k: Option<f64>,
     /// The same in groups of 32 KB.
-    #[key(ratio, "%")]
+    #[key(ratio, "%", column = "32K file")]
     pub file_32k: Option<f64>,
 }
 

@@ -1,12 +1,12 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
 use crate::columns::{columns, fields, parquet, text};
-use crate::row::{Caches, ShadowCounts};
 use crate::{Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
+use serde_json::{Map, Value};
 use std::io::Write;
 use std::str::FromStr;
 use superpage_pages::PageSize;
-use superpage_report::{Column, Screen, Table, bytes, count, foreign, time};
+use superpage_report::{Column, InSample, Key, Keys, Screen, Table, bytes, count, foreign, time};
 
 /// The format in which rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,99 +159,86 @@ fn is_modelled(rows: &[Row]) -> bool {
 
 /// One line per policy.
 fn policies(rows: &[Row], screen: Screen) -> Table {
-    // If nothing was paged, there are no such columns.
-    let paged = rows.iter().any(|row| row.io_requests > 0);
-    let differ = touched_by_all(rows).is_none();
-    type Cell = fn(&Row) -> String;
-    let mut columns: Vec<(Column, Cell)> = Vec::new();
-    let mut add = |column: Column, cell: Cell| columns.push((column, cell));
+    let mut columns: Vec<(Column, Vec<String>)> = Vec::new();
+    let add = |columns: &mut Vec<_>, column: Column, cell: &dyn Fn(&Row) -> String| {
+        columns.push((column, rows.iter().map(cell).collect()));
+    };
     // The names of kernels are long.
     let modelled = is_modelled(rows);
     let policy = if modelled { Column::name("policy") } else { Column::prose("policy") };
     let unless_modelled = |column: Column| if modelled { column.only_wide() } else { column };
     let if_modelled = |column: Column| if modelled { column } else { column.only_wide() };
-    add(policy, |row| row.policy.clone());
+    add(&mut columns, policy, &|row| row.policy.clone());
     let hosted = rows.iter().any(|row| row.host_policy.is_some());
     if hosted {
-        add(Column::prose("host"), |row| row.host_policy.clone().unwrap_or("-".into()));
+        add(&mut columns, Column::prose("host"), &|row| row.host_policy.clone().unwrap_or("-".into()));
     }
     if modelled {
-        add(Column::name("kernel"), |row| row.kernel.clone().unwrap_or("-".into()));
+        add(&mut columns, Column::name("kernel"), &|row| row.kernel.clone().unwrap_or("-".into()));
     }
-    add(Column::number("TLB misses"), approximate::misses);
-    add(unless_modelled(Column::number("fewer")), approximate::fewer);
-    add(Column::number("walk refs").only_wide(), approximate::walk_references);
-    add(if_modelled(Column::number("time")), approximate::seconds);
-    add(unless_modelled(Column::number("speedup")), approximate::speedup);
-    if differ {
-        add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
+    add(&mut columns, Column::number("TLB misses"), &approximate::misses);
+    add(&mut columns, unless_modelled(Column::number("fewer")), &approximate::fewer);
+    add(&mut columns, Column::number("walk refs").only_wide(), &approximate::walk_references);
+    add(&mut columns, if_modelled(Column::number("time")), &approximate::seconds);
+    add(&mut columns, unless_modelled(Column::number("speedup")), &approximate::speedup);
+    if touched_by_all(rows).is_none() {
+        add(&mut columns, Column::number("touched"), &|row| bytes(row.peak_touched_bytes));
     }
-    add(unless_modelled(Column::number("resident")), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
-    if rows.iter().any(|row| row.other_core_cycles > 0) {
-        add(Column::number("other core").only_wide(), |row| {
-            approximate::known(row, cycles(row, row.other_core_cycles))
-        });
-    }
-    add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
-    add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
-    add(Column::number("fault p50").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p50)));
-    add(Column::number("p99.9").only_wide(), |row| approximate::known(row, cycles(row, row.fault_p999)));
-    add(Column::number("longest").only_wide(), |row| approximate::known(row, cycles(row, row.fault_max)));
-    add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
-    add(Column::number("preempted").only_wide(), |row| approximate::known(row, count(row.reservations_preempted)));
-    if paged {
-        add(Column::number("paged in").only_wide(), |row| approximate::known(row, count(row.page_ins)));
-        add(Column::number("paged out").only_wide(), |row| approximate::known(row, count(row.page_outs)));
-        add(Column::number("disk time"), |row| approximate::known(row, time(row.io_seconds)));
-    }
-    if rows.iter().any(|row| row.contiguous_percent.is_some()) {
-        add(Column::number("16K anon"), |row| share(row.contiguous_percent.and_then(|all| all.anonymous_16k)));
-        add(Column::number("32K anon"), |row| share(row.contiguous_percent.and_then(|all| all.anonymous_32k)));
-        add(Column::number("16K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_16k)));
-        add(Column::number("32K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_32k)));
-    }
-    if rows.iter().any(|row| row.caches.is_some()) {
-        add(unless_modelled(Column::number("L1D misses")), |row| of_caches(row, |caches| caches.l1d_misses));
-        add(Column::number("prefetched").only_wide(), |row| of_caches(row, |caches| caches.l1d_prefetched));
-        add(Column::number("L1I misses").only_wide(), |row| of_caches(row, |caches| caches.l1i_misses));
-        add(unless_modelled(Column::number("from memory")), |row| of_caches(row, |caches| caches.memory_accesses));
-        add(Column::number("walks' L1D misses").only_wide(), |row| of_caches(row, |caches| caches.walk_l1d_misses));
-        add(Column::number("from memory").only_wide(), |row| of_caches(row, |caches| caches.walk_memory_accesses));
-    }
-    if rows.iter().any(|row| row.shadow.is_some()) {
-        add(Column::number("MTLB hits").only_wide(), |row| of_shadow(row, |shadow| shadow.mtlb_hits));
-        add(Column::number("MTLB misses"), |row| of_shadow(row, |shadow| shadow.mtlb_misses));
-        add(Column::number("shadow superpages").only_wide(), |row| of_shadow(row, |shadow| shadow.promotions));
-        add(Column::number("split").only_wide(), |row| of_shadow(row, |shadow| shadow.demotions));
-        add(Column::number("lines flushed").only_wide(), |row| of_shadow(row, |shadow| shadow.flushed_lines));
+    let values: Vec<Map<String, Value>> = rows.iter().map(fields).collect();
+    for (key, values) in declared(Row::KEYS, &values.iter().map(Some).collect::<Vec<_>>()) {
+        let column = Column::number(key.column);
+        let cells = rows.iter().zip(values).map(|(row, value)| text_of(key, row, value));
+        columns.push((if key.wide { column.only_wide() } else { unless_modelled(column) }, cells.collect()));
     }
     if rows.iter().any(|row| row.kernel_counts.is_some()) {
-        add(Column::number("its TLB share"), |row| {
+        add(&mut columns, Column::number("its TLB share"), &|row| {
             of_kernel(row, |kernel| (kernel.kernel_entries, kernel.tlb_entries))
         });
     }
     if rows.iter().any(|row| row.kernel_counts.as_ref().is_some_and(|kernel| kernel.handled > 0)) {
-        add(Column::number("handled").only_wide(), |row| {
-            row.kernel_counts.as_ref().map_or("-".into(), |k| count(k.handled))
+        add(&mut columns, Column::number("found in table"), &|row| {
+            of_kernel(row, |kernel| (kernel.found, kernel.searches))
         });
-        add(Column::number("found in table"), |row| of_kernel(row, |kernel| (kernel.found, kernel.searches)));
-        add(Column::number("evicts"), |row| of_kernel(row, |kernel| (kernel.evicts, kernel.reloads)));
+        add(&mut columns, Column::number("evicts"), &|row| of_kernel(row, |kernel| (kernel.evicts, kernel.reloads)));
     }
-    let mapped: Cell = match screen.is_wide() {
-        true => |row| approximate::known(row, pages(&row.pages)),
-        false => |row| approximate::known(row, most_pages(&row.pages)),
-    };
-    add(Column::name("pages"), mapped);
+    let by_size = if screen.is_wide() { pages } else { most_pages };
+    add(&mut columns, Column::name("pages"), &|row| approximate::known(row, by_size(&row.pages)));
     if hosted {
-        let backed: Cell = match screen.is_wide() {
-            true => |row| approximate::known(row, pages(&row.host_pages)),
-            false => |row| approximate::known(row, most_pages(&row.host_pages)),
-        };
-        add(Column::name("host pages"), backed);
+        add(&mut columns, Column::name("host pages"), &|row| approximate::known(row, by_size(&row.host_pages)));
     }
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
-    rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
+    (0..rows.len()).for_each(|row| table.row(columns.iter().map(|(_, cells)| cells[row].clone())));
     table
+}
+
+/// The keys that declare a column, with their values in these rows, or in what is nested in them; those that are 0 or nothing in all are
+/// left out.
+fn declared<'a>(keys: &'static [Key], rows: &[Option<&'a Map<String, Value>>]) -> Vec<(&'static Key, Vec<&'a Value>)> {
+    let mut columns = Vec::new();
+    for key in keys {
+        let values = rows.iter().map(|row| row.and_then(|row| row.get(key.name)).unwrap_or(&Value::Null));
+        let values: Vec<&Value> = values.collect();
+        let nested = declared(key.keys, &values.iter().map(|value| value.as_object()).collect::<Vec<_>>());
+        if !key.column.is_empty() && values.iter().any(|value| value.as_f64().is_some_and(|value| value != 0.0)) {
+            columns.push((key, values));
+        }
+        columns.extend(nested);
+    }
+    columns
+}
+
+/// The value of a key in a row, as people read it.
+fn text_of(key: &Key, row: &Row, value: &Value) -> String {
+    let Some(number) = value.as_f64() else { return "-".into() };
+    let whole = value.as_u64().unwrap_or(0);
+    let text = match key.unit {
+        "bytes" => bytes(whole),
+        "cycles" => cycles(row, whole),
+        "s" => time(number),
+        "%" => percent(number),
+        _ => count(whole),
+    };
+    if key.sample == InSample::Exact { approximate::known(row, text) } else { text }
 }
 
 /// Cycles of the machine of a row, as time.
@@ -259,20 +246,10 @@ fn cycles(row: &Row, cycles: u64) -> String {
     time(cycles as f64 * row.seconds / row.cycles.max(1) as f64)
 }
 
-/// A count of line caches, if there are lines.
-fn of_caches(row: &Row, of: fn(&Caches) -> u64) -> String {
-    row.caches.as_ref().map_or("-".into(), |caches| count(of(caches)))
-}
-
 /// A share of what a kernel with a model has done.
 fn of_kernel(row: &Row, of: fn(&KernelCounts) -> (u64, u64)) -> String {
     let (part, all) = row.kernel_counts.as_ref().map_or((0, 0), of);
     share((all > 0).then(|| 100.0 * part as f64 / all as f64))
-}
-
-/// A count of shadow superpages, if there are any.
-fn of_shadow(row: &Row, of: fn(&ShadowCounts) -> u64) -> String {
-    row.shadow.as_ref().map_or("-".into(), |shadow| count(of(shadow)))
 }
 
 /// A share in percent, if there is one.

@@ -3,7 +3,7 @@
 use crate::cost;
 use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
-use crate::{BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Sample, Setup};
+use crate::{BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -49,7 +49,7 @@ pub struct Row {
     #[key(state, of_stream, from = it.run.counted.threads.most())]
     pub threads: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
-    #[key(count, from = it.stats.faults)]
+    #[key(count, wide = "faults", from = it.stats.faults)]
     pub faults: u64,
     /// Instruction fetches that missed in the last TLB level.
     #[key(count, estimated, from = it.whole.instruction_misses)]
@@ -118,7 +118,7 @@ pub struct Row {
     /// The page daemon and the policy's background with all that they do, and digests: each page that they look at, of whatever size, costs
     /// `daemon-page` of the machine, also in a scan for populated ones. Where these run on another core, what the program
     /// pays for them: shootdowns that concern the address space that runs, waits of faults and of changes of mappings while the background
-    /// promotes or demotes a region, and runs of the daemon that a request for a frame waits for.
+    /// promotes or demotes a region, what the background does at each miss, and runs of the daemon that a request for a frame waits for.
     #[key(count, "cycles", from = it.kernel.background + it.daemon.total() + it.run.work.waited - it.run.moved_cycles(it.member))]
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
@@ -130,23 +130,23 @@ pub struct Row {
     pub host_cycles: u64,
     /// What another core does: the page daemon and the policy's background, and that of a host, without what the program pays for them;
     /// 0 where they run on the program's core. Not in `cycles`.
-    #[key(count, "cycles", from = it.run.moved_cycles(it.member) + it.run.host_moved_cycles(it.member))]
+    #[key(count, "cycles", wide = "other core", from = it.run.moved_cycles(it.member) + it.run.host_moved_cycles(it.member))]
     pub other_core_cycles: u64,
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
     /// The median latency of page faults in modelled time, from the trap to its return: what the kernel does for it, and waits for. Right to
     /// three digits. Walks, and calls that copy from and to files, are not in it.
-    #[key(state, "cycles")]
+    #[key(state, "cycles", wide = "fault p50")]
     pub fault_p50: u64,
     /// The 99th percentile.
     #[key(state, "cycles")]
     pub fault_p99: u64,
     /// The 99.9th percentile.
-    #[key(state, "cycles")]
+    #[key(state, "cycles", wide = "p99.9")]
     pub fault_p999: u64,
     /// The longest.
-    #[key(state, "cycles")]
+    #[key(state, "cycles", wide = "longest")]
     pub fault_max: u64,
     /// The same by kind of fault.
     #[key(state)]
@@ -165,12 +165,12 @@ pub struct Row {
     #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.run.touched.peak))]
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
-    #[key(state, "bytes", from = it.bytes(it.stats.peak_resident_pages))]
+    #[key(state, "bytes", column = "resident", from = it.bytes(it.stats.peak_resident_pages))]
     pub peak_resident_bytes: u64,
     /// What page tables took at their own peak, of all address spaces together: nodes of the radix format with 8 bytes for
     /// each entry that they have room for, of the linear one with whole base pages. A process has its root from its first
     /// access, and other tables while they have an entry. They take no frames of the simulated machine.
-    #[key(state, "bytes", from = it.run.page_table_bytes())]
+    #[key(state, "bytes", wide = "tables", from = it.run.page_table_bytes())]
     pub page_table_bytes: u64,
     /// How much more was resident, at its peak, than was touched, at its own; negative if memory was too small for what
     /// was touched.
@@ -195,7 +195,7 @@ pub struct Row {
     #[key(count, from = it.run.kernel_counts())]
     pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
-    #[key(count, group = "The work of the kernel", from = it.stats.promotions.iter().sum())]
+    #[key(count, group = "The work of the kernel", wide = "promoted", from = it.stats.promotions.iter().sum())]
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
     #[key(count, from = it.stats.promotions_at_fault)]
@@ -211,7 +211,7 @@ pub struct Row {
     #[key(count, from = it.stats.reservations_made)]
     pub reservations_made: u64,
     /// Reservations preempted.
-    #[key(count, from = it.stats.reservations_preempted)]
+    #[key(count, wide = "preempted", from = it.stats.reservations_preempted)]
     pub reservations_preempted: u64,
     /// Frames of reservations that the policy's background freed.
     #[key(count, "pages", from = it.stats.reserved_released)]
@@ -229,17 +229,17 @@ pub struct Row {
     #[key(count, "pages", from = it.stats.pages_moved)]
     pub pages_moved: u64,
     /// Pages read from backing store.
-    #[key(count, "pages", from = it.stats.page_ins)]
+    #[key(count, "pages", wide = "paged in", from = it.stats.page_ins)]
     pub page_ins: u64,
     /// Pages written to backing store.
-    #[key(count, "pages", from = it.stats.page_outs)]
+    #[key(count, "pages", wide = "paged out", from = it.stats.page_outs)]
     pub page_outs: u64,
     /// Requests to the disk: what is read or written in one go, without a seek. The first read of
     /// a page of a warm file does not count.
     #[key(count, from = it.run.disk.requests())]
     pub io_requests: u64,
     /// The time that they took, in which nothing else runs: part of `cycles`.
-    #[key(count, "s", from = it.seconds(it.run.disk.cycles(it.machine)))]
+    #[key(count, "s", column = "disk time", from = it.seconds(it.run.disk.cycles(it.machine)))]
     pub io_seconds: f64,
     /// Bytes zeroed by the kernel.
     #[key(count, "bytes", from = it.stats.bytes_zeroed)]
@@ -277,6 +277,9 @@ pub struct Row {
     /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
     pub superpage_cycles: u64,
+    /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why)); reasons that never applied are left out.
+    #[key(count, from = Refusals::of(it.run.vm.refusals()))]
+    pub refusals: Refusals,
     /// Allocations for which the preferred size is more than a base page.
     #[key(count, from = it.stats.contiguity_requests)]
     pub contiguity_requests: u64,
@@ -429,22 +432,22 @@ pub struct Row {
 #[key(from = Counters)]
 pub struct Caches {
     /// Loads and stores that missed in the nearest cache.
-    #[key(count, from = behind(&it.program_lines[0]) + behind(&it.program_lines[2]))]
+    #[key(count, column = "L1D misses", from = behind(&it.program_lines[0]) + behind(&it.program_lines[2]))]
     pub l1d_misses: u64,
     /// Those of them that were prefetched, and so waited for nothing.
-    #[key(count, from = behind(&it.program_lines[2]))]
+    #[key(count, wide = "prefetched", from = behind(&it.program_lines[2]))]
     pub l1d_prefetched: u64,
     /// Fetches that missed in the nearest cache.
-    #[key(count, from = behind(&it.program_lines[1]))]
+    #[key(count, wide = "L1I misses", from = behind(&it.program_lines[1]))]
     pub l1i_misses: u64,
     /// Loads, stores and fetches that no cache served.
-    #[key(count, from = it.program_lines.iter().map(|lines| lines.misses).sum())]
+    #[key(count, column = "from memory", from = it.program_lines.iter().map(|lines| lines.misses).sum())]
     pub memory_accesses: u64,
     /// References of walks that missed in the nearest cache.
-    #[key(count, from = it.line_hits[1..].iter().sum::<u64>() + it.line_misses)]
+    #[key(count, wide = "walks' L1D misses", from = it.line_hits[1..].iter().sum::<u64>() + it.line_misses)]
     pub walk_l1d_misses: u64,
     /// References of walks that no cache served.
-    #[key(count, from = it.line_misses)]
+    #[key(count, wide = "from memory", from = it.line_misses)]
     pub walk_memory_accesses: u64,
 }
 
@@ -458,10 +461,10 @@ fn behind(lines: &LineCounts) -> u64 {
 #[key(from = Counters)]
 pub struct ShadowCounts {
     /// Made of base pages, or of smaller ones. A split is no promotion, though smaller ones remain.
-    #[key(count, from = it.remaps.promotions)]
+    #[key(count, wide = "shadow superpages", from = it.remaps.promotions)]
     pub promotions: u64,
     /// Split, since a page of them changed or was mapped elsewhere too.
-    #[key(count, from = it.remaps.demotions)]
+    #[key(count, wide = "split", from = it.remaps.demotions)]
     pub demotions: u64,
     /// Entries of the controller's table that were written.
     #[key(count, from = it.remaps.table_writes)]
@@ -470,13 +473,13 @@ pub struct ShadowCounts {
     #[key(count, from = it.remaps.flushed_pages)]
     pub flushed_pages: u64,
     /// Lines that a cache held of these.
-    #[key(count, from = it.remaps.flushed_lines)]
+    #[key(count, wide = "lines flushed", from = it.remaps.flushed_lines)]
     pub flushed_lines: u64,
     /// Accesses to memory whose mapping the controller's TLB held, prefetched or not.
-    #[key(count, from = it.remaps.hits.iter().sum())]
+    #[key(count, wide = "MTLB hits", from = it.remaps.hits.iter().sum())]
     pub mtlb_hits: u64,
     /// Those whose mapping was read from memory.
-    #[key(count, from = it.remaps.misses.iter().sum())]
+    #[key(count, column = "MTLB misses", from = it.remaps.misses.iter().sum())]
     pub mtlb_misses: u64,
 }
 

@@ -19,7 +19,7 @@ pub struct KernelCounts {
     #[key(count, from = it.blocks)]
     pub block_accesses: u64,
     /// Times that software was entered for a TLB miss.
-    #[key(count, from = it.entered)]
+    #[key(count, wide = "handled", from = it.entered)]
     pub handled: u64,
     /// Searches of the hash table for a TLB miss.
     #[key(count, from = it.searches)]
