@@ -133,6 +133,37 @@ impl Sum {
     }
 }
 
+/// The sums of some windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// Of those that stand for no more than they contain, and so are known.
+    known: Tally,
+    /// Of the others, and how many they are.
+    measured: Sum,
+    others: u64,
+}
+
+impl Sums {
+    fn add(&mut self, (window, period): &(Tally, Option<u64>), sampling: Sampling) {
+        match weight(*period, sampling) {
+            None => self.known.add(window),
+            Some(weight) => {
+                self.measured = self.measured.and(window, weight);
+                self.others += 1;
+            }
+        }
+    }
+}
+
+/// The weight of a window with this period of its own, if it has one; `None` if it stands for no more than it contains.
+fn weight(period: Option<u64>, sampling: Sampling) -> Option<f64> {
+    match period {
+        Some(period) if period <= sampling.on => None,
+        Some(period) => Some(period as f64 / sampling.period as f64),
+        None => Some(1.0),
+    }
+}
+
 /// The windows of a stream that are over, and the current one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
@@ -142,6 +173,8 @@ pub(crate) struct Windows {
     begun: Tally,
     /// The windows by number, with their periods if these are their own.
     windows: Vec<(Tally, Option<u64>)>,
+    /// The sums of the first so many, which do not change now.
+    first: (usize, Sums),
     /// Whether TLBs may have held, when a window began, entries from before the gap that the gap replaced.
     stale: bool,
 }
@@ -171,6 +204,7 @@ impl Windows {
     pub(crate) fn turn(
         &mut self,
         window: Option<Window>,
+        sampling: Option<Sampling>,
         translated: &Translated<'_>,
         accesses: u64,
         superpages: bool,
@@ -182,7 +216,33 @@ impl Windows {
             self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
             self.windows[number] = (self.windows[number].0.plus(&more), period);
         }
+        if let (Some(window), Some(sampling)) = (window, sampling) {
+            let (mut over, mut sums) = if window.number < self.first.0 { Default::default() } else { self.first };
+            while over < window.number.min(self.windows.len()) {
+                sums.add(&self.windows[over], sampling);
+                over += 1;
+            }
+            self.first = (over, sums);
+        }
         (self.begun, self.window) = (now, window);
+    }
+
+    /// The windows from this one on, with what the current one has so far.
+    fn from(&self, first: usize, now: &Tally) -> Vec<(Tally, Option<u64>)> {
+        let mut windows = self.windows[first..].to_vec();
+        if let Some(Window { number, period, .. }) = self.window {
+            let more = now.since(&self.begun);
+            windows.resize(windows.len().max(number + 1 - first), Default::default());
+            windows[number - first] = (windows[number - first].0.plus(&more), period);
+        }
+        windows
+    }
+
+    /// The sums of all of them.
+    fn sums(&self, now: &Tally, sampling: Sampling) -> Sums {
+        let (over, mut sums) = self.first;
+        self.from(over, now).iter().for_each(|window| sums.add(window, sampling));
+        sums
     }
 
     /// The counts for the whole stream, of which `counted` was recorded.
@@ -190,7 +250,7 @@ impl Windows {
         let Counted { references, instructions, accesses, skipped, .. } = *counted;
         let all = Tally::now(translated, accesses);
         let walks = all.walks();
-        let Some(evidence) = self.evidence(info, translated, counted) else {
+        let Some(evidence) = self.basis(info, translated, counted) else {
             return Whole {
                 references,
                 instructions,
@@ -205,7 +265,7 @@ impl Windows {
                 sampled: None,
             };
         };
-        let sampling = info.sampling.expect("evidence comes from a sample");
+        let (sampling, others, evidence) = evidence;
         let counts = evidence.counts(Basis::All);
         let misses = [counts.data_misses, counts.instruction_misses].map(|misses| misses.round() as u64);
         let whole = |known: u64, count: f64| known + (count * evidence.factor(&evidence.measured)).round() as u64;
@@ -227,7 +287,7 @@ impl Windows {
                 on: sampling.on,
                 period: sampling.period,
                 share: accesses as f64 / evidence.accesses,
-                windows: evidence.windows.len() as u64,
+                windows: others,
                 recorded_references: references,
                 recorded_tlb_misses: walks.count(),
                 ..Sampled::default()
@@ -235,33 +295,36 @@ impl Windows {
         }
     }
 
-    /// The evidence to estimate from; `None` if nothing was left out.
+    /// The evidence to estimate from, and for its errors; `None` if nothing was left out.
     pub(crate) fn evidence(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<Evidence> {
+        let (sampling, _, evidence) = self.basis(info, translated, counted)?;
+        let windows = self.from(0, &evidence.recorded).into_iter();
+        let windows = windows.filter_map(|(window, period)| Some((window, weight(period, sampling)?)));
+        Some(Evidence { windows: windows.collect(), ..evidence })
+    }
+
+    /// The sampling, how many windows stand for more than they contain, and the evidence without these: enough for an
+    /// estimate. Costs a look at the current window.
+    fn basis(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<(Sampling, u64, Evidence)> {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
-        let mut all = self.clone();
-        all.turn(None, translated, accesses, false);
-        // A window that stands for no more than it contains is known.
-        let (known, windows): (Vec<_>, Vec<_>) =
-            all.windows.into_iter().partition(|(_, period)| period.is_some_and(|period| period <= sampling.on));
-        let known = known.iter().fold(Tally::default(), |sum, (window, _)| sum.plus(window));
-        let weigh = |period: Option<u64>| period.map_or(1.0, |period| period as f64 / sampling.period as f64);
-        let windows: Vec<_> = windows.into_iter().map(|(window, period)| (window, weigh(period))).collect();
-        let measured = windows.iter().fold(Sum::default(), |sum, (window, weight)| sum.and(window, *weight));
+        let recorded = Tally::now(translated, accesses);
+        let Sums { known, measured, others } = self.sums(&recorded, sampling);
         // Instructions are accesses only if their fetches are in the stream.
         let skipped = skipped[0] + if info.fetches { skipped[1] } else { 0 };
-        Some(Evidence {
-            windows,
+        let evidence = Evidence {
+            windows: Vec::new(),
             measured,
             known,
-            recorded: Tally::now(translated, accesses),
+            recorded,
             accesses: (accesses + skipped) as f64,
             placed: sampling.seed.is_some(),
             forgets: forgets(translated.machine),
             stale: self.stale,
             cold: info.cold_windows,
             threads: counted.threads.most(),
-        })
+        };
+        Some((sampling, others, evidence))
     }
 }
 

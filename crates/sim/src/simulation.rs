@@ -331,7 +331,8 @@ impl Simulation {
         let superpages = self.vm.stats().mapped[1..].iter().any(|pages| *pages > 0);
         for member in &mut self.members {
             let mut windows = std::mem::take(&mut member.windows);
-            windows.turn(window, &member.translated(&self.mmu), self.counted.accesses, superpages);
+            let translated = member.translated(&self.mmu);
+            windows.turn(window, self.info.sampling, &translated, self.counted.accesses, superpages);
             member.windows = windows;
         }
     }

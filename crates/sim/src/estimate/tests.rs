@@ -262,3 +262,29 @@ fn a_comparison_leaves_out_the_same_window_on_both_sides() {
     let short = Row { daemon_runs: 1, ..base };
     assert_eq!(compared(&row("thp", &own), &own, &short), (None, None));
 }
+
+/// Windows in their order, of which some go on later: the sums are those of all, window by window.
+#[test]
+fn sums_are_those_of_all_windows() {
+    let machine = crate::machine("zen5").unwrap();
+    let sampling = Sampling { on: 10, period: 100, seed: Some(1) };
+    let (mut windows, mut accesses, mut luck) = (Windows::default(), 0, 7u64);
+    let mut random = |below: u64| {
+        luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (luck >> 33) % below
+    };
+    for at in 0..300 {
+        let number = if random(5) == 0 { random(at / 3 + 1) } else { at / 3 } as usize;
+        let period = [None, Some(5), Some(250)][random(3) as usize];
+        let window = (random(4) > 0).then_some(Window { number, period, short: false });
+        let translated = Translated { machine: &machine, counters: Counters::default(), faulting: Counters::default() };
+        windows.turn(window, Some(sampling), &translated, accesses, false);
+        accesses += random(50);
+        let now = Tally::now(&translated, accesses);
+        let mut all = Sums::default();
+        windows.from(0, &now).iter().for_each(|window| all.add(window, sampling));
+        let sums = windows.sums(&now, sampling);
+        assert_eq!((sums.known, sums.measured, sums.others), (all.known, all.measured, all.others), "{at}");
+    }
+    assert!(windows.first.0 > 50);
+}
