@@ -96,11 +96,12 @@ impl Requests {
             self.before.push(course.last);
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             self.extend(runs, course);
-            let begun = sums.before(&batch.runs, stretch.start).instructions;
+            let (mut run, mut instructions) = (stretch.start, 0);
             for touch in &mut self.touches[touched..] {
                 // It was the number of its run.
-                let run = stretch.start + touch.instructions as usize;
-                touch.instructions = sums.before(&batch.runs, run).instructions - begun;
+                let next = stretch.start + touch.instructions as usize;
+                instructions += sums.instructions(&batch.runs, run..next);
+                (run, touch.instructions) = (next, instructions);
             }
             self.ends.push(self.requests.len());
             self.owned.extend(course.touched.owned());
