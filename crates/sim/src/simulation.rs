@@ -497,7 +497,7 @@ impl Simulation {
     /// The kernel's work so far.
     pub(crate) fn effort(&self) -> Effort {
         let effort =
-            Effort::new(&self.mmu.shared(), &self.vm.stats(), self.counted.copied_bytes, self.counted.idle_hashed);
+            Effort::new(&self.mmu.shared(), self.vm.counts(), self.counted.copied_bytes, self.counted.idle_hashed);
         effort.without(self.filled_bytes())
     }
 
