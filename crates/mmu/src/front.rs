@@ -27,6 +27,9 @@ pub(crate) struct Front {
     /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
     batch: Box<Batch>,
+    /// How many requests are located together: few after a trap, since those after the next one are
+    /// located in vain.
+    ahead: usize,
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
     pub(crate) misses: Box<Batch>,
     pub(crate) waiting: usize,
@@ -131,6 +134,7 @@ impl Front {
             first,
             numbers,
             placed: false,
+            ahead: BATCH,
             batch: Box::new(Batch::new()),
             misses: Box::new(Batch::new()),
             waiting: 0,
@@ -218,6 +222,7 @@ impl Front {
                 located
             };
             done += taken;
+            self.look_ahead(taken, trap);
             if let Some(trap) = trap {
                 if !self.defers {
                     self.pass_on(mappings);
@@ -242,6 +247,7 @@ impl Front {
                 self.translate_lines(mappings, now);
             }
             done += taken;
+            self.look_ahead(taken, trap);
             if let Some(trap) = trap {
                 self.count_trap(mappings, space, requests[done], trap);
                 self.pass_on(mappings);
@@ -389,6 +395,12 @@ impl Front {
         Ok(())
     }
 
+    /// So many requests were taken before this trap, if there was one: the next may be as near.
+    #[inline(always)]
+    fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
+        self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));
+    }
+
     /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
     /// them. Returns how many it took, and why the next one traps.
     /// Nothing that happens in the TLBs can change these results, so all requests of a batch
@@ -402,13 +414,14 @@ impl Front {
     ) -> (usize, Option<Trap>) {
         mappings.refresh();
         let (mut entries, mut found) = ([0; BATCH], 0);
-        for request in requests.iter().take(BATCH) {
+        let requests = &requests[..requests.len().min(self.ahead)];
+        for request in requests {
             let Some(entry) = mappings.entry(space, request.page()) else { break };
             prefetch(&mappings.records, entry as usize);
             entries[found] = entry;
             found += 1;
         }
-        let mut trap = (found < requests.len().min(BATCH)).then_some(Trap::Absent);
+        let mut trap = (found < requests.len()).then_some(Trap::Absent);
         let mut index = 0;
         for (request, entry) in requests.iter().zip(entries).take(found) {
             let (page, access) = (request.page(), request.access_bits());
