@@ -159,8 +159,9 @@ impl Requests {
         let to = self.counted[index].0;
         let lives = |owner: &Owner| owner.is_none_or(|process| !ended.contains(&process));
         let at_end: u64 = self.owned[from..to].iter().filter(|(owner, _)| lives(owner)).map(|(_, pages)| pages).sum();
-        let later = self.touches(index).iter().rev().take_while(|touch| touch.request >= done);
-        at_end - later.count() as u64
+        let touches = self.touches(index);
+        let later = touches.len() - touches.partition_point(|touch| touch.request < done);
+        at_end - later as u64
     }
 
     /// The requests of stretch number `index` that touched a page for the first time, in their order.
