@@ -225,11 +225,12 @@ impl Simulation {
         self.faults.begun = [writes, zeroed];
     }
 
-    /// Records those before, and one that is not like them, with the sum of rare counts if that has changed.
+    /// Records one that is not like those before: it waits in their place, or has changed the sum
+    /// of rare counts to this.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, rare: Option<u64>) {
-        self.record_faults();
         let Some(rare) = rare else {
+            self.record_faults();
             self.faults.last = Some((done, 1));
             return;
         };
@@ -287,5 +288,34 @@ impl Simulation {
         if self.times_faults() {
             self.faults.clock = self.clock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_is_right_to_three_digits() {
+        for cycles in [0, 1, 2047, 2048, 123_456_789, u64::MAX] {
+            let more = rounded(cycles) - cycles;
+            assert!(more <= cycles / 1000, "{cycles} and {more}");
+            assert_eq!(rounded(rounded(cycles)), rounded(cycles));
+        }
+        assert_eq!([2047, 2048, 4096, 4099].map(rounded), [2047, 2049, 4099, 4099]);
+    }
+
+    #[test]
+    fn shares_of_faults_are_counted_in_the_order_of_latencies() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.times(), FaultTimes::default());
+        latency.record(70, 980);
+        latency.record(5000, 1);
+        let mut more = Latency::default();
+        more.record(9, 10);
+        more.record(300, 9);
+        latency.add(&more);
+        let (faults, cycles) = (1000, 70 * 980 + 5000 + 9 * 10 + 300 * 9);
+        assert_eq!(latency.times(), FaultTimes { faults, cycles, p50: 70, p99: 70, p999: 300, max: 5000 });
     }
 }
