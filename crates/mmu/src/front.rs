@@ -211,7 +211,7 @@ impl Front {
             let (taken, trap) = if self.placed {
                 self.take::<GUEST>(mappings, space, &requests[done..])
             } else {
-                let located = self.locate::<GUEST>(mappings, space, &requests[done..]);
+                let located = self.locate::<GUEST>(mappings, space, self.near(&requests[done..]));
                 self.recent.skip(located.0);
                 if self.by_page {
                     self.batch.ask(&requests[done..][..self.batch.len]);
@@ -241,7 +241,7 @@ impl Front {
         let Lined { requests, lines } = asked;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false>(mappings, space, &requests[done..]);
+            let (taken, trap) = self.locate::<false>(mappings, space, self.near(&requests[done..]));
             if taken > 0 {
                 let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
                 self.translate_lines(mappings, now);
@@ -395,6 +395,12 @@ impl Front {
         Ok(())
     }
 
+    /// Those that are located together.
+    #[inline(always)]
+    fn near<'a>(&self, requests: &'a [Request]) -> &'a [Request] {
+        &requests[..requests.len().min(self.ahead)]
+    }
+
     /// So many requests were taken before this trap, if there was one: the next may be as near.
     #[inline(always)]
     fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
@@ -414,14 +420,13 @@ impl Front {
     ) -> (usize, Option<Trap>) {
         mappings.refresh();
         let (mut entries, mut found) = ([0; BATCH], 0);
-        let requests = &requests[..requests.len().min(self.ahead)];
-        for request in requests {
+        for request in requests.iter().take(BATCH) {
             let Some(entry) = mappings.entry(space, request.page()) else { break };
             prefetch(&mappings.records, entry as usize);
             entries[found] = entry;
             found += 1;
         }
-        let mut trap = (found < requests.len()).then_some(Trap::Absent);
+        let mut trap = (found < requests.len().min(BATCH)).then_some(Trap::Absent);
         let mut index = 0;
         for (request, entry) in requests.iter().zip(entries).take(found) {
             let (page, access) = (request.page(), request.access_bits());
