@@ -59,7 +59,8 @@ impl Averages {
 
     /// Passes the touches of the stretch that `passes` says, of which the stretch began after `before` instructions.
     fn touch(&mut self, touches: &[Touch], before: u64, passes: impl Fn(&Touch) -> bool) {
-        while let Some(touch) = touches.get(self.next).filter(|touch| passes(touch)) {
+        let waiting = touches.get(self.next..).unwrap_or_default();
+        for touch in waiting.iter().take_while(|touch| passes(touch)) {
             self.touch_at(before + touch.instructions);
             self.touched += 1;
             self.next += 1;
