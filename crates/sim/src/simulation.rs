@@ -421,6 +421,7 @@ impl Simulation {
     }
 
     /// Calls the background of the policy, and takes a sample, if one is due.
+    #[inline]
     pub(crate) fn run_due(&mut self) {
         self.background();
         self.sample_if_due();
