@@ -27,6 +27,9 @@ pub(crate) struct Front {
     /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
     batch: Box<Batch>,
+    /// How many requests are located together: few after a trap, since those after the next one are
+    /// located in vain.
+    ahead: usize,
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
     pub(crate) misses: Box<Batch>,
     pub(crate) waiting: usize,
@@ -131,6 +134,7 @@ impl Front {
             first,
             numbers,
             placed: false,
+            ahead: BATCH,
             batch: Box::new(Batch::new()),
             misses: Box::new(Batch::new()),
             waiting: 0,
@@ -207,7 +211,7 @@ impl Front {
             let (taken, trap) = if self.placed {
                 self.take::<GUEST>(mappings, space, &requests[done..])
             } else {
-                let located = self.locate::<GUEST>(mappings, space, &requests[done..]);
+                let located = self.locate::<GUEST>(mappings, space, self.near(&requests[done..]));
                 self.recent.skip(located.0);
                 if self.by_page {
                     self.batch.ask(&requests[done..][..self.batch.len]);
@@ -218,6 +222,7 @@ impl Front {
                 located
             };
             done += taken;
+            self.look_ahead(taken, trap);
             if let Some(trap) = trap {
                 if !self.defers {
                     self.pass_on(mappings);
@@ -236,12 +241,13 @@ impl Front {
         let Lined { requests, lines } = asked;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false>(mappings, space, &requests[done..]);
+            let (taken, trap) = self.locate::<false>(mappings, space, self.near(&requests[done..]));
             if taken > 0 {
                 let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
                 self.translate_lines(mappings, now);
             }
             done += taken;
+            self.look_ahead(taken, trap);
             if let Some(trap) = trap {
                 self.count_trap(mappings, space, requests[done], trap);
                 self.pass_on(mappings);
@@ -387,6 +393,18 @@ impl Front {
             self.misses.add(&mut self.waiting, located);
         }
         Ok(())
+    }
+
+    /// Those that are located together.
+    #[inline(always)]
+    fn near<'a>(&self, requests: &'a [Request]) -> &'a [Request] {
+        &requests[..requests.len().min(self.ahead)]
+    }
+
+    /// So many requests were taken before this trap, if there was one: the next may be as near.
+    #[inline(always)]
+    fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
+        self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));
     }
 
     /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of

@@ -44,12 +44,15 @@ fn pass_on(fronts: &mut [Front], mappings: &Mappings) {
 
 impl Front {
     /// Counts a walk that ends at the absent entry of a page whose root exists, after what waits.
-    pub(crate) fn wait_absent(&mut self, mappings: &Mappings, space: u32, request: Request) {
+    pub(crate) fn wait_absent(&mut self, mappings: &mut Mappings, space: u32, request: Request) {
         let access = request.access_bits();
-        let found = mappings.find(space, request.page(), 1).expect("the root exists");
+        // Whoever found it absent has cached where it is, unless the tables end above.
+        let entry = mappings.entry(space, request.page());
+        let entry = entry.or_else(|| mappings.find(space, request.page(), 1).map(|found| found.id));
+        let entry = entry.expect("the root exists");
         self.counters.references[access as usize] += 1;
-        let kind = absent_kind(found.level, access);
-        self.wait(mappings, Located { head: found.id, entry: found.id, number: 0, kind });
+        let kind = absent_kind(mappings.nodes.level_of(entry), access);
+        self.wait(mappings, Located { head: entry, entry, number: 0, kind });
     }
 
     /// Fills what is behind for a request that missed here, uncounted, after what waits.

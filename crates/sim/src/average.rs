@@ -59,7 +59,8 @@ impl Averages {
 
     /// Passes the touches of the stretch that `passes` says, of which the stretch began after `before` instructions.
     fn touch(&mut self, touches: &[Touch], before: u64, passes: impl Fn(&Touch) -> bool) {
-        while let Some(touch) = touches.get(self.next).filter(|touch| passes(touch)) {
+        let waiting = touches.get(self.next..).unwrap_or_default();
+        for touch in waiting.iter().take_while(|touch| passes(touch)) {
             self.touch_at(before + touch.instructions);
             self.touched += 1;
             self.next += 1;
@@ -76,9 +77,23 @@ impl Simulation {
     /// A trap at this place: all has stayed as it is until now.
     #[inline]
     pub(crate) fn reach(&mut self, place: Place<'_>) {
+        let touches = place.touches();
+        match touches.get(self.averages.next) {
+            // Most faults are at a first touch.
+            Some(touch) if touch.request == place.request => {
+                self.pass(self.passed() + touch.instructions);
+                self.averages.touched += 1;
+                self.averages.next += 1;
+            }
+            _ => self.reach_later(place),
+        }
+    }
+
+    /// The same where the next touch is not this request, or there is none.
+    #[inline(never)]
+    fn reach_later(&mut self, place: Place<'_>) {
         let (before, touches) = (self.passed(), place.touches());
         self.averages.touch(touches, before, |touch| touch.request < place.request);
-        // Most faults are at a first touch.
         let known = touches.get(self.averages.next).filter(|touch| touch.request == place.request);
         let within = known.map_or_else(|| place.instructions(&mut self.along), |touch| touch.instructions);
         self.pass(before + within);

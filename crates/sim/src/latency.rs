@@ -1,13 +1,15 @@
-//! How long faults take, in modelled time: for each machine a histogram by kind of fault.
+//! How long faults take, in modelled time: for each machine counts by latency and kind of fault.
 //!
 //! What a fault costs is the difference of what the kernel has counted before and after it. Most only map and zero, and are like the one before:
 //! these are counted, and recorded together; each machine makes its own cycles of them.
 
 use crate::cost::Effort;
+use crate::disk::Disk;
 use crate::simulation::Simulation;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use superpage_keys::Keys;
+use superpage_mmu::Machine;
 use superpage_pages::{Counts, Level};
 use superpage_vm::Fault;
 
@@ -39,6 +41,8 @@ pub(crate) struct Faults {
     work: Effort,
     waited: u64,
     compactions: u64,
+    /// What the disk had transferred when its time was last looked at.
+    transfers: u64,
     /// With a model of the kernel, or a host that faults too: the time.
     clock: u64,
     /// The last faults that were alike, and how many there were.
@@ -54,9 +58,11 @@ pub(crate) struct Latencies {
 }
 
 /// Those of one kind, in cycles.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Latency {
-    histogram: Histogram<u64>,
+    /// How many faults took how long, [`rounded`].
+    counts: BTreeMap<u64, u64>,
+    faults: u64,
     cycles: u64,
     longest: u64,
 }
@@ -101,33 +107,52 @@ pub struct FaultLatency {
     pub disk: FaultTimes,
 }
 
-impl Latency {
-    fn new() -> Latency {
-        Latency { histogram: Histogram::new(3).expect("three digits are allowed"), cycles: 0, longest: 0 }
-    }
+/// The largest number that begins with the same eleven bits: they are three digits.
+fn rounded(cycles: u64) -> u64 {
+    let further = (u64::BITS - cycles.leading_zeros()).saturating_sub(11);
+    cycles | ((1 << further) - 1)
+}
 
+impl Latency {
     fn record(&mut self, cycles: u64, times: u64) {
-        self.histogram.record_n(cycles, times).expect("a histogram that grows");
+        *self.counts.entry(rounded(cycles)).or_default() += times;
+        self.faults += times;
         self.cycles += cycles * times;
         self.longest = self.longest.max(cycles);
     }
 
     fn add(&mut self, more: &Latency) {
-        self.histogram.add(&more.histogram).expect("a histogram that grows");
+        more.counts.iter().for_each(|(cycles, times)| *self.counts.entry(*cycles).or_default() += times);
+        self.faults += more.faults;
         self.cycles += more.cycles;
         self.longest = self.longest.max(more.longest);
     }
 
+    /// How long this share of the faults took at most.
+    fn at(&self, share: f64) -> u64 {
+        let (faults, mut passed) = (((share * self.faults as f64).ceil() as u64).max(1), 0);
+        let reaches = |(_, times): &(&u64, &u64)| {
+            passed += **times;
+            passed >= faults
+        };
+        self.counts.iter().find(reaches).map_or(0, |(cycles, _)| self.longest.min(*cycles))
+    }
+
     fn times(&self) -> FaultTimes {
-        let at = |quantile| self.histogram.value_at_quantile(quantile).min(self.longest);
-        let faults = self.histogram.len();
-        FaultTimes { faults, cycles: self.cycles, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: self.longest }
+        let Latency { faults, cycles, longest: max, .. } = *self;
+        FaultTimes { faults, cycles, p50: self.at(0.5), p99: self.at(0.99), p999: self.at(0.999), max }
     }
 }
 
 impl Latencies {
     pub(crate) fn new() -> Latencies {
-        Latencies { kinds: std::array::from_fn(|_| Latency::new()), disk: 0 }
+        Latencies { kinds: std::array::from_fn(|_| Latency::default()), disk: 0 }
+    }
+
+    /// The time of the disk since it was last looked at.
+    fn disk_since(&mut self, disk: &Disk, machine: &Machine) -> u64 {
+        let now = disk.cycles(machine);
+        now - std::mem::replace(&mut self.disk, now)
     }
 
     /// Begins anew.
@@ -200,22 +225,26 @@ impl Simulation {
         self.faults.begun = [writes, zeroed];
     }
 
-    /// Records those before, and one that is not like them, with the sum of rare counts if that has changed.
+    /// Records one that is not like those before: it waits in their place, or has changed the sum
+    /// of rare counts to this.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, rare: Option<u64>) {
-        self.record_faults();
         let Some(rare) = rare else {
+            self.record_faults();
             self.faults.last = Some((done, 1));
             return;
         };
         let before = (self.faults.work, self.faults.waited, self.faults.clock);
         let compactions = self.faults.compactions;
-        let disks: Vec<u64> = self.members.iter().map(|member| member.latencies.disk).collect();
+        let moved = self.disk_moved();
         self.see(rare);
         let work = self.faults.work.since(&before.0).of_fault(done.writes, done.zeroed);
         let (waited, clocked) = (self.faults.waited - before.1, self.times_faults());
-        for (member, disk) in self.members.iter_mut().zip(disks) {
-            let disk = member.latencies.disk - disk;
+        for member in &mut self.members {
+            let disk = match moved {
+                true => member.latencies.disk_since(&self.disk, &member.setup.machine),
+                false => 0,
+            };
             let cycles = match clocked {
                 true => self.faults.clock - before.2,
                 false => member.kernel(&work).total() + waited + disk,
@@ -229,7 +258,7 @@ impl Simulation {
         }
     }
 
-    /// Puts what waits to be recorded into the histograms.
+    /// Records what waits to be recorded.
     pub(crate) fn record_faults(&mut self) {
         if let Some((Plain { kind, writes, zeroed }, times)) = self.faults.last.take() {
             let work = Effort::default().of_fault(writes, zeroed);
@@ -240,16 +269,53 @@ impl Simulation {
         }
     }
 
+    /// Whether the disk took time since its time was last looked at, which the caller does now.
+    fn disk_moved(&mut self) -> bool {
+        let now = self.disk.transfers();
+        now != std::mem::replace(&mut self.faults.transfers, now)
+    }
+
     /// Notes what has been counted until now.
     #[cold]
     fn see(&mut self, rare: u64) {
         (self.faults.rare, self.faults.work, self.faults.waited) = (rare, self.effort(), self.work.waited);
         self.faults.compactions = self.vm.counts().compactions;
-        for member in &mut self.members {
-            member.latencies.disk = self.disk.cycles(&member.setup.machine);
+        if self.disk_moved() {
+            for member in &mut self.members {
+                member.latencies.disk_since(&self.disk, &member.setup.machine);
+            }
         }
         if self.times_faults() {
             self.faults.clock = self.clock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_is_right_to_three_digits() {
+        for cycles in [0, 1, 2047, 2048, 123_456_789, u64::MAX] {
+            let more = rounded(cycles) - cycles;
+            assert!(more <= cycles / 1000, "{cycles} and {more}");
+            assert_eq!(rounded(rounded(cycles)), rounded(cycles));
+        }
+        assert_eq!([2047, 2048, 4096, 4099].map(rounded), [2047, 2049, 4099, 4099]);
+    }
+
+    #[test]
+    fn shares_of_faults_are_counted_in_the_order_of_latencies() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.times(), FaultTimes::default());
+        latency.record(70, 980);
+        latency.record(5000, 1);
+        let mut more = Latency::default();
+        more.record(9, 10);
+        more.record(300, 9);
+        latency.add(&more);
+        let (faults, cycles) = (1000, 70 * 980 + 5000 + 9 * 10 + 300 * 9);
+        assert_eq!(latency.times(), FaultTimes { faults, cycles, p50: 70, p99: 70, p999: 300, max: 5000 });
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use superpage_pages::Access;
 use superpage_trace::{Batch, Error, Event, Phase, Run, Sampling, Source};
 
@@ -90,6 +91,15 @@ impl Sums {
     pub(crate) fn before(&self, runs: &[Run], run: usize) -> Done {
         let block = run / Sums::BLOCK;
         self.0[block].plus(Done::of(&runs[block * Sums::BLOCK..run]))
+    }
+
+    /// The instructions of these runs of the batch.
+    pub(crate) fn instructions(&self, runs: &[Run], some: Range<usize>) -> u64 {
+        if some.len() <= Sums::BLOCK {
+            runs[some].iter().map(|run| u64::from(run.instructions)).sum()
+        } else {
+            self.before(runs, some.end).instructions - self.before(runs, some.start).instructions
+        }
     }
 }
 

@@ -96,11 +96,12 @@ impl Requests {
             self.before.push(course.last);
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             self.extend(runs, course);
-            let begun = sums.before(&batch.runs, stretch.start).instructions;
+            let (mut run, mut instructions) = (stretch.start, 0);
             for touch in &mut self.touches[touched..] {
                 // It was the number of its run.
-                let run = stretch.start + touch.instructions as usize;
-                touch.instructions = sums.before(&batch.runs, run).instructions - begun;
+                let next = stretch.start + touch.instructions as usize;
+                instructions += sums.instructions(&batch.runs, run..next);
+                (run, touch.instructions) = (next, instructions);
             }
             self.ends.push(self.requests.len());
             self.owned.extend(course.touched.owned());
@@ -158,8 +159,9 @@ impl Requests {
         let to = self.counted[index].0;
         let lives = |owner: &Owner| owner.is_none_or(|process| !ended.contains(&process));
         let at_end: u64 = self.owned[from..to].iter().filter(|(owner, _)| lives(owner)).map(|(_, pages)| pages).sum();
-        let later = self.touches(index).iter().rev().take_while(|touch| touch.request >= done);
-        at_end - later.count() as u64
+        let touches = self.touches(index);
+        let later = touches.len() - touches.partition_point(|touch| touch.request < done);
+        at_end - later as u64
     }
 
     /// The requests of stretch number `index` that touched a page for the first time, in their order.

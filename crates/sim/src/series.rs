@@ -184,8 +184,14 @@ impl Simulation {
     }
 
     /// Keeps the state if it is time to.
+    #[inline]
     pub(crate) fn sample_if_due(&mut self) {
-        let Some(every) = self.record.watch.every else { return };
+        if let Some(every) = self.record.watch.every {
+            self.sample_at(every);
+        }
+    }
+
+    fn sample_at(&mut self, every: Every) {
         let (now, step) = self.at_moment(|simulation| match every {
             Every::Seconds(step) => (simulation.seconds(simulation.only()), step),
             Every::Instructions(step) => (simulation.passed() as f64, step as f64),

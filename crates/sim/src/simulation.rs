@@ -425,6 +425,7 @@ impl Simulation {
     }
 
     /// Calls the background of the policy, and takes a sample, if one is due.
+    #[inline]
     pub(crate) fn run_due(&mut self) {
         self.background();
         self.sample_if_due();
@@ -501,7 +502,7 @@ impl Simulation {
     /// The kernel's work so far.
     pub(crate) fn effort(&self) -> Effort {
         let effort =
-            Effort::new(&self.mmu.shared(), &self.vm.stats(), self.counted.copied_bytes, self.counted.idle_hashed);
+            Effort::new(&self.mmu.shared(), self.vm.counts(), self.counted.copied_bytes, self.counted.idle_hashed);
         effort.without(self.filled_bytes())
     }
 

@@ -212,7 +212,9 @@ impl Mappings {
         change: fn(Record) -> Record,
         watch: &mut impl Watch,
     ) -> (Record, Work) {
-        if let Some(before) = self.clear_shadowed(mapping, change) {
+        if self.shadows()
+            && let Some(before) = self.clear_shadowed(mapping, change)
+        {
             return (before, Work::default());
         }
         let (head, record) = self.expect(mapping);

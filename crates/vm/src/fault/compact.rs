@@ -235,7 +235,7 @@ impl Vm {
         for at in 0..pages {
             let page = object.page(index + at);
             let found = self.mappings(pmap, page, unit.from + at as u32);
-            let Some(name) = self.name(page, found.first()) else { return false };
+            let Some(name) = self.name(page, found.first.as_ref()) else { return false };
             names.push(name);
             // A mapping is that of its first page.
             let firsts = found.into_iter().filter(|mapping| mapping.at.is_aligned(ladder.pages(mapping.level)));

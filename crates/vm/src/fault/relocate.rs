@@ -154,7 +154,7 @@ impl Vm {
         if !known.sole {
             for (position, frame) in &populated {
                 let mappings = self.mappings(pmap, object.page(low + position), *frame);
-                if mappings.iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
+                if mappings.into_iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
                     return Err(Why::SharedByFork);
                 }
             }

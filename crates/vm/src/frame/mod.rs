@@ -242,7 +242,8 @@ impl Frames {
     /// Puts frames on the page lists in which pages were populated.
     pub(crate) fn list_used(&mut self, frames: Range<u32>) {
         if let Some(pages) = &mut self.pages {
-            for frame in frames.clone() {
+            let cached = if self.swap_and_cache.is_empty() { 0..0 } else { frames.clone() };
+            for frame in cached {
                 // The mark says so: what the lists keep of the frame would be a miss of the cache.
                 if self.buddy.is_cached(Pfn(u64::from(frame))) {
                     self.swap_and_cache.uncache(frame);
@@ -259,7 +260,10 @@ impl Frames {
         if let Some(pages) = &mut self.pages {
             pages.remove(frame);
         }
-        self.digests.remove(&frame);
+        // Few policies keep digests.
+        if !self.digests.is_empty() {
+            self.digests.remove(&frame);
+        }
         if let Some(untouched) = &mut self.untouched
             && untouched.contains(frame as usize)
         {

@@ -263,7 +263,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                     let own = walk.page.object == entry.object && !entry.copy;
                     let alone = own && vm.objects.get(entry.object).sole;
                     let others = || vm.mappings(self.pmap, walk.page, walk.frame);
-                    let others = || others().iter().any(|mapping| mapping.space != space || mapping.at != at);
+                    let others = || others().into_iter().any(|mapping| mapping.space != space || mapping.at != at);
                     if own && (alone || !others()) {
                         look.populated += 1;
                         untouched += u32::from(vm.frames.is_untouched(walk.frame));

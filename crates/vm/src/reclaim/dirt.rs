@@ -108,7 +108,7 @@ impl Vm {
     /// Whether a populated page must be treated as dirty.
     pub(crate) fn is_dirty(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> bool {
         let kept = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame));
-        kept || self.mappings(pmap, page, frame).iter().any(|mapping| {
+        kept || self.mappings(pmap, page, frame).into_iter().any(|mapping| {
             let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
             pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
         })

@@ -5,7 +5,9 @@ use crate::object::{ObjectId, PageOf};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
+use alloc::vec;
 use alloc::vec::Vec;
+use core::{iter, option};
 use superpage_pages::{Level, Pfn, Protection, Vpn};
 
 /// One mapping of a page.
@@ -27,6 +29,35 @@ impl Mapping {
     }
 }
 
+/// The mappings of a page. Most pages have one: it takes no memory of its own.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) first: Option<Mapping>,
+    others: Vec<Mapping>,
+}
+
+impl Found {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn push(&mut self, mapping: Mapping) {
+        match self.first {
+            None => self.first = Some(mapping),
+            Some(_) => self.others.push(mapping),
+        }
+    }
+}
+
+impl IntoIterator for Found {
+    type Item = Mapping;
+    type IntoIter = iter::Chain<option::IntoIter<Mapping>, vec::IntoIter<Mapping>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.others)
+    }
+}
+
 impl Vm {
     /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private copy. O(copy-on-write
     /// objects behind the map entry's).
@@ -43,13 +74,13 @@ impl Vm {
     }
 
     /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in front of the page's).
-    pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Vec<Mapping> {
-        let mut found = Vec::new();
+    pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Found {
+        let mut found = Found::default();
         self.mappings_of(pmap, page, frame, &mut found);
         found
     }
 
-    fn mappings_of(&self, pmap: &impl Pmap, PageOf { object, index }: PageOf, frame: u32, found: &mut Vec<Mapping>) {
+    fn mappings_of(&self, pmap: &impl Pmap, PageOf { object, index }: PageOf, frame: u32, found: &mut Found) {
         let known = self.objects.get(object);
         if known.entries > 0 {
             for (number, space) in self.spaces.iter().enumerate() {
