@@ -84,7 +84,8 @@ coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings
 	$(COVER) -n 50 "zen5:tlb.L2 DTLB.entries=128" thp $(COVERED_WIDE)
 	$(COVER) -n 50 "zen5+complete-subblock:tlb.L2 DTLB.entries=128" mthp:size=64K $(COVERED_WIDE)
 
-fuzz: ## a minute of each fuzz target, on stable Rust; FUZZ_SECONDS=600 for longer
+fuzz: ## a minute of new cases for each random test and fuzz target, on stable Rust; FUZZ_SECONDS=600, RANDOM_SECONDS=600 for longer
+	./fuzz/random
 	./fuzz/run
 
 mutants: ## do the tests notice a fault? ten mutants of each file that matters most: hours (needs cargo-mutants)

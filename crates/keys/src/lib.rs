@@ -15,7 +15,9 @@
 //!
 //! The attribute of a field has, in this order: its kind (`count`, which grows, so that parts of a run are differences; `state`, a value at
 //! a moment; `ratio`, which is made of others; `condition`, what the run was of; `flattened`, whose contents are keys), a unit, whether a sampled stream leaves an estimate of it
-//! (`estimated`) or the stream alone decides it (`of_stream`), a `group` that begins with the field, the heading of its `column` in tables, or of one that only `wide` tables have, and the expression that it is filled `from`, of `it`, which is the struct that the attribute of the row names.
+//! (`estimated`) or the stream alone decides it (`of_stream`), a `group` that begins with the field, the heading of its
+//! `column` in tables, or of one that only `wide` tables have, and the expression that it is filled `from`, of `it`, which
+//! is the struct that the attribute of the row names.
 
 use proc_macro::TokenStream;
 use proc_macro2::{Span, TokenStream as Tokens};
@@ -87,6 +89,9 @@ impl Declared {
             input.parse::<Token![=]>()?;
             match name.to_string().as_str() {
                 "group" => declared.group = Some(input.parse()?),
+                "column" | "wide" if declared.column.is_some() => {
+                    return Err(Error::new(name.span(), "it has a column already"));
+                }
                 "column" => declared.column = Some((input.parse()?, false)),
                 "wide" => declared.column = Some((input.parse()?, true)),
                 // An expression has commas of its own.
@@ -94,7 +99,7 @@ impl Declared {
                 _ => {
                     return Err(Error::new(
                         name.span(),
-                        "expected a unit, estimated, of_stream, `group = \"...\"`, `column = \"...\"`, `wide = \"...\"` or `from = EXPRESSION`",
+                        "expected a unit, estimated, of_stream, or `from = EXPRESSION` or a text for group, column or wide",
                     ));
                 }
             }

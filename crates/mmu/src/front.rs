@@ -27,8 +27,7 @@ pub(crate) struct Front {
     /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
     batch: Box<Batch>,
-    /// How many requests are located together: few after a trap, since those after the next one are
-    /// located in vain.
+    /// How many requests are located together. After a trap few: those behind the next trap are located in vain.
     ahead: usize,
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
     pub(crate) misses: Box<Batch>,
@@ -395,13 +394,13 @@ impl Front {
         Ok(())
     }
 
-    /// Those that are located together.
+    /// The requests to locate together.
     #[inline(always)]
     fn near<'a>(&self, requests: &'a [Request]) -> &'a [Request] {
         &requests[..requests.len().min(self.ahead)]
     }
 
-    /// So many requests were taken before this trap, if there was one: the next may be as near.
+    /// `taken` requests preceded this trap, if there was one; the next may come as soon.
     #[inline(always)]
     fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
         self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));

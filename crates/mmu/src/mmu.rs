@@ -226,9 +226,9 @@ impl Mmu {
         self.of_served(machine, |_, behind, _| behind.tlbs.ranges_held())
     }
 
-    /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of the current space in
-    /// which the TLBs and ranges of a machine hold another mapping than that of the page itself; `None` if they hold none
-    /// of the space. What is held of perforated pages does not count. Costs a look at all entries.
+    /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of the current space
+    /// in which the TLBs and ranges of a machine hold another mapping than that of the page itself; `None` if they hold
+    /// none of the space. What is held of perforated pages does not count. Costs a look at all entries.
     pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
         let own = self.mappings.mapping(self.space, page);
         let own = own.map_or(page.0..page.0 + 1, |(_, record, first)| {

@@ -283,7 +283,7 @@ impl Tlbs {
         })
     }
 
-    /// The order of the smallest aligned block around this page in which they hold another mapping than that of the page,
+    /// The order of the smallest aligned block around this page in which they hold another mapping than the page's own,
     /// which has these pages. Costs a look at all entries.
     pub(crate) fn held_around(&self, mappings: &Mappings, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
         let order = |head: u32| {

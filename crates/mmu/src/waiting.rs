@@ -46,7 +46,7 @@ impl Front {
     /// Counts a walk that ends at the absent entry of a page whose root exists, after what waits.
     pub(crate) fn wait_absent(&mut self, mappings: &mut Mappings, space: u32, request: Request) {
         let access = request.access_bits();
-        // Whoever found it absent has cached where it is, unless the tables end above.
+        // The lookup that found the page absent cached the place of its entry, unless the tables end higher up.
         let entry = mappings.entry(space, request.page());
         let entry = entry.or_else(|| mappings.find(space, request.page(), 1).map(|found| found.id));
         let entry = entry.expect("the root exists");

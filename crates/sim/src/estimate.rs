@@ -26,6 +26,7 @@ use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use superpage_keys::Counts;
 use superpage_mmu::{Counters, Machine, Replacement, TlbSpec};
 use superpage_pages::{Access, Counts as _};
@@ -173,8 +174,8 @@ pub(crate) struct Windows {
     begun: Tally,
     /// The windows by number, with their periods if these are their own.
     windows: Vec<(Tally, Option<u64>)>,
-    /// The sums of the first so many, which do not change now.
-    first: (usize, Sums),
+    /// How many of the first windows are over, and their sums; a window that resumes shortens this.
+    first: Cell<(usize, Sums)>,
     /// Whether TLBs may have held, when a window began, entries from before the gap that the gap replaced.
     stale: bool,
 }
@@ -204,7 +205,6 @@ impl Windows {
     pub(crate) fn turn(
         &mut self,
         window: Option<Window>,
-        sampling: Option<Sampling>,
         translated: &Translated<'_>,
         accesses: u64,
         superpages: bool,
@@ -216,13 +216,8 @@ impl Windows {
             self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
             self.windows[number] = (self.windows[number].0.plus(&more), period);
         }
-        if let (Some(window), Some(sampling)) = (window, sampling) {
-            let (mut over, mut sums) = if window.number < self.first.0 { Default::default() } else { self.first };
-            while over < window.number.min(self.windows.len()) {
-                sums.add(&self.windows[over], sampling);
-                over += 1;
-            }
-            self.first = (over, sums);
+        if window.is_some_and(|window| window.number < self.first.get().0) {
+            self.first.take();
         }
         (self.begun, self.window) = (now, window);
     }
@@ -240,7 +235,13 @@ impl Windows {
 
     /// The sums of all of them.
     fn sums(&self, now: &Tally, sampling: Sampling) -> Sums {
-        let (over, mut sums) = self.first;
+        let (mut over, mut sums) = self.first.get();
+        let end = self.window.map_or(usize::MAX, |window| window.number).min(self.windows.len());
+        while over < end {
+            sums.add(&self.windows[over], sampling);
+            over += 1;
+        }
+        self.first.set((over, sums));
         self.from(over, now).iter().for_each(|window| sums.add(window, sampling));
         sums
     }
@@ -304,7 +305,7 @@ impl Windows {
     }
 
     /// The sampling, how many windows stand for more than they contain, and the evidence without these: enough for an
-    /// estimate. Costs a look at the current window.
+    /// estimate. Costs a look at the windows from the current one on.
     fn basis(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<(Sampling, u64, Evidence)> {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;

@@ -107,7 +107,7 @@ pub struct FaultLatency {
     pub disk: FaultTimes,
 }
 
-/// The largest number that begins with the same eleven bits: they are three digits.
+/// Rounds up to the largest number with the same eleven leading bits: three digits.
 fn rounded(cycles: u64) -> u64 {
     let further = (u64::BITS - cycles.leading_zeros()).saturating_sub(11);
     cycles | ((1 << further) - 1)
@@ -225,8 +225,8 @@ impl Simulation {
         self.faults.begun = [writes, zeroed];
     }
 
-    /// Records one that is not like those before: it waits in their place, or has changed the sum
-    /// of rare counts to this.
+    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the new sum of rare counts,
+    /// and it is recorded at once.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, rare: Option<u64>) {
         let Some(rare) = rare else {

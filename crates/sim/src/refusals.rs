@@ -56,8 +56,25 @@ impl<'de> Deserialize<'de> for Refusals {
         let counted = BTreeMap::<String, u64>::deserialize(deserializer)?;
         let named = |name: &String| Why::ALL.iter().find(|why| why.name() == name).copied();
         let reasons = counted.iter().map(|(name, count)| {
-            named(name).map(|why| (why, *count)).ok_or_else(|| D::Error::custom(format!("{name} is no reason")))
+            named(name)
+                .map(|why| (why, *count))
+                .ok_or_else(|| D::Error::custom(format!("unknown reason of a refusal: {name}")))
         });
         Ok(Refusals::of(reasons.collect::<Result<Vec<_>, _>>()?.into_iter()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let counted = Refusals::of([(Why::Busy, 3), (Why::NoExtent, 1)].into_iter());
+        for (refusals, text) in [(counted, r#"{"busy":3,"no-extent":1}"#), (Refusals::default(), "{}")] {
+            assert_eq!(serde_json::to_string(&refusals).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Refusals>(text).unwrap(), refusals);
+        }
+        assert!(serde_json::from_str::<Refusals>(r#"{"bored":1}"#).is_err());
     }
 }

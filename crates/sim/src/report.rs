@@ -184,11 +184,18 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     if touched_by_all(rows).is_none() {
         add(&mut columns, Column::number("touched"), &|row| bytes(row.peak_touched_bytes));
     }
-    let values: Vec<Map<String, Value>> = rows.iter().map(fields).collect();
-    for (key, values) in declared(Row::KEYS, &values.iter().map(Some).collect::<Vec<_>>()) {
+    // One row at a time: a series is long.
+    let values: Vec<Vec<Value>> = rows.iter().map(|row| declared(Row::KEYS, &fields(row))).collect();
+    for (at, key) in columns_of(Row::KEYS).into_iter().enumerate() {
+        let values = values.iter().map(|values| &values[at]);
+        // What is 0 or nothing in all rows has no column.
+        if values.clone().all(|value| value.as_f64().is_none_or(|value| value == 0.0)) {
+            continue;
+        }
         let column = Column::number(key.column);
-        let cells = rows.iter().zip(values).map(|(row, value)| text_of(key, row, value));
-        columns.push((if key.wide { column.only_wide() } else { unless_modelled(column) }, cells.collect()));
+        // Where kernels are compared by time, that of the disk is a part of it.
+        let column = if key.wide || modelled && key.unit != "s" { column.only_wide() } else { column };
+        columns.push((column, rows.iter().zip(values).map(|(row, value)| text_of(key, row, value)).collect()));
     }
     if rows.iter().any(|row| row.kernel_counts.is_some()) {
         add(&mut columns, Column::number("its TLB share"), &|row| {
@@ -211,20 +218,23 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     table
 }
 
-/// The keys that declare a column, with their values in these rows, or in what is nested in them; those that are 0 or nothing in all are
-/// left out.
-fn declared<'a>(keys: &'static [Key], rows: &[Option<&'a Map<String, Value>>]) -> Vec<(&'static Key, Vec<&'a Value>)> {
-    let mut columns = Vec::new();
+/// The keys that declare a column, nested ones too.
+fn columns_of(keys: &'static [Key]) -> Vec<&'static Key> {
+    let own = |key: &'static Key| Some(key).filter(|key| !key.column.is_empty());
+    keys.iter().flat_map(|key| own(key).into_iter().chain(columns_of(key.keys))).collect()
+}
+
+/// Their values in a row, in the same order.
+fn declared(keys: &'static [Key], row: &Map<String, Value>) -> Vec<Value> {
+    let mut values = Vec::new();
     for key in keys {
-        let values = rows.iter().map(|row| row.and_then(|row| row.get(key.name)).unwrap_or(&Value::Null));
-        let values: Vec<&Value> = values.collect();
-        let nested = declared(key.keys, &values.iter().map(|value| value.as_object()).collect::<Vec<_>>());
-        if !key.column.is_empty() && values.iter().any(|value| value.as_f64().is_some_and(|value| value != 0.0)) {
-            columns.push((key, values));
+        let value = row.get(key.name).unwrap_or(&Value::Null);
+        if !key.column.is_empty() {
+            values.push(value.clone());
         }
-        columns.extend(nested);
+        values.extend(declared(key.keys, value.as_object().unwrap_or(&Map::new())));
     }
-    columns
+    values
 }
 
 /// The value of a key in a row, as people read it.
@@ -236,7 +246,8 @@ fn text_of(key: &Key, row: &Row, value: &Value) -> String {
         "cycles" => cycles(row, whole),
         "s" => time(number),
         "%" => percent(number),
-        _ => count(whole),
+        _ if value.is_u64() => count(whole),
+        _ => number.to_string(),
     };
     if key.sample == InSample::Exact { approximate::known(row, text) } else { text }
 }

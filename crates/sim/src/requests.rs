@@ -17,13 +17,26 @@ pub(crate) struct Requests {
     lines: Vec<u32>,
     /// For each stretch, where its requests end.
     ends: Vec<usize>,
-    /// For each stretch, the last requests before it.
-    before: Vec<Last>,
     /// The requests that touched a page for the first time.
     touches: Vec<Touch>,
+    /// The blocks of runs of all stretches.
+    blocks: Vec<Block>,
+    /// For each stretch, where its blocks end.
+    blocks_end: Vec<usize>,
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
+}
+
+/// Runs in a block: finding the run of a request examines at most this many, beyond adding up instructions.
+const BLOCK: usize = 64;
+
+/// The state before the first run of a block.
+#[derive(Clone, Copy)]
+struct Block {
+    /// The requests that the stretch made before it.
+    request: usize,
+    last: Last,
 }
 
 /// A request that touched a page for the first time.
@@ -68,8 +81,9 @@ impl Requests {
             requests: Vec::new(),
             lines: Vec::new(),
             ends: Vec::new(),
-            before: Vec::new(),
             touches: Vec::new(),
+            blocks: Vec::new(),
+            blocks_end: Vec::new(),
             owned: Vec::new(),
             counted: Vec::new(),
         }
@@ -88,12 +102,12 @@ impl Requests {
         self.requests.clear();
         self.lines.clear();
         self.ends.clear();
-        self.before.clear();
         self.touches.clear();
+        self.blocks.clear();
+        self.blocks_end.clear();
         self.owned.clear();
         self.counted.clear();
         for stretch in stretches {
-            self.before.push(course.last);
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             self.extend(runs, course);
             let (mut run, mut instructions) = (stretch.start, 0);
@@ -104,6 +118,7 @@ impl Requests {
                 (run, touch.instructions) = (next, instructions);
             }
             self.ends.push(self.requests.len());
+            self.blocks_end.push(self.blocks.len());
             self.owned.extend(course.touched.owned());
             self.counted.push((self.owned.len(), self.touches.len()));
             if let Some(Mark::Event(index)) = stretch.mark {
@@ -124,15 +139,18 @@ impl Requests {
         self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
         let room = &mut self.requests[first..];
         // Without branches that depend on the stream: which runs make requests is hard to predict.
-        let mut rest = runs.iter();
-        while let Some(run) = rest.next() {
-            let (request, makes) = next(&mut course.last, course.shift, run);
-            room[made] = request;
-            // One that is left out touches nothing that was not touched before.
-            if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(Touch { request: made, instructions: (runs.len() - rest.len() - 1) as u64 });
+        for (number, block) in runs.chunks(BLOCK).enumerate() {
+            self.blocks.push(Block { request: made, last: course.last });
+            let (end, mut rest) = (number * BLOCK + block.len(), block.iter());
+            while let Some(run) = rest.next() {
+                let (request, makes) = next(&mut course.last, course.shift, run);
+                room[made] = request;
+                // One that is left out touches nothing that was not touched before.
+                if course.touched.access(request.page().0, request.access()) {
+                    self.touches.push(Touch { request: made, instructions: (end - rest.len() - 1) as u64 });
+                }
+                made += usize::from(makes);
             }
-            made += usize::from(makes);
         }
         self.requests.truncate(first + made);
     }
@@ -142,6 +160,9 @@ impl Requests {
     fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
         for (number, run) in runs.iter().enumerate() {
+            if number % BLOCK == 0 {
+                self.blocks.push(Block { request: number, last: course.last });
+            }
             let request = Request::new(Vpn(run.page() >> course.shift), run.access());
             if course.touched.access(request.page().0, request.access()) {
                 self.touches.push(Touch { request: number, instructions: number as u64 });
@@ -170,17 +191,22 @@ impl Requests {
         &self.touches[from..self.counted[index].1]
     }
 
+    /// The blocks of stretch number `index`.
+    fn blocks(&self, index: usize) -> &[Block] {
+        let from = index.checked_sub(1).map_or(0, |before| self.blocks_end[before]);
+        &self.blocks[from..self.blocks_end[index]]
+    }
+
     /// Which of `runs`, those of stretch number `index`, made its request number `request`.
     pub(crate) fn run_of(&self, index: usize, runs: &[Run], request: usize) -> usize {
         if !self.lines.is_empty() {
             return request;
         }
-        let mut last = self.before[index];
-        let shift = self.base_shift - TRACE_PAGE_SHIFT;
-        let makes = |run: &Run| next(&mut last, shift, run).1;
-        let made: Vec<bool> = runs.iter().map(makes).collect();
-        let mut those = made.iter().enumerate().filter(|(_, made)| **made);
-        those.nth(request).expect("each request was made by a run").0
+        let blocks = self.blocks(index);
+        let number = blocks.partition_point(|block| block.request <= request) - 1;
+        let (Block { request: before, mut last }, shift) = (blocks[number], self.base_shift - TRACE_PAGE_SHIFT);
+        let mut makers = (number * BLOCK..runs.len()).filter(|run| next(&mut last, shift, &runs[*run]).1);
+        makers.nth(request - before).expect("each request was made by a run")
     }
 
     /// The requests of stretch number `index`, which are those of these runs.
@@ -245,16 +271,30 @@ impl<'a> Place<'a> {
 
     /// Goes on by a run.
     fn pass(&self, run: &Run, along: &mut Along) {
-        let last = along.last.get_or_insert(self.of.before[self.index]);
+        let last = along.last.get_or_insert_with(|| self.of.blocks(self.index)[0].last);
         let makes = next(last, self.of.base_shift - TRACE_PAGE_SHIFT, run).1 || !self.of.lines.is_empty();
         along.run += 1;
         along.request += usize::from(makes);
         along.instructions += u64::from(run.instructions);
     }
 
+    /// Skips to the block of the run that makes the request, if it is a later one.
+    fn pass_blocks(&self, along: &mut Along) {
+        let blocks = self.of.blocks(self.index);
+        let next = along.run / BLOCK + 1;
+        if blocks.get(next).is_none_or(|block| block.request > self.request) {
+            return;
+        }
+        let number = next + blocks[next..].partition_point(|block| block.request <= self.request) - 1;
+        let (run, Block { request, last }) = (number * BLOCK, &blocks[number]);
+        let passed: u64 = self.runs[along.run..run].iter().map(|run| u64::from(run.instructions)).sum();
+        *along = Along { run, request: *request, instructions: along.instructions + passed, last: Some(*last) };
+    }
+
     /// The instructions of the stretch before the request. `along` is where the last call for the stretch ended, of an earlier request:
     /// O(runs) for all of them.
     pub(crate) fn instructions(&self, along: &mut Along) -> u64 {
+        self.pass_blocks(along);
         for run in &self.runs[along.run..] {
             let mut then = *along;
             self.pass(run, &mut then);
@@ -354,6 +394,55 @@ mod tests {
                 (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.use_bits, mmu.held(0))
             });
             assert_eq!(counted[0], counted[1], "{name}");
+        }
+    }
+
+    /// Whatever is asked first, and in which steps: the run of a request, and the instructions before it, are those that are found run by run.
+    #[test]
+    fn a_request_is_found_from_its_block() {
+        let mut luck = 1u64;
+        let mut random = |below: u64| {
+            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (luck >> 33) % below
+        };
+        // Now and then it stays on a page for long, so that blocks make no request.
+        let mut batch = Batch::default();
+        let mut builder = RunBuilder::new();
+        for _ in 0..60 {
+            let (page, stays) = (random(50) << TRACE_PAGE_SHIFT, random(2) * random(200));
+            for step in 0..=stays {
+                builder.read(&mut batch, page + ((step % 2) << 30), 8);
+                builder.fetch(&mut batch, (7 + step % 3) << 30, 4);
+                builder.instructions(step % 4);
+            }
+        }
+        builder.close(&mut batch);
+        let ends = [0, 1, 64, 128, 193, 193, 1000.min(batch.runs.len() - 1), batch.runs.len()];
+        let stretch = |pair: &[usize]| Stretch { start: pair[0], end: pair[1], done: Done::default(), mark: None };
+        let stretches: Vec<Stretch> = [&[0], &ends[..]].concat().windows(2).map(stretch).collect();
+        let mut sums = Sums::default();
+        sums.count(&batch.runs);
+        for lines in [false, true] {
+            let (mut requests, mut course) = (Requests::new(14), Course::new(14, lines));
+            requests.prepare((&batch, &sums), &stretches, &mut course);
+            let mut last = [NOWHERE; 2];
+            for (index, stretch) in stretches.iter().enumerate() {
+                let runs = &batch.runs[stretch.start..stretch.end];
+                let makers = runs.iter().enumerate().filter(|(_, run)| next(&mut last, 2, run).1 || lines);
+                let makers: Vec<usize> = makers.map(|(number, _)| number).collect();
+                let asked = requests.stretch(index, runs);
+                assert_eq!(asked.requests.len(), makers.len());
+                for step in [1, 3, 70] {
+                    let mut along = Along::default();
+                    for request in (0..=makers.len()).step_by(step) {
+                        let run = makers.get(request).copied().unwrap_or(runs.len());
+                        let before: u64 = runs[..run].iter().map(|run| u64::from(run.instructions)).sum();
+                        let place = asked.place.unwrap().later(request);
+                        assert_eq!(place.instructions(&mut along), before, "{index} {request} {step} {lines}");
+                        assert!(run == runs.len() || requests.run_of(index, runs, request) == run);
+                    }
+                }
+            }
         }
     }
 }

@@ -277,7 +277,8 @@ pub struct Row {
     /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
     pub superpage_cycles: u64,
-    /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why)); reasons that never applied are left out.
+    /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why)); reasons that never
+    /// applied are left out.
     #[key(count, from = Refusals::of(it.run.vm.refusals()))]
     pub refusals: Refusals,
     /// Allocations for which the preferred size is more than a base page.

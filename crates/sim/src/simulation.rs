@@ -331,8 +331,7 @@ impl Simulation {
         let superpages = self.vm.stats().mapped[1..].iter().any(|pages| *pages > 0);
         for member in &mut self.members {
             let mut windows = std::mem::take(&mut member.windows);
-            let translated = member.translated(&self.mmu);
-            windows.turn(window, self.info.sampling, &translated, self.counted.accesses, superpages);
+            windows.turn(window, &member.translated(&self.mmu), self.counted.accesses, superpages);
             member.windows = windows;
         }
     }
@@ -380,9 +379,9 @@ impl Simulation {
             }
             if self.mmu.misses(self.only().number) > before {
                 let around = || self.mmu.held_around(self.only().number, request.page());
-                let beside = self.vm.wants_neighbours().then(around).flatten();
+                let neighbour = self.vm.wants_neighbours().then(around).flatten();
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
-                self.vm.missed(&hardware, self.processes.space, request.page(), beside);
+                self.vm.missed(&hardware, self.processes.space, request.page(), neighbour);
                 self.work.waited += self.vm.miss_cycles();
                 one.place.into_iter().for_each(|place| self.reach(place));
                 self.run_due();

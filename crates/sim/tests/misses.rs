@@ -71,8 +71,8 @@ impl Background for Missed {
     }
 }
 
-/// Base pages; a region is charged for a miss if the TLBs hold another page of it, as Romer et al. do (ISCA 1995, section 3), by a handler
-/// that takes 90 cycles more.
+/// Base pages; a region is charged for a miss if the TLBs hold another page of it, as Romer et al. do (ISCA 1995,
+/// section 3), by a handler that takes 90 cycles more.
 static CHARGED: Definition = Definition {
     name: "charged",
     parameters: &[],
@@ -99,7 +99,7 @@ impl Background for Charged {
     }
 
     fn told(&mut self, event: Event) {
-        if let Event::Miss { mapped: Level::BASE, beside: Some(Level(1)), .. } = event {
+        if let Event::Miss { mapped: Level::BASE, neighbour: Some(Level(1)), .. } = event {
             CHARGES.fetch_add(1, Ordering::Relaxed);
         }
     }

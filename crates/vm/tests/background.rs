@@ -338,11 +338,11 @@ fn what_is_wanted_is_told_in_order() {
         unmapped,
         Event::Mapped { space, range },
         Event::Fault { at: at(512), kind: FaultKind::Zero, wanted: huge, mapped: huge },
-        Event::Miss { at: at(600), mapped: huge, beside: Some(Level(2)) },
+        Event::Miss { at: at(600), mapped: huge, neighbour: Some(Level(2)) },
         Event::Fault { at: at(1024), kind: FaultKind::Zero, wanted: huge, mapped: base },
         Event::Starved { level: huge },
-        Event::Miss { at: at(1024), mapped: base, beside: Some(huge) },
-        Event::Miss { at: at(1024), mapped: base, beside: None },
+        Event::Miss { at: at(1024), mapped: base, neighbour: Some(huge) },
+        Event::Miss { at: at(1024), mapped: base, neighbour: None },
         unmapped,
     ];
     assert_eq!(told, expected);

@@ -614,8 +614,7 @@ impl System for Processes {
         crate::memory::state(Path::new("/"), &self.ladder)
     }
 
-    /// Promotes as the kernel does, by copying, whether in place or by copying was requested; a few regions at a
-    /// time, until the process is to be left alone, no huge page is free, or this call has used the processor time
+    /// Promotes by copying, as the kernel does; what is asked for in place is refused. It tries a few regions at a time, until the process is to be left alone, no huge page is free, or this call has used the processor time
     /// that may be saved up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());

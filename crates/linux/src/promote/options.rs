@@ -46,8 +46,8 @@ impl Options {
         let name = policy.definition().name;
         if policy.background().is_none() {
             let sentence = format!(
-                "policy {name} has no background work, so it cannot promote in running programs; `superpage run -p {name} -- \
-                 COMMAND` runs a command under it"
+                "policy {name} has no background work, so it cannot promote in running programs; where Linux has it, \
+                 `superpage run -p {name} -- COMMAND` runs a command under it"
             );
             return Err(Error::Usage(sentence));
         }

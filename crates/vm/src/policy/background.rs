@@ -34,8 +34,8 @@ pub trait Background: fmt::Debug + Send {
     /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// What its work at each miss costs the program, in cycles beside those of the walk: a handler that counts by region is slower than
-    /// one that refills alone. Asked at each miss that it is told of.
+    /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by region is slower than
+    /// one that only refills. Charged at every miss if the policy wants misses.
     fn miss_cycles(&self) -> u64 {
         0
     }
@@ -147,9 +147,9 @@ pub enum Event {
         at: Address,
         /// The page that maps it.
         mapped: Level,
-        /// The smallest region around it, of those larger than that page, in which the TLBs hold another page; `None` if
-        /// there is none, or nobody knows. The larger ones hold that page too.
-        beside: Option<Level>,
+        /// The smallest region larger than that page in which the TLBs hold another page after the refill; every larger
+        /// region around it contains that page too. `None` if there is none, or nobody knows.
+        neighbour: Option<Level>,
     },
     /// A fault wanted an extent of this level and got less, or nothing.
     Starved {

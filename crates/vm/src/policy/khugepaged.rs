@@ -90,7 +90,7 @@ impl Background for Khugepaged {
                 let Err(Refusal { why, until }) = self.collapse(system, space, level, sample) else { continue };
                 let full = why == Why::NoExtent;
                 if full || until > now {
-                    // It goes on with this region if it was refused for a while whatever that is like, else behind it.
+                    // A refusal that is not about the region: try it again later. Without a free extent: go on behind it.
                     self.cursor = (space, sample.region + u64::from(full));
                     self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
                     return;

@@ -105,21 +105,21 @@ impl Vm {
     }
 
     /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if [`Vm::wants_misses`]; the policy
-    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. `beside` is
-    /// the order, in base pages, of the smallest aligned block around the page in which the TLBs hold another page: it matters if
-    /// [`Vm::wants_neighbours`], and is `None` if they hold none, or that is not known. O(levels) beside what the policy does.
-    pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, beside: Option<u32>) {
+    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. `neighbour` is the
+    /// order, in base pages, of the smallest aligned block around the page in which the TLBs hold another; `None` if there is
+    /// none, or nobody knows. It is needed only if [`Vm::wants_neighbours`]. O(levels) and what the policy does.
+    pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, neighbour: Option<u32>) {
         if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)
         {
             let level = self.level(mapped.size);
             if self.wants.miss {
                 let ladder = self.frames.ladder;
-                let beside = beside.and_then(|order| {
+                let neighbour = neighbour.and_then(|order| {
                     let mut larger = ladder.levels().skip(level.index() + 1);
                     larger.find(|region| ladder.pages(*region) >> order != 0)
                 });
-                self.tell(Event::Miss { at: Address { space, at }, mapped: level, beside });
+                self.tell(Event::Miss { at: Address { space, at }, mapped: level, neighbour });
             }
             if self.events.missed
                 && let Some(background) = &mut self.background
