@@ -79,6 +79,9 @@ const GIVING: [&str; 6] = [
 ];
 
 proptest! {
+    // Where much memory is populated, a background that looks at all of it each time takes seconds.
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+
     #[test]
     fn every_state_is_valid_where_a_background_gives_back_and_compacts(
         setting in settings(), answers in 0..GIVING.len(), seed in 1..1000_u32, slow in any::<bool>(), ops in operations(),
