@@ -225,8 +225,8 @@ impl Simulation {
         self.faults.begun = [writes, zeroed];
     }
 
-    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the new sum of rare counts,
-    /// and it is recorded at once.
+    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the new sum of rare
+    /// counts, and the fault is recorded at once.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, rare: Option<u64>) {
         let Some(rare) = rare else {

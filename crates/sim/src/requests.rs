@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Whatever is asked first, and in which steps: the run of a request, and the instructions before it, are those that are found run by run.
+    /// In steps of any size, the run of a request and the instructions before it are those found run by run.
     #[test]
     fn a_request_is_found_from_its_block() {
         let mut luck = 1u64;

@@ -614,8 +614,9 @@ impl System for Processes {
         crate::memory::state(Path::new("/"), &self.ladder)
     }
 
-    /// Promotes by copying, as the kernel does; what is asked for in place is refused. It tries a few regions at a time, until the process is to be left alone, no huge page is free, or this call has used the processor time
-    /// that may be saved up.
+    /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few regions at a time, until
+    /// the process is to be left alone, no huge page is free, or this call has used the processor time that may be saved
+    /// up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
         // Why the rest of the regions is not tried.

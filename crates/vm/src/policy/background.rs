@@ -34,8 +34,8 @@ pub trait Background: fmt::Debug + Send {
     /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by region is slower than
-    /// one that only refills. Charged at every miss if the policy wants misses.
+    /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by region is slower
+    /// than one that only refills. Charged at every miss if the policy wants misses.
     fn miss_cycles(&self) -> u64 {
         0
     }
