@@ -1,9 +1,9 @@
 //! Linux's interfaces for pages of several sizes, one module each: processes and their page tables, the kernel's
-//! settings and the journal that restores them, promotion by `process_madvise`, signals, process trees, starting
-//! commands, placing code; and live processes as the [`System`](superpage_vm::System) of a policy's background
-//! ([`promote`]).
+//! settings and the journal that restores them, promotion by `process_madvise`, splitting, control groups and the
+//! headroom that they leave, signals, process trees, placing code.
 //!
-//! It measures nothing and prints nothing except what could not be restored; the instruments are in `superpage-live`.
+//! It decides and measures nothing and prints nothing except what could not be restored; policies, the promoter
+//! and the instruments are in `superpage-live`.
 //! Each module changes only what it states, and changes to the whole system are restored, also after an abort.
 //!
 //! The crate is empty on other systems.
@@ -16,15 +16,15 @@ macro_rules! eprintln {
     ($($sentence:tt)*) => { superpage_output::tell(format_args!($($sentence)*)) };
 }
 
+pub mod cgroup;
 pub mod collapse;
+pub mod cpu;
 mod error;
-pub mod launch;
+pub mod headroom;
 pub mod lock;
 pub mod memory;
 pub mod pagemap;
-pub mod policy;
 pub mod proc;
-pub mod promote;
 pub mod rules;
 pub mod scan;
 pub mod settings;
@@ -35,7 +35,6 @@ pub mod tree;
 pub mod why;
 
 pub use error::Error;
-pub use policy::Policy;
 
 /// Parses arbitrary bytes as `/proc` and the journal of settings, for the fuzzer.
 #[cfg(fuzzing)]

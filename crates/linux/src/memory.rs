@@ -1,8 +1,8 @@
 //! How much memory this process may still allocate under all its limits, to refuse requests before anything is
 //! allocated.
 
+use crate::headroom::Headroom;
 use crate::proc::bytes_of;
-use crate::promote::headroom::Headroom;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::Path;

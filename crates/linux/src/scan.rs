@@ -54,18 +54,18 @@ pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
 
 /// The mappings of a process that are anonymous or of a memory file.
 #[derive(Debug, Default)]
-pub(crate) struct Split {
+pub struct Split {
     /// Those that [`mappings`] returns.
-    pub(crate) fitting: Vec<Mapping>,
+    pub fitting: Vec<Mapping>,
     /// Those in which no region could be a huge page, and why.
-    pub(crate) left: Vec<(Mapping, Why)>,
+    pub left: Vec<(Mapping, Why)>,
 }
 
 /// [`mappings`], and the others of their kinds.
 ///
 /// # Errors
 /// As [`mappings`].
-pub(crate) fn split(pid: i32, size: u64) -> Result<Split, Error> {
+pub fn split(pid: i32, size: u64) -> Result<Split, Error> {
     let path = format!("/proc/{pid}/maps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
     let text = String::from_utf8_lossy(&text);

@@ -101,7 +101,7 @@ pub struct Reason {
 
 impl Reason {
     /// A reason that applies to memory of a kind, for huge pages of `size` bytes, under these settings.
-    pub(crate) fn of(why: Why, kind: Kind, part: Part, size: u64, rules: &Rules) -> Reason {
+    pub fn of(why: Why, kind: Kind, part: Part, size: u64, rules: &Rules) -> Reason {
         let block = PageSize::from_bytes(size).expect("a power of two");
         Reason { why, bytes: part.bytes, blocks: part.blocks, text: words_of(why, kind, block, rules) }
     }

@@ -1,17 +1,18 @@
 //! One command under one policy, from start to end.
 
+use crate::Policy;
 use crate::inspect::Reach;
+use crate::launch::{Plan, Work};
 use crate::sample::{Budget, Memory, Plan as Looks};
 use crate::session::{self, Seen, Session, Task};
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use superpage_linux::launch::{Plan, Work};
+use superpage_linux::Error;
 use superpage_linux::signals::Signals;
 use superpage_linux::text::{Placement, Way};
 use superpage_linux::tree::{Ended, Usage};
-use superpage_linux::{Error, Policy};
 
 /// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 1 % of one core, half of it for
 /// huge pages.

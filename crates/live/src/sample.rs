@@ -17,8 +17,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_linux::cpu::thread_cpu;
 use superpage_linux::proc::{self, bytes_of};
-use superpage_linux::promote::thread_cpu;
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
 

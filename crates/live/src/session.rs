@@ -6,17 +6,18 @@
 //! any point does too, in the order in which nothing is lost: the sampler, the command, system-wide settings, and last
 //! the signals that were blocked meanwhile.
 
+use crate::Policy;
 use crate::inspect::Reach;
+use crate::launch::{Arrangement, Plan, Promoting, Work};
 use crate::sample::{self, Memory, Sampler};
 use crate::watch::Watch;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use superpage_linux::launch::{Arrangement, Plan, Promoting, Work};
+use superpage_linux::Error;
 use superpage_linux::settings::{Settings, System};
 use superpage_linux::signals::{Passing, Signals};
 use superpage_linux::text::{self, Placed, Way};
 use superpage_linux::tree::{Ended, Tree};
-use superpage_linux::{Error, Policy};
 
 /// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
 const MAPS: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
 //! What a comparison does before its first run.
 #![cfg(target_os = "linux")]
 
-use superpage_linux::Policy;
 use superpage_linux::settings::{Settings, System, THP_ENABLED};
+use superpage_live::Policy;
 use superpage_live::compare::{Options, settings};
 
 /// The lock is waited for while a signal still ends the wait: before anything else, also where only the reference needs it.

@@ -4,6 +4,8 @@
 mod compare;
 mod contiguity;
 mod inspect;
+mod promote;
+mod settings;
 // `mod ptrees;` is a program of its own, as the example that it tests is.
 
 #[test]

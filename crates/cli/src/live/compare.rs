@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use superpage_linux::Policy;
+use superpage_live::Policy;
 use superpage_live::compare::{
     Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
 };

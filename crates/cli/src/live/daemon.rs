@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
-use superpage_linux::promote::{Finding, Options, Promoter};
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running};
+use superpage_live::promote::{Finding, Options, Promoter};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -47,7 +47,7 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 
-    /// Print what `promote` would promote, and what not and why, and exit
+    /// Print what the policy would promote, and what not and why, and exit
     #[arg(long)]
     dry_run: bool,
 
@@ -153,21 +153,14 @@ impl Daemon {
 
     fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.leave_out_gone()?;
-        if !config.options.goes_by_age() {
-            let name = config.options.policy().definition().name;
-            let sentence = format!(
-                "a dry run looks at population and age, and policy {name} decides otherwise: simulate it, or run it with -v"
-            );
-            return Err(Error::Usage(sentence).into());
-        }
         let mut promoter = Promoter::observer(config.options.clone(), config.target()?)?;
         if std::io::stderr().is_terminal() {
-            eprintln!("superpage: looking, for the age of {:?}", config.options.age);
+            eprintln!("superpage: looking for {:?}, promoting nothing", config.options.looks());
         }
         let findings = promoter.survey(stop.flag());
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => table(&findings, promoter.region_bytes(), config.options.share, self.width.screen()),
+            Format::Table => table(&findings, promoter.region_bytes(), &config.options, self.width.screen()),
         };
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
@@ -175,7 +168,14 @@ impl Daemon {
 }
 
 /// One row for each process with relevant memory, and a line for the rest.
-fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> String {
+fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -> String {
+    let by_age = options.goes_by_age();
+    // What goes by age has regions that are too sparse for it; another policy leaves what it leaves.
+    let (left, sparse) = match (Column::number("too young"), Column::number("not chosen"), Column::number("too sparse"))
+    {
+        (young, _, sparse) if by_age => (young.only_wide(), sparse),
+        (_, left, sparse) => (left, sparse.only_wide()),
+    };
     let matters = |finding: &&Finding| {
         finding.promotable + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
             || finding.reasons.iter().map(|reason| reason.bytes).sum::<u64>() >= region
@@ -186,8 +186,8 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
         Column::number("pid"),
         Column::prose("name"),
         Column::number("promote"),
-        Column::number("too young").only_wide(),
-        Column::number("too sparse"),
+        left,
+        sparse,
         Column::number("huge"),
         Column::number("excluded").only_wide(),
         Column::prose("why not"),
@@ -216,9 +216,17 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
         1 => format!("1 process is not shown: it has no {size} that could be huge; "),
         rest => format!("{rest} processes are not shown: they have no {size} that could be huge; "),
     };
-    let rest = format!("{rest}\"too sparse\" is below share {share} by the process's own page table");
-    let more = if screen.is_wide() { "" } else { "; --wide shows what is too young and what is excluded, too" };
+    let words = if by_age {
+        format!("\"too sparse\" is below share {} by the process's own page table", options.share)
+    } else {
+        format!("\"not chosen\" is what policy {options} left in {:?}", options.looks())
+    };
+    let more = match (screen.is_wide(), by_age) {
+        (true, _) => "",
+        (false, true) => "; --wide shows what is too young and what is excluded, too",
+        (false, false) => "; --wide shows what is excluded, too",
+    };
     let stuck: Vec<Kind> = findings.iter().flat_map(|finding| finding.stuck.iter().copied()).collect();
     let note = shared_way_out(&stuck, &Rules::read()).map(|note| screen.note(&note)).unwrap_or_default();
-    format!("{}\n{}{note}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
+    format!("{}\n{}{note}", screen.table(&table), screen.paragraph(&format!("{rest}{words}{more}")))
 }

@@ -97,7 +97,7 @@ pub struct Named {
     /// Its number.
     pub pid: i32,
     /// In clock ticks since boot.
-    pub(crate) started: u64,
+    pub started: u64,
 }
 
 impl Named {
@@ -165,7 +165,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
 }
 
 /// Whether it is a thread of the kernel.
-pub(crate) fn is_kernels(stat: &Stat) -> bool {
+pub fn is_kernels(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 

@@ -384,7 +384,7 @@ impl Settings {
 
     /// As [`restore_to`](Settings::restore_to), with a line on standard error for an error, once: where the caller goes
     /// on in any case, since the journal holds what is left to restore.
-    pub(crate) fn restore_or_tell(&mut self, mark: usize) {
+    pub fn restore_or_tell(&mut self, mark: usize) {
         let Err(error) = self.restore_to(mark) else { return };
         let told = Some(format!("{error}; the next call of any live verb of superpage tries again"));
         if self.told != told {

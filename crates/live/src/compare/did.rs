@@ -6,10 +6,10 @@
 //! decide, the policy counts as one that affected something.
 
 use super::Row;
+use crate::Policy;
 use crate::inspect::Reach;
-use superpage_linux::Policy;
-use superpage_linux::launch::Work;
-use superpage_linux::policy::{Aim, Did, Found};
+use crate::launch::Work;
+use crate::policy::{Aim, Did, Found};
 use superpage_linux::rules::Rules;
 
 /// What was seen of a policy at work, in all of its runs.
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::compare::advice::tests::row;
     use crate::inspect::Library;
-    use superpage_linux::promote::Counters;
+    use crate::promote::Counters;
     use superpage_linux::scan::Kind;
     use superpage_linux::why::Why;
 

@@ -23,7 +23,10 @@ pub use columns::{did_table, table};
 pub use html::html;
 pub use row::{Row, Run, Verdict};
 
+use crate::Policy;
 use crate::inspect::Reach;
+use crate::launch::Plan;
+use crate::policy::Did;
 use crate::sample::{self, Budget};
 use crate::session;
 use constant::Constant;
@@ -36,15 +39,13 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_linux::launch::Plan;
+use superpage_linux::Error;
 use superpage_linux::pagemap::huge_page_bytes;
-use superpage_linux::policy::Did;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
 use superpage_linux::why::shared_way_out;
-use superpage_linux::{Error, Policy};
 use superpage_output::quoted;
 
 /// Where the command's output goes. Its input is `/dev/null` in any case.

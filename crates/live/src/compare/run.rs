@@ -4,13 +4,13 @@ use super::constant::Constant;
 use super::counters::Available;
 use super::did;
 use super::row::Run;
+use crate::launch::Plan;
 use crate::sample;
 use crate::session::{self, Seen, Session};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
-use superpage_linux::launch::Plan;
 use superpage_linux::settings::Settings;
 
 /// How often the flag to stop is looked at while the command runs.

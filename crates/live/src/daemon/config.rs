@@ -1,14 +1,15 @@
 //! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
 
+use crate::policy::LINUX;
+use crate::promote::{Options, Target};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use superpage_linux::Error;
-use superpage_linux::policy::LINUX;
+use superpage_linux::cgroup;
 use superpage_linux::proc::State;
-use superpage_linux::promote::{Options, Target, cgroup};
 use toml::{Spanned, Value};
 
 /// The configuration: which processes, how, and where the metrics go.
@@ -155,7 +156,7 @@ impl Config {
     /// A control group does not exist.
     pub fn target(&self) -> Result<Target, Error> {
         let Processes { all, pids, cgroups } = self.processes.clone();
-        let cgroups = cgroups.iter().map(|path| cgroup(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
+        let cgroups = cgroups.iter().map(|path| cgroup::find(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
         Ok(Target { all, cgroups, ..Target::pids(pids) })
     }
 }

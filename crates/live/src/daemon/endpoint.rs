@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
-use superpage_linux::promote::thread_cpu;
+use superpage_linux::cpu::thread_cpu;
 
 /// Connections that are held at a time.
 const CONNECTIONS: usize = 16;

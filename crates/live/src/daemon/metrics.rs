@@ -2,6 +2,7 @@
 
 use super::config::MetricsConfig;
 use super::endpoint::Endpoint;
+use crate::promote::Counters;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -14,7 +15,6 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_linux::Error;
-use superpage_linux::promote::Counters;
 use superpage_output::{Output, explain};
 
 /// The type of the text.

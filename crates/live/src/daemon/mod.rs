@@ -9,12 +9,12 @@ mod metrics;
 pub use self::config::{Config, MetricsConfig, Processes};
 pub use self::metrics::Metrics;
 
+use crate::promote::Promoter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
-use superpage_linux::promote::Promoter;
 
 /// The longest sleep between two looks at the signals.
 const NAP: Duration = Duration::from_millis(100);
@@ -117,7 +117,7 @@ impl Daemon {
     fn tell(&self, what: &str) {
         let options = self.promoter.options();
         tracing::info!(policy = %options, "{what}");
-        if let Some(without) = superpage_linux::policy::without(options.policy()) {
+        if let Some(without) = crate::policy::without(options.policy()) {
             tracing::info!("{without}");
         }
         if !options.goes_by_age() {

@@ -1,9 +1,9 @@
 //! The replacement for the metrics if the crate is built without the feature `metrics`: there are none.
 
 use super::config::MetricsConfig;
+use crate::promote::Counters;
 use std::net::SocketAddr;
 use superpage_linux::Error;
-use superpage_linux::promote::Counters;
 
 /// No metrics.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use super::Kind;
 use super::mapping::{circumstances, name};
 use super::process::tmpfs;
+use crate::policy::{Aim, part};
 use procfs::process::{MemoryMap, VmFlags};
 use std::collections::BTreeMap;
 use superpage_linux::pagemap::huge_page_bytes;
-use superpage_linux::policy::{Aim, part};
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use superpage_linux::Policy;
+use superpage_live::Policy;
 use superpage_live::compare::counters::{Available, Event};
 use superpage_live::compare::{Options, compare};
 

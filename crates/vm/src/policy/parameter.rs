@@ -284,6 +284,15 @@ impl Given {
         }
     }
 
+    /// A time; `None` if there is no parameter of this name that is one.
+    pub fn find_time(&self, name: &str) -> Option<Duration> {
+        let own = self.definition.parameters.iter().zip(&self.values).find(|(parameter, _)| parameter.name == name);
+        match own?.1 {
+            Some(Value::Time(time)) => Some(*time),
+            _ => None,
+        }
+    }
+
     /// A word.
     pub fn word(&self, name: &str) -> &'static str {
         match self.value(name) {

@@ -9,7 +9,7 @@ pub fn thread_cpu() -> Duration {
 
 /// The CPU time of all threads of a process so far; `None` if it has ended. Takes well under a microsecond, and is as
 /// exact as the scheduler's tick for threads that run now.
-pub(super) fn process_cpu(pid: i32) -> Option<Duration> {
+pub fn process_cpu(pid: i32) -> Option<Duration> {
     // The pid encoded in the clock id, as by `clock_getcpuclockid`.
     clock((!pid << 3) | 2)
 }

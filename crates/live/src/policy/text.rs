@@ -1,7 +1,7 @@
 //! `text`: base pages, and huge pages for the program's code.
 
 use super::{Answers, Bytes, Definition, Did, Found, Given, Live, Made, Need, Parameter, Plan, Policy, Values};
-use crate::text;
+use superpage_linux::text;
 
 pub(super) static POLICY: Definition = Definition {
     name: "text",

@@ -8,13 +8,14 @@ mod promoting;
 
 pub use promoting::{Promoting, Work};
 
+use crate::Policy;
 use crate::promote::{Promoter, Target};
-use crate::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
-use crate::{Error, Policy};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use superpage_linux::Error;
+use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
 
 /// The arguments of PR_SET_THP_DISABLE in the process of the command: whether, and flags. It survives exec and fork.
 pub(crate) type Disable = (libc::c_ulong, libc::c_ulong);

@@ -1,10 +1,10 @@
 //! What a promoter does: the background of a policy, and what is kept to whatever that decides.
 
-use crate::Error;
 use crate::policy::LINUX;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use superpage_linux::Error;
 use superpage_vm::{Background, Policy, Runner};
 
 /// A policy with a background, and how a promoter goes about what that decides. As text, the policy's: `promote:share=0.9,age=5s`.
@@ -13,7 +13,7 @@ pub struct Options {
     policy: Box<Policy>,
     /// The share of a region's base pages that must be populated for a scan to count it as a candidate, above 0 and at most 1.
     pub share: f64,
-    /// For how long its population must not have changed, in a survey.
+    /// For how long its population must not have changed.
     pub age: Duration,
     /// The most processor time that is used over time, as a share of one core.
     pub cpu: f64,
@@ -102,6 +102,24 @@ impl Options {
             .flat_map(|text| text.split_once(':'))
             .flat_map(|(_, pairs)| pairs.split(',').filter_map(|pair| pair.split_once('=')));
         Options::of(Policy::of(given.definition(), pairs, &LINUX).map_err(usage)?)
+    }
+
+    /// The least population of a region of `size` bytes that a scan counts as a candidate, in base pages.
+    pub(super) fn least(&self, size: u64) -> u32 {
+        let pages = size / rustix::param::page_size() as u64;
+        ((self.share * pages as f64).ceil() as u32).max(1)
+    }
+
+    /// For how long a dry run looks: the policy's interval and age, where it has them, and as long as a first scan waits.
+    pub fn looks(&self) -> Duration {
+        let own = |name| self.policy.given().find_time(name).unwrap_or_default();
+        self.interval.saturating_add(own("interval")).saturating_add(own("age"))
+    }
+
+    /// The policy's background as for a dry run: nothing limits its time.
+    pub(super) fn unlimited(&self) -> Box<dyn Background> {
+        let whole = self.goes_by_age().then(|| self.changed("promote:cpu=1,burst=10s").expect("they are in its range"));
+        whole.as_ref().unwrap_or(self).policy.background().expect("it was looked for")
     }
 
     /// The policy's background in its initial state, within the budget.

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use superpage_linux::launch::Plan;
+use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED, recover_at};
-use superpage_linux::{Error, Policy};
+use superpage_live::Policy;
+use superpage_live::launch::Plan;
 
 const SIZE_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 const SIZE_2M: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";

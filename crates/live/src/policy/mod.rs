@@ -14,13 +14,13 @@ mod thp;
 pub use found::{Aim, Did, Found, part};
 pub use promote::{too_short, without};
 
-use crate::Error;
 use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
 use crate::promote::Options;
-use crate::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED};
-use crate::text::Way;
 use std::fmt;
 use std::str::FromStr;
+use superpage_linux::Error;
+use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED};
+use superpage_linux::text::Way;
 use superpage_pages::{Bytes, Count, PageSize};
 use superpage_vm::{Answers, Definition, Given, Made, Need, Parameter, Sizes, Target, Values};
 
@@ -43,8 +43,8 @@ pub struct Live {
     pub aim: Option<Aim>,
     /// The sizes of the folios that it is about, which are then counted.
     pub folios: Option<Sizes>,
-    /// How it places the command's code: such a command must be passed to [`text::prepare`](crate::text::prepare)
-    /// before it is started, and [`text::place`](crate::text::place) then lets it run.
+    /// How it places the command's code: such a command must be passed to [`text::prepare`](superpage_linux::text::prepare)
+    /// before it is started, and [`text::place`](superpage_linux::text::place) then lets it run.
     pub way: Option<Way>,
     /// What its promoter runs while the command does.
     pub background: Option<Options>,

@@ -16,9 +16,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use superpage_linux::pagemap::Pagemap;
-use superpage_linux::promote::{Options, Promoter, Target};
 use superpage_linux::scan::{self, Kind};
 use superpage_linux::why::Why;
+use superpage_live::promote::{Options, Promoter, Target};
 
 /// Fast, without a limit, for tests of what is promoted.
 fn options(text: &str) -> Options {
@@ -66,7 +66,7 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let parameters = [("share", "0.75"), ("interval", "20ms")];
-    let policy = superpage_vm::Policy::of(&hot::HOT, parameters, &superpage_linux::policy::LINUX).unwrap();
+    let policy = superpage_vm::Policy::of(&hot::HOT, parameters, &superpage_live::policy::LINUX).unwrap();
     let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else {
         return;
     };
@@ -81,7 +81,7 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
 fn a_scan_keeps_its_contract_live() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
-    let policy = superpage_vm::Policy::of(&contract::CONTRACT, [("regions", "5")], &superpage_linux::policy::LINUX);
+    let policy = superpage_vm::Policy::of(&contract::CONTRACT, [("regions", "5")], &superpage_live::policy::LINUX);
     let Some(mut promoter) =
         usable(Promoter::new(Options::of(policy.unwrap()).unwrap(), Target::pids([program.pid()])))
     else {
@@ -135,7 +135,7 @@ fn pages_of_zeroes_are_given_back_where_huge_pages_can_be_split() {
         return;
     }
     let program = Program::start("blocks");
-    let policy = superpage_vm::Policy::of(&GIVES_BACK, [], &superpage_linux::policy::LINUX).unwrap();
+    let policy = superpage_vm::Policy::of(&GIVES_BACK, [], &superpage_live::policy::LINUX).unwrap();
     let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([program.pid()]))) else {
         return;
     };
@@ -185,7 +185,7 @@ static LISTENER: superpage_vm::Definition = superpage_vm::Definition {
 #[test]
 fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced() {
     let _turn = superpage_testing::turn_of("promote");
-    let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_linux::policy::LINUX).unwrap();
+    let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_live::policy::LINUX).unwrap();
     let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = shell.id() as i32;
     // It is the shell, and nothing of the exec that made it so is left to do, once it waits for a line.
@@ -330,6 +330,33 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
     assert!(finding.promotable >= 2 && finding.sparse >= 3 && finding.huge == 0, "{finding:?}");
     let first = ((0x20_u64) << 40, (0x20_u64 << 40) + BLOCK as u64);
     assert!(finding.first.contains(&first.0) && finding.first.contains(&first.1), "{finding:?}");
+    assert!(program.populations().iter().all(|(_, huge)| !huge));
+    program.finish();
+}
+
+#[test]
+fn a_survey_is_of_any_policy() {
+    let _turn = superpage_testing::turn_of("promote");
+    let program = Program::start("blocks");
+    let survey = |text: &str| {
+        let mut promoter = Promoter::observer(text.parse().unwrap(), Target::pids([program.pid()])).unwrap();
+        promoter.survey(&AtomicBool::new(false)).remove(0)
+    };
+    let [promote, all, one] = [
+        "promote:age=50ms,interval=10ms",
+        "ingens:util=0.01,interval=20ms",
+        "khugepaged:pages=512,interval=20ms,max-none=0",
+    ]
+    .map(survey);
+    // What is full under promote, and anything that is populated.
+    assert!(promote.promotable > 0 && promote.sparse > 0, "{promote:?}");
+    assert_eq!(
+        (all.promotable, all.young, all.sparse),
+        (promote.promotable + promote.sparse, 0, 0),
+        "{promote:?} {all:?}"
+    );
+    // A region in each wake-up, of which full ones are taken.
+    assert!(one.promotable <= promote.promotable && one.promotable + one.young == all.promotable, "{one:?} {all:?}");
     assert!(program.populations().iter().all(|(_, huge)| !huge));
     program.finish();
 }

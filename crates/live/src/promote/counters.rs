@@ -22,7 +22,7 @@ pub struct Counters {
     pub shared: u64,
     /// Regions left alone at the last check because too little memory would have been left to the programs.
     pub no_room: u64,
-    /// Calls of [`collapse`](crate::collapse::collapse).
+    /// Calls of [`collapse`](superpage_linux::collapse::collapse).
     pub calls: u64,
     /// Checks of a process that found it unchanged, without a scan.
     pub quiet_scans: u64,
@@ -36,7 +36,7 @@ pub struct Counters {
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.
     pub pressure_backoffs: u64,
-    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](crate::why::Why::name)).
+    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](superpage_linux::why::Why::name)).
     pub left: BTreeMap<&'static str, u64>,
     /// Processes that are watched, now.
     pub watched: u64,

@@ -1,13 +1,13 @@
 //! A promoter that runs on a thread while commands run.
 
-use crate::Error;
 use crate::promote::{Counters, Promoter};
-use crate::why::Why;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use superpage_linux::Error;
+use superpage_linux::why::Why;
 
 /// A thread that promotes the memory of this process's descendants. Dropping it ends the thread.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use super::{
     AS_SET, Aim, Answers, Bytes, Definition, Did, Error, Found, Given, HUGETLB_POOL, Live, Made, Need, Parameter, Plan,
     Policy, System, Values, Wanted, found,
 };
-use crate::proc::bytes_of;
-use crate::settings::HUGETLB_OVERCOMMIT;
+use superpage_linux::proc::bytes_of;
+use superpage_linux::settings::HUGETLB_OVERCOMMIT;
 
 pub(super) static POLICY: Definition = Definition {
     name: "hugetlb",

@@ -1,7 +1,7 @@
 //! What was seen of a program under a policy, from which the policy says what it did.
 
 use super::{Bytes, Policy, Work};
-use crate::rules::Rules;
+use superpage_linux::rules::Rules;
 
 /// The part of a program's memory that a policy aims at, as far as it can be seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,21 +17,20 @@
 //! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A limit
 //! that the kernel does not show does not apply.
 
-use super::target::{hierarchy, within};
+use crate::cgroup::{hierarchy, within};
 use crate::proc::bytes_of;
 use procfs::{FromBufRead, ProcessCGroups};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use superpage_vm::Candidate;
 
 /// The percentage of time in which some task waited for memory (`some avg10`) from which on promotion waits.
 const PRESSED: f64 = 5.0;
 
 /// The owner of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Place {
+pub enum Place {
+    /// The system.
     System,
     /// The folder of a control group.
     Group(PathBuf),
@@ -48,13 +47,13 @@ impl fmt::Display for Place {
 
 /// What may be added to the memory of a process without using the headroom.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Room {
+pub struct Room {
     /// Bytes of permanent pages.
-    pub(super) pages: u64,
+    pub pages: u64,
     /// Bytes of copies, which are freed again.
-    pub(super) copies: u64,
+    pub copies: u64,
     /// The place with the least room for copies.
-    pub(super) place: Place,
+    pub place: Place,
 }
 
 impl Room {
@@ -64,34 +63,36 @@ impl Room {
         Room { pages: beside(pages), copies: beside(copies), place }
     }
 
-    /// The room under both limits.
-    fn and(self, other: Room) -> Room {
-        let pages = self.pages.min(other.pages);
-        let tighter = if other.copies < self.copies { other } else { self };
-        Room { pages, ..tighter }
+    /// The room under all of these limits.
+    pub fn of_all(rooms: &[Room]) -> Room {
+        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
+        rooms.iter().cloned().fold(unlimited, |one, other| {
+            let pages = one.pages.min(other.pages);
+            let tighter = if other.copies < one.copies { other } else { one };
+            Room { pages, ..tighter }
+        })
     }
 }
 
 /// The limits of a system and its control groups. It caches nothing: a group may change, and be left, at any time.
 #[derive(Clone, Debug)]
-pub(crate) struct Headroom {
+pub struct Headroom {
     root: PathBuf,
 }
 
 impl Headroom {
     /// Of the system whose `/proc` and control groups are in `root`: `/`, except in tests.
-    pub(crate) fn of(root: impl Into<PathBuf>) -> Headroom {
+    pub fn of(root: impl Into<PathBuf>) -> Headroom {
         Headroom { root: root.into() }
     }
 
     /// What may be added to a process's memory now. Some 10 us for each group from its own to the root.
-    pub(super) fn room(&self, pid: i32) -> Room {
-        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
-        self.rooms(pid).into_iter().fold(unlimited, Room::and)
+    pub fn room(&self, pid: i32) -> Room {
+        Room::of_all(&self.rooms(pid))
     }
 
     /// The room under each limit that applies to a process.
-    fn rooms(&self, pid: i32) -> Vec<Room> {
+    pub fn rooms(&self, pid: i32) -> Vec<Room> {
         let system = || {
             let text = self.read("proc/meminfo");
             let (available, total) = (bytes_of(&text, "MemAvailable")?, bytes_of(&text, "MemTotal")?);
@@ -101,7 +102,7 @@ impl Headroom {
     }
 
     /// What is left to a process of each limit of memory, and what the limit is of, in words.
-    pub(crate) fn left(&self, pid: i32) -> Vec<(u64, String)> {
+    pub fn left(&self, pid: i32) -> Vec<(u64, String)> {
         let system = bytes_of(&self.read("proc/meminfo"), "MemAvailable");
         let groups =
             self.groups(pid).into_iter().filter_map(|folder| Some((group_free(&folder)?.0, Place::Group(folder))));
@@ -110,7 +111,7 @@ impl Headroom {
     }
 
     /// Where tasks wait for memory, if they do and that concerns the process: in a control group of its own, or in the system.
-    pub(super) fn pressed(&self, pid: i32) -> Option<Place> {
+    pub fn pressed(&self, pid: i32) -> Option<Place> {
         let groups = self.groups(pid);
         // Its own comes first. The root shows the system's; it has no limit and no type, nor files for them.
         let below_root = |folder: &PathBuf| ["memory.max", "cgroup.type"].iter().any(|name| folder.join(name).exists());
@@ -151,55 +152,6 @@ impl Headroom {
         }
         folders
     }
-}
-
-/// What simulated promotions would add, one after the other.
-#[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Place, u64>);
-
-impl Claims {
-    /// Splits regions of a process as [`admit`] does, beside everything claimed before, and claims what the admitted
-    /// ones add. Also returns the place with too little room for the others.
-    pub(super) fn admit(
-        &mut self,
-        headroom: &Headroom,
-        pid: i32,
-        batch: Vec<Candidate>,
-        (size, page): (u64, u64),
-    ) -> (Vec<Candidate>, Vec<Candidate>, Option<Place>) {
-        let mut rooms = headroom.rooms(pid);
-        for room in &mut rooms {
-            let claimed = self.0.get(&room.place).copied().unwrap_or(0);
-            (room.pages, room.copies) = (room.pages.saturating_sub(claimed), room.copies.saturating_sub(claimed));
-        }
-        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
-        let (fit, others) = admit(batch, &rooms.iter().cloned().fold(unlimited, Room::and), size, page);
-        let grown: u64 = fit.iter().map(|candidate| grows(candidate, size, page)).sum();
-        for room in &rooms {
-            *self.0.entry(room.place.clone()).or_default() += grown;
-        }
-        // If not even a copy fits nothing is promoted; otherwise there are too many pages.
-        let tightest =
-            rooms.into_iter().min_by_key(|room| if room.copies < size { (0, room.copies) } else { (1, room.pages) });
-        (fit, others, tightest.map(|room| room.place))
-    }
-}
-
-/// What a region's promotion adds permanently.
-fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
-    size - u64::from(candidate.populated) * page
-}
-
-/// Splits regions of `size` bytes into those that fit into the room, in their order, and the others.
-pub(super) fn admit(batch: Vec<Candidate>, room: &Room, size: u64, page: u64) -> (Vec<Candidate>, Vec<Candidate>) {
-    let mut rest = room.pages;
-    batch.into_iter().partition(|candidate| {
-        let grows = grows(candidate, size, page);
-        // One region at a time exists twice, while it is copied.
-        let fits = room.copies >= size && grows <= rest;
-        rest -= if fits { grows } else { 0 };
-        fits
-    })
 }
 
 fn file(folder: &Path, name: &str) -> String {
@@ -262,46 +214,6 @@ mod tests {
         "proc/self/mountinfo",
         "36 25 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n",
     );
-
-    #[test]
-    fn what_does_not_fit_is_left_and_what_adds_nothing_is_not() {
-        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0, least: 1 };
-        let batch = || vec![candidate(1, 256), candidate(2, 128), candidate(3, 256), candidate(4, 512)];
-        let regions = |pages, copies| {
-            let room = Room { pages, copies, place: Place::System };
-            let (fit, _) = admit(batch(), &room, 2 * MB, 4096);
-            fit.iter().map(|candidate| candidate.region).collect::<Vec<_>>()
-        };
-        assert_eq!(regions(u64::MAX, u64::MAX), [1, 2, 3, 4]);
-        // 1 MB each; the second would add 1.5.
-        assert_eq!(regions(2 * MB, 2 * MB), [1, 3, 4]);
-        assert_eq!(regions(0, 2 * MB), [4]);
-        assert_eq!(regions(4 * MB, 2 * MB - 1), [0; 0]);
-    }
-
-    #[test]
-    fn what_is_only_thought_of_adds_up() {
-        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0, least: 1 };
-        let (_folder, headroom) = system(&[
-            ("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  134144 kB\n"),
-            V2,
-            ("proc/8/cgroup", "0::/a\n"),
-            ("sys/fs/cgroup/a/memory.max", "104857600\n"),
-            ("sys/fs/cgroup/a/memory.current", "99614720\n"),
-        ]);
-        let mut claims = Claims::default();
-        let mut admit = |pid, batch: &[Candidate]| {
-            let (fit, others, place) = claims.admit(&headroom, pid, batch.to_vec(), (2 * MB, 4096));
-            (fit.len(), others.len(), place)
-        };
-        // The system has 131 MB, of which 128 are left to the programs, and the group has none.
-        assert_eq!(admit(7, &[candidate(1, 256), candidate(2, 512)]), (2, 0, Some(Place::System)));
-        let (fit, others, place) = admit(8, &[candidate(1, 512)]);
-        assert_eq!((fit, others), (0, 1));
-        assert!(place.is_some_and(|place| place.to_string().contains("/a")));
-        assert_eq!(admit(9, &[candidate(3, 256), candidate(4, 256), candidate(5, 256)]), (2, 1, Some(Place::System)));
-        assert_eq!(admit(7, &[candidate(6, 256), candidate(7, 512)]), (1, 1, Some(Place::System)));
-    }
 
     #[test]
     fn the_system_keeps_some() {

@@ -1,19 +1,19 @@
 //! One watched process: what is known of it, and its next scan.
 
 use super::Options;
-use super::cpu::process_cpu;
 use super::pace::Pace;
-use crate::Error;
-use crate::pagemap::Pagemap;
-use crate::proc;
-use crate::rules::Rules;
-use crate::scan::{self, Kind, Unsuitable};
-use crate::why::{Part, Why};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Candidate, Look, Part as Regions, Sample, Scanned};
+use superpage_linux::Error;
+use superpage_linux::cpu::process_cpu;
+use superpage_linux::pagemap::Pagemap;
+use superpage_linux::proc;
+use superpage_linux::rules::Rules;
+use superpage_linux::scan::{self, Kind, Unsuitable};
+use superpage_linux::why::{Part, Why};
+use superpage_vm::{Look, Part as Regions, Sample, Scanned};
 
 /// The relevant fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
@@ -311,16 +311,6 @@ impl Process {
         left.chain([(Why::AdvisedAgainst, Kind::Anonymous, advised)])
     }
 
-    /// Removes candidates whose pages are shared with others; returns how much memory they have.
-    pub(super) fn drop_shared(&self, candidates: &mut Vec<Candidate>, size: u64, least: u32) -> Part {
-        let page = rustix::param::page_size() as u64;
-        let shared = |candidate: &mut Candidate| self.check(candidate.region, size, least) == Err(Why::SharedByFork);
-        candidates.extract_if(.., shared).fold(Part::default(), |part, candidate| Part {
-            bytes: part.bytes + u64::from(candidate.populated) * page,
-            blocks: part.blocks + 1,
-        })
-    }
-
     /// Checks a region page by page: how far it is populated, at least to `least`; or that it is not any more, or
     /// others share too many of its pages. Nothing is populated in a process that has ended or runs another program.
     pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Result<u32, Why> {
@@ -329,7 +319,7 @@ impl Process {
         let least = least.max(1);
         match pages.own + pages.file {
             populated if populated >= least => Ok(populated),
-            populated if populated + pages.shared >= least => Err(Why::SharedByFork),
+            _ if resident(&pinned.pagemap, region, size).0 >= least => Err(Why::SharedByFork),
             _ => Err(Why::NotPopulated),
         }
     }
@@ -341,14 +331,10 @@ impl Process {
             return Look::default();
         };
         let pages = pagemap.pages(region, size).unwrap_or_default();
-        let mut superpage = false;
-        // A region that cannot be scanned has no pages.
-        _ = pagemap.runs_while(region * size..(region + 1) * size, |run| {
-            superpage |= run.huge();
-            !superpage
-        });
-        let (populated, shared, swapped) = (pages.own + pages.file, pages.shared, pages.swapped);
-        Look { populated, shared, swapped, superpage, ..Look::default() }
+        let (resident, superpage) = resident(pagemap, region, size);
+        let populated = pages.own + pages.file;
+        let shared = resident.saturating_sub(populated);
+        Look { populated, shared, swapped: pages.swapped, superpage, ..Look::default() }
     }
 
     /// The number of physically contiguous pieces of a region.
@@ -380,6 +366,18 @@ impl Process {
     pub(super) fn watched(&self) -> bool {
         self.identity.is_some() && self.excluded.is_none()
     }
+}
+
+/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was only read is
+/// none: by itself a page table shows it as shared. A region that cannot be scanned has no pages.
+fn resident(pagemap: &Pagemap, region: u64, size: u64) -> (u32, bool) {
+    let (mut bytes, mut superpage) = (0, false);
+    _ = pagemap.runs_while(region * size..(region + 1) * size, |run| {
+        bytes += run.end - run.start;
+        superpage |= run.huge();
+        true
+    });
+    ((bytes / pagemap.base()) as u32, superpage)
 }
 
 /// Whether the process disabled huge pages.

@@ -2,7 +2,7 @@
 //!
 //! The policy's background decides what is done and when, as in a simulation (`crates/vm/src/policy/promote.rs`). This
 //! module implements [`System`] on live processes for it: it reads how far regions of a huge page's size are populated
-//! ([`crate::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions per call,
+//! ([`superpage_linux::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions per call,
 //! each checked page by page right before, if that leaves headroom to others, and more slowly in a process that it
 //! slows.
 //!
@@ -13,49 +13,44 @@
 //! and an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither
 //! changes what any memory contains.
 
+mod claims;
 mod counters;
-mod cpu;
-pub(crate) mod headroom;
 mod options;
 mod pace;
 mod process;
+mod survey;
 mod target;
 
 pub use self::counters::Counters;
-pub use self::cpu::thread_cpu;
 pub use self::options::Options;
-pub use self::target::{Target, cgroup};
+pub use self::survey::Finding;
+pub use self::target::Target;
 
-use self::cpu::process_cpu;
-use self::headroom::{Claims, Headroom, Place, admit};
+use self::claims::admit;
 use self::process::Process;
-use crate::collapse;
-use crate::proc::Named;
-use crate::rules::Rules;
-use crate::scan::Kind;
-use crate::split::Splitter;
-use crate::why::{Part, Reason, Why};
-use crate::{Error, scan};
+use self::survey::Survey;
 use rustix::fd::AsFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use superpage_linux::collapse;
+use superpage_linux::cpu::{process_cpu, thread_cpu};
+use superpage_linux::headroom::{Headroom, Place};
+use superpage_linux::proc::Named;
+use superpage_linux::split::Splitter;
+use superpage_linux::why::Why;
+use superpage_linux::{Error, scan};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{
-    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, Scanner, SpaceId,
-    System, Time,
+    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, SpaceId, System,
+    Time,
 };
 
-/// The longest sleep of a survey before it checks whether to stop. A pause of promotion that is shorter is none that anybody decided on: it
-/// passes while the promoter sleeps.
+/// A pause of promotion that is shorter is none that anybody decided on: it passes while the promoter sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
 /// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
 const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
-
-/// In a survey of a process: the number of regions for which the number of pieces is asked; about one millisecond.
-const ASKED: usize = 64;
 
 /// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`], whose
 /// CPU time is its budget.
@@ -86,6 +81,8 @@ struct Processes {
     tick: Duration,
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     splitter: Option<Option<Splitter>>,
+    /// What would be promoted, in a dry run, which promotes nothing.
+    survey: Option<Survey>,
     counters: Counters,
     began: Instant,
     clock: Clock,
@@ -131,35 +128,6 @@ impl Clock {
     }
 }
 
-/// What would be promoted in a process, and what not and why; in regions.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Finding {
-    /// The process.
-    pub pid: i32,
-    /// Its name.
-    pub name: String,
-    /// Why nothing in it is promoted, if nothing is.
-    pub excluded: Option<&'static str>,
-    /// Regions populated to the share and settled, with headroom: they would be promoted now.
-    pub promotable: u64,
-    /// Regions populated to the share, but not yet for the age.
-    pub young: u64,
-    /// Regions populated below the share.
-    pub sparse: u64,
-    /// Regions that are huge pages already.
-    pub huge: u64,
-    /// Resident bytes of mappings under `MADV_NOHUGEPAGE`, or in static huge pages.
-    pub unsuitable_bytes: u64,
-    /// Resident memory in which nothing is promoted, by reason, the largest first; this includes what waits for memory,
-    /// but not what is too young.
-    pub reasons: Vec<Reason>,
-    /// Addresses of the first few regions to be promoted, in order.
-    pub first: Vec<u64>,
-    /// The kinds of shared memory that no promotion can make huge, because of where they lie or of a setting.
-    #[serde(skip)]
-    pub stuck: Vec<Kind>,
-}
-
 impl Promoter {
     /// A promoter for these processes, which has not started.
     ///
@@ -183,7 +151,7 @@ impl Promoter {
         let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
         let mut named = Vec::new();
         let live = Processes {
-            least: scanner(&options, size).least(),
+            least: options.least(size),
             options,
             target: target.after(&mut named),
             named,
@@ -195,11 +163,12 @@ impl Promoter {
             pressed: Duration::ZERO,
             tick: Duration::ZERO,
             splitter: None,
+            survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
             clock: Clock::default(),
         };
-        Ok(Promoter { background: live.begun(), live })
+        Ok(Promoter { background: live.begun(live.options.background()), live })
     }
 
     /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
@@ -212,11 +181,11 @@ impl Promoter {
     /// named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
         let live = &mut self.live;
-        live.least = scanner(&options, live.size).least();
+        live.least = options.least(live.size);
         // No time is saved up.
         live.clock.used = options.burst;
         live.options = options;
-        self.background = live.begun();
+        self.background = live.begun(live.options.background());
         live.target = target.after(&mut live.named);
         live.processes.values_mut().for_each(Process::scan_again);
     }
@@ -253,40 +222,38 @@ impl Promoter {
     /// Does what is due: checks and scans processes, and the promotions that this allows. Returns for how long nothing
     /// is due.
     pub fn step(&mut self) -> Duration {
+        self.live.counters.cpu += self.live.clock.begin();
+        let scans = self.live.clock.scans;
+        if self.call() {
+            let live = &mut self.live;
+            let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
+            live.counters.cpu += used;
+            live.counters.scan_cpu += scans;
+            live.counters.promote_cpu += used.saturating_sub(scans);
+        }
+        self.rest()
+    }
+
+    /// Calls the background if it is due; whether it was.
+    fn call(&mut self) -> bool {
         let Promoter { background, live } = self;
-        live.counters.cpu += live.clock.begin();
         let now = live.now();
-        if background.next().is_some_and(|due| due <= now) {
-            let scans = live.clock.scans;
+        let due = background.next().is_some_and(|due| due <= now);
+        if due {
             live.tick = live.clock.spent();
             background.tick(now, live);
             let gone = std::mem::take(&mut live.gone);
             if background.events().gone {
                 gone.into_iter().for_each(|space| background.gone(space));
             }
-            let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
-            live.counters.cpu += used;
-            live.counters.scan_cpu += scans;
-            live.counters.promote_cpu += used.saturating_sub(scans);
         }
-        let next = background.next().map_or(Duration::MAX, Duration::from_nanos);
-        next.saturating_sub(live.began.elapsed())
+        due
     }
 
-    /// Returns what would be promoted, and what not and why: scans every process, waits for the age, and scans again.
-    /// Promotes nothing, and ignores the budget. Ends early, with less, when `stop` is set.
-    pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
-        let live = &mut self.live;
-        live.spaces();
-        let mut scanners = BTreeMap::new();
-        live.find(&mut scanners);
-        let until = live.began.elapsed().saturating_add(live.options.age).saturating_add(Duration::from_millis(1));
-        while !stop.load(Ordering::Relaxed) && live.began.elapsed() < until {
-            std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
-        }
-        let mut findings = live.find(&mut scanners);
-        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.promotable), finding.pid));
-        findings
+    /// For how long the background is not due.
+    fn rest(&self) -> Duration {
+        let next = self.background.next().map_or(Duration::MAX, Duration::from_nanos);
+        next.saturating_sub(self.live.began.elapsed())
     }
 
     /// Bytes in a region: the size of the kernel's huge pages.
@@ -296,9 +263,8 @@ impl Promoter {
 }
 
 impl Processes {
-    /// The policy's background at its start.
-    fn begun(&self) -> Box<dyn Background> {
-        let mut background = self.options.background();
+    /// A background at its start.
+    fn begun(&self, mut background: Box<dyn Background>) -> Box<dyn Background> {
         if background.wants().start {
             background.told(Event::Start { ladder: self.ladder, costs: None });
         }
@@ -307,66 +273,6 @@ impl Processes {
 
     fn process(&self, space: SpaceId) -> Option<&Process> {
         self.processes.get(&(space.0 as i32))
-    }
-
-    /// Scans every process, and returns what would be promoted in it according to its scanner.
-    fn find(&mut self, scanners: &mut BTreeMap<i32, Scanner>) -> Vec<Finding> {
-        let (now, rules) = (self.began.elapsed(), Rules::read());
-        let mut findings = Vec::new();
-        for process in self.processes.values_mut() {
-            process.learn_flags(now, &self.options);
-            process.measure_again();
-            let scanner = scanners.entry(process.pid).or_insert_with(|| scanner(&self.options, self.size));
-            let mut sweep = scanner.sweep(nanos(now));
-            let scope = (&self.options, self.size, self.least);
-            match process.scan_if_changed(now, scope, None, &mut |sample| sweep.see(sample)) {
-                Ok((Scanned::Gone, _)) | Err(_) => continue,
-                Ok((Scanned::Unchanged, _)) => drop(sweep),
-                Ok(_) => sweep.finish(),
-            }
-            let mut candidates = scanner.due(nanos(now));
-            for candidate in candidates.iter_mut().take(ASKED) {
-                candidate.pieces = process.pieces(candidate.region, self.size).unwrap_or(u32::MAX);
-            }
-            candidates.sort_unstable_by(Candidate::order);
-            let young = scanner.candidates() as u64 - candidates.len() as u64;
-            let shared = process.drop_shared(&mut candidates, self.size, self.least);
-            let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
-            let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
-            let stuck = left.iter().filter(|(why, ..)| matches!(why, Why::Misaligned | Why::Never));
-            let finding = Finding {
-                pid: process.pid,
-                name: process.name.clone(),
-                excluded: process.excluded.map(Why::name),
-                promotable: 0,
-                young,
-                sparse: process.seen.sparse,
-                huge: process.seen.huge,
-                unsuitable_bytes: process
-                    .unsuitable
-                    .iter()
-                    .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
-                    .map(|unsuitable| unsuitable.resident)
-                    .sum(),
-                reasons: left
-                    .iter()
-                    .map(|(why, kind, part)| Reason::of(*why, *kind, *part, self.size, &rules))
-                    .collect(),
-                first: Vec::new(),
-                stuck: stuck.map(|(_, kind, _)| *kind).collect(),
-            };
-            findings.push((process.pace.rate(), finding, candidates));
-        }
-        // The busiest first, as in promotion.
-        findings.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
-        let mut claims = Claims::default();
-        for (_, finding, candidates) in &mut findings {
-            if !candidates.is_empty() {
-                self.ration(finding, std::mem::take(candidates), &mut claims);
-            }
-            finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
-        }
-        findings.into_iter().map(|(_, finding, _)| finding).collect()
     }
 
     /// Splits the huge page of a region; whether that was tried. Why not is told once.
@@ -533,27 +439,6 @@ impl Processes {
             tracing::warn!("no free huge page could be had: promotion waits");
         }
     }
-
-    /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
-    /// memory.
-    fn ration(&self, finding: &mut Finding, candidates: Vec<Candidate>, claims: &mut Claims) {
-        let page = rustix::param::page_size() as u64;
-        let (fit, wait, why, place) = match self.headroom.pressed(finding.pid) {
-            Some(place) => (Vec::new(), candidates, Why::Pressure, Some(place)),
-            None => {
-                let (fit, wait, place) = claims.admit(&self.headroom, finding.pid, candidates, (self.size, page));
-                (fit, wait, Why::NoHeadroom, place)
-            }
-        };
-        finding.promotable = fit.len() as u64;
-        finding.first = fit.iter().take(8).map(|candidate| candidate.region * self.size).collect();
-        if let Some(place) = place.filter(|_| !wait.is_empty()) {
-            let bytes = wait.iter().map(|candidate| u64::from(candidate.populated) * page).sum();
-            let size = PageSize::from_bytes(self.size).expect("a power of two");
-            let text = format!("{} in {place}", why.words(size));
-            finding.reasons.push(Reason { why, bytes, blocks: wait.len() as u64, text });
-        }
-    }
 }
 
 impl System for Processes {
@@ -611,7 +496,7 @@ impl System for Processes {
     }
 
     fn memory(&mut self) -> Option<MemoryState> {
-        crate::memory::state(Path::new("/"), &self.ladder)
+        superpage_linux::memory::state(Path::new("/"), &self.ladder)
     }
 
     /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few regions at a time, until
@@ -623,7 +508,9 @@ impl System for Processes {
         let mut ended = None;
         for batch in regions.chunks(self.options.batch) {
             let mut told = self.check(space, batch);
-            if told.iter().any(|checked| checked.is_ok()) {
+            if let Some(survey) = &mut self.survey {
+                survey.promote(&self.headroom, space.0 as i32, (&mut told, batch), self.size);
+            } else if told.iter().any(|checked| checked.is_ok()) {
                 let ready = match how {
                     How::InPlace => Err(Why::Otherwise.into()),
                     How::ByCopying | How::Either => self.ready(space),
@@ -650,13 +537,13 @@ impl System for Processes {
 
     /// Splits a huge page, where debugfs lets it.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
-        let huge = level == self.ladder.largest() && self.look(space, level, region).superpage;
+        let huge = self.survey.is_none() && level == self.ladder.largest() && self.look(space, level, region).superpage;
         huge && self.split(space, region) && !self.look(space, level, region).superpage
     }
 
     fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
         let before = self.look(space, level, region);
-        if level != self.ladder.largest() || !before.superpage || !self.split(space, region) {
+        if self.survey.is_some() || level != self.ladder.largest() || !before.superpage || !self.split(space, region) {
             return 0;
         }
         // What maps the page of zeroes is not populated any more.
@@ -669,17 +556,12 @@ fn nanos(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
 
-fn scanner(options: &Options, size: u64) -> Scanner {
-    let pages = (size / rustix::param::page_size() as u64) as u32;
-    Scanner::new(pages, options.share, nanos(options.age)).expect("options that were checked")
-}
-
 /// Checks that the kernel can promote for others, and lets this process do so.
 fn able() -> Result<(), Error> {
     /// Its bit in the set of capabilities.
     const SYS_NICE: u32 = 23;
     let unable = |sentence: &str| Err(Error::Unable(sentence.to_string()));
-    if crate::proc::own_status()?.capeff >> SYS_NICE & 1 == 0 {
+    if superpage_linux::proc::own_status()?.capeff >> SYS_NICE & 1 == 0 {
         return unable(
             "promoting the memory of other processes needs CAP_SYS_NICE, and the right to trace them: run as root",
         );

@@ -1,0 +1,199 @@
+//! A dry run: the policy's background runs on live processes, and what it would promote is noted.
+
+use super::claims::Claims;
+use super::{Processes, Promoter};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use superpage_linux::headroom::{Headroom, Place};
+use superpage_linux::rules::Rules;
+use superpage_linux::scan::Kind;
+use superpage_linux::why::{Part, Reason, Why};
+use superpage_pages::PageSize;
+use superpage_vm::{Candidate, Part as Regions, Scanned, System};
+
+/// The longest sleep before it checks whether to stop.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What would be promoted in a process, and what not and why; in regions.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// The process.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Why nothing in it is promoted, if nothing is.
+    pub excluded: Option<&'static str>,
+    /// Regions that the policy would promote now, with headroom.
+    pub promotable: u64,
+    /// Regions populated to the share that it leaves: under `promote` those that are not yet of the age.
+    pub young: u64,
+    /// Regions populated below the share.
+    pub sparse: u64,
+    /// Regions that are huge pages already.
+    pub huge: u64,
+    /// Resident bytes of mappings under `MADV_NOHUGEPAGE`, or in static huge pages.
+    pub unsuitable_bytes: u64,
+    /// Resident memory in which nothing is promoted, by reason, the largest first; this includes what waits for memory,
+    /// but not what the policy leaves.
+    pub reasons: Vec<Reason>,
+    /// Addresses of the first few regions to be promoted, in order.
+    pub first: Vec<u64>,
+    /// The kinds of shared memory that no promotion can make huge, because of where they lie or of a setting.
+    #[serde(skip)]
+    pub stuck: Vec<Kind>,
+}
+
+impl Promoter {
+    /// Returns what the policy would promote, and what not and why: lets its background look for as long as
+    /// [`Options::looks`](super::Options::looks) says, without a budget, and promotes nothing. Ends early, with less, when `stop` is set.
+    pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
+        let live = &mut self.live;
+        live.survey = Some(Survey::default());
+        live.spaces();
+        let now = live.began.elapsed();
+        // Ranges that the kernel would refuse, which a daemon learns of when it does.
+        let scope = (&live.options, live.size, live.least);
+        for process in live.processes.values_mut() {
+            _ = process.scan_if_changed(now, scope, None, &mut |_| {});
+            process.learn_flags(now, &live.options);
+        }
+        self.background = live.begun(live.options.unlimited());
+        let until = now.saturating_add(live.options.looks());
+        // What is due by then, it may take a while to do.
+        let patience = until.saturating_add(live.options.looks());
+        loop {
+            let called = self.call();
+            let now = self.live.began.elapsed();
+            if stop.load(Ordering::Relaxed) || now >= patience || now >= until && !called {
+                break;
+            }
+            std::thread::sleep(self.rest().min(NAP));
+        }
+        let mut findings = self.live.findings();
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.promotable), finding.pid));
+        findings
+    }
+}
+
+impl Processes {
+    /// What came of the survey, with what a last scan finds.
+    fn findings(&mut self) -> Vec<Finding> {
+        let (now, rules) = (self.began.elapsed(), Rules::read());
+        let mut survey = self.survey.take().unwrap_or_default();
+        let scope = (&self.options, self.size, self.least);
+        let size = PageSize::from_bytes(self.size).expect("a power of two");
+        let mut findings = Vec::new();
+        for process in self.processes.values_mut() {
+            process.measure_again();
+            if let Ok((Scanned::Gone, _)) | Err(_) =
+                process.scan_if_changed(now, scope, Some(Regions::ALL), &mut |_| {})
+            {
+                continue;
+            }
+            let Asked { fit, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
+            let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
+            let waiting: u64 = waits.values().map(|part| part.blocks).sum();
+            let told = fit.len() as u64 + shared.blocks + waiting;
+            let waits = waits.into_iter().map(|((why, place), Part { bytes, blocks })| Reason {
+                why,
+                bytes,
+                blocks,
+                text: format!("{} in {place}", why.words(size)),
+            });
+            let mut reasons: Vec<Reason> = left
+                .iter()
+                .map(|(why, kind, part)| Reason::of(*why, *kind, *part, self.size, &rules))
+                .chain(waits)
+                .collect();
+            reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
+            let unsuitable = process.unsuitable.iter().filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"));
+            findings.push(Finding {
+                pid: process.pid,
+                name: process.name.clone(),
+                excluded: process.excluded.map(Why::name),
+                promotable: fit.len() as u64,
+                young: process.seen.candidates.saturating_sub(told),
+                sparse: process.seen.sparse,
+                huge: process.seen.huge,
+                unsuitable_bytes: unsuitable.map(|unsuitable| unsuitable.resident).sum(),
+                reasons,
+                first: fit.into_iter().take(8).collect(),
+                stuck: left
+                    .iter()
+                    .filter(|(why, ..)| matches!(why, Why::Misaligned | Why::Never))
+                    .map(|(_, kind, _)| *kind)
+                    .collect(),
+            });
+        }
+        findings
+    }
+}
+
+/// What a background has asked to be promoted, by process.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    claims: Claims,
+    asked: BTreeMap<i32, Asked>,
+}
+
+/// Of one process.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Addresses that would be promoted, in order.
+    fit: Vec<u64>,
+    /// Those that were asked for before.
+    known: BTreeSet<u64>,
+    /// Regions and bytes that wait for memory, and where that is short.
+    waits: BTreeMap<(Why, String), Part>,
+    /// Those with pages that others share.
+    shared: Part,
+}
+
+impl Survey {
+    /// Notes what would come of regions that were checked, and tells it: of the same ones once.
+    pub(super) fn promote(
+        &mut self,
+        headroom: &Headroom,
+        pid: i32,
+        (regions, asked_for): (&mut [Result<Candidate, Why>], &[Candidate]),
+        size: u64,
+    ) {
+        let page = rustix::param::page_size() as u64;
+        let asked = self.asked.entry(pid).or_default();
+        let part = |candidate: &Candidate| Part { bytes: u64::from(candidate.populated) * page, blocks: 1 };
+        let pressed = headroom.pressed(pid);
+        for (told, candidate) in regions.iter_mut().zip(asked_for) {
+            let new = asked.known.insert(candidate.region);
+            let Ok(candidate) = *told else {
+                if new && *told == Err(Why::SharedByFork) {
+                    add(&mut asked.shared, part(candidate));
+                }
+                continue;
+            };
+            if !new {
+                continue;
+            }
+            let (why, place) = match &pressed {
+                Some(place) => (Why::Pressure, Some(place.clone())),
+                None => {
+                    let (fit, _, place) = self.claims.admit(headroom, pid, vec![candidate], (size, page));
+                    if !fit.is_empty() {
+                        asked.fit.push(candidate.region * size);
+                        continue;
+                    }
+                    (Why::NoHeadroom, place)
+                }
+            };
+            *told = Err(why);
+            let place = place.unwrap_or(Place::System).to_string();
+            add(asked.waits.entry((why, place)).or_default(), part(&candidate));
+        }
+    }
+}
+
+fn add(sum: &mut Part, part: Part) {
+    sum.bytes += part.bytes;
+    sum.blocks += part.blocks;
+}
