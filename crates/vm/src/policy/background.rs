@@ -96,6 +96,8 @@ pub struct Prefer {
     pub place: Option<Place>,
     /// How large a reservation or an extent may be.
     pub size: Option<Reserve>,
+    /// In place of [`Placing::hinted`](crate::Placing::hinted), where the policy has one.
+    pub hinted: Option<Reserve>,
     /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead ([`System::zero_ahead`]).
     pub only_zeroed: bool,
 }

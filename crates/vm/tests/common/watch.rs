@@ -93,6 +93,7 @@ impl Watch {
                     place: places[self.random.next() as usize % 4],
                     size: sizes[self.random.next() as usize % 4],
                     only_zeroed: self.random.next().is_multiple_of(4),
+                    ..Prefer::default()
                 };
                 let range = at.align_down(pages).pages(pages);
                 assert!(system.prefer(space, (!self.random.next().is_multiple_of(4)).then_some(range), prefer));
