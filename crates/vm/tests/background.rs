@@ -455,6 +455,7 @@ fn the_busiest_space_comes_first_and_in_it_the_fullest_region() {
     let mut system = mock(&[(1, 7, 512), (2, 3, 300), (2, 4, 512), (2, 5, 400), (2, 6, 100)]);
     system.busiest = 2;
     run(&mut *background, &mut system, 10);
+    assert_eq!(memory.pages, 4096);
     assert_eq!(system.promoted, [(2, 4), (2, 5), (2, 3), (1, 7)]);
 }
 
