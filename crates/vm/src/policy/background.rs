@@ -366,9 +366,10 @@ pub trait System {
         0
     }
 
-    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: the one of this
-    /// level with the most free frames, if none is free. Returns `None` where the target has no call for that, as a live Linux. Nothing is
-    /// evicted, but reservations in it are broken and cache pages dropped. O(frames of the extent).
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: of those of this
+    /// level that are not free, the one with the most free frames, if its pages have room outside those that are. Returns `None` where
+    /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and cache pages dropped.
+    /// O(frames of the extent).
     fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
         None
     }
