@@ -399,6 +399,55 @@ fn ingens_promotes_nine_tenths_and_takes_huge_pages_while_memory_is_whole() {
     }
 }
 
+/// Populates pages until fewer frames are free.
+fn fill(machine: &mut Machine, from: u64, free: u64) {
+    let mut page = from;
+    while machine.vm.buddy().free_frames() >= free {
+        machine.put(page, page);
+        page += 1;
+    }
+}
+
+#[test]
+fn eager_takes_sizes_up_to_its_ceilings_while_enough_is_free() {
+    let mut machine = Machine::new("4K 16K 64K 2M", 4096, "eager:keep=25%");
+    machine.anonymous(4096, 2048, Growth::Fixed);
+    machine.vm.advise(&mut machine.pmap, machine.space, Vpn(4608).pages(1536), Hint::Huge).unwrap();
+    advance(&mut machine, 0, 0);
+    assert_eq!([4096, 4608].map(|page| machine.write(page).mapped), [Level(1), Level(3)]);
+    // 1024 pages are to stay free: first there is no room for 2 MB, then for nothing but base pages.
+    machine.anonymous(8192, 4096, Growth::Fixed);
+    fill(&mut machine, 8192, 1024 + 512);
+    advance(&mut machine, 1, 0);
+    assert_eq!([4352, 5120].map(|page| machine.write(page).mapped), [Level(1), Level(2)]);
+    fill(&mut machine, 10240, 1024 + 4);
+    advance(&mut machine, 2, 0);
+    assert_eq!([4480, 5632].map(|page| machine.write(page).mapped), [Level(0), Level(0)]);
+    machine.end();
+}
+
+#[test]
+fn eager_coalesces_what_faults_wanted_in_vain() {
+    let mut machine = Machine::new(X86, 4096, "eager:ceiling=2M,coalesce=on,watermark=3,batch=2");
+    let mut pages: Vec<u64> = (8192..8192 + 4000).collect();
+    machine.anonymous(8193, 4000, Growth::Fixed);
+    pages.iter().for_each(|page| machine.put(page + 1, *page));
+    pages.retain(|page| page % 2 == 0);
+    pages.iter().for_each(|page| machine.unmap(page + 1, 1));
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.put(512, 1);
+    let free = |machine: &Machine| machine.vm.buddy().free_extents(Level(1));
+    assert_eq!((machine.level(512), free(&machine)), (Some(Level::BASE), 0));
+    for (second, extents) in [(0, 2), (1, 3), (2, 3)] {
+        advance(&mut machine, second, 0);
+        assert_eq!(free(&machine), extents);
+    }
+    machine.anonymous(1024, 512, Growth::Fixed);
+    machine.put(1024, 2);
+    assert_eq!(machine.level(1024), Some(Level(1)));
+    machine.end();
+}
+
 #[test]
 fn what_memory_is_like_agrees_with_the_allocator() {
     let mut machine = Machine::new("4K 64K 2M", 4096, "base");
@@ -406,6 +455,7 @@ fn what_memory_is_like_agrees_with_the_allocator() {
     (512..812).for_each(|page| machine.put(page, page));
     let memory = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.memory()).unwrap();
     let (buddy, ladder) = (machine.vm.buddy(), machine.vm.ladder());
+    assert_eq!(memory.pages, 4096);
     for level in ladder.levels() {
         let naive = buddy.iter().filter(|extent| extent.level >= level);
         let naive = naive.map(|extent| ladder.pages(extent.level) / ladder.pages(level)).sum::<u64>();
@@ -455,7 +505,6 @@ fn the_busiest_space_comes_first_and_in_it_the_fullest_region() {
     let mut system = mock(&[(1, 7, 512), (2, 3, 300), (2, 4, 512), (2, 5, 400), (2, 6, 100)]);
     system.busiest = 2;
     run(&mut *background, &mut system, 10);
-    assert_eq!(memory.pages, 4096);
     assert_eq!(system.promoted, [(2, 4), (2, 5), (2, 3), (1, 7)]);
 }
 

@@ -9,6 +9,7 @@ mod answers;
 pub(crate) mod background;
 mod base;
 mod budget;
+mod eager;
 mod freebsd;
 mod ingens;
 mod khugepaged;
@@ -52,6 +53,7 @@ static DEFINITIONS: &[&Definition] = &[
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
+    &eager::POLICY,
 ];
 
 /// Everything that defines a policy.
