@@ -212,7 +212,10 @@ fn reserved_frames_and_pages_of_zeroes_are_given_back() {
     let space = machine.space;
     let given = |machine: &mut Machine, region| {
         let given = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| {
-            (system.shrink(space, Level(1), region), system.release(space, Level(1), region))
+            let zeroes = system.zeroes(space, Level(1), region);
+            let given = (system.shrink(space, Level(1), region), system.release(space, Level(1), region));
+            assert_eq!(zeroes, Some(given.0), "known before, and nothing had changed");
+            given
         });
         machine.vm.validate(&machine.pmap).unwrap();
         given

@@ -366,6 +366,12 @@ pub trait System {
         0
     }
 
+    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what pages hold is not known,
+    /// as on a live Linux. Reads the pages: O(pages of the region).
+    fn zeroes(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u64> {
+        None
+    }
+
     /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: of those of this
     /// level that are not free, the one with the most free frames, if its pages have room outside those that are. Returns `None` where
     /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and cache pages dropped.

@@ -81,7 +81,9 @@ impl Watch {
             }
             1 => {
                 let before = system.look(space, level, region);
+                let zeroes = system.zeroes(space, level, region);
                 let freed = system.shrink(space, level, region);
+                assert_eq!(zeroes, Some(freed));
                 let after = system.look(space, level, region);
                 assert_eq!(u64::from(before.populated - after.populated), freed);
                 assert_eq!((after.shared, after.swapped), (before.shared, before.swapped));
