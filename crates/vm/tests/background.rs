@@ -402,6 +402,27 @@ fn ingens_promotes_nine_tenths_and_takes_huge_pages_while_memory_is_whole() {
     }
 }
 
+#[test]
+fn ethp_makes_huge_what_is_accessed_and_takes_it_back() {
+    for (parameters, last) in [("", Level::BASE), (":cold=keep", Level(1))] {
+        let mut machine = Machine::new(X86, 8192, &format!("ethp{parameters}"));
+        machine.anonymous(512, 3 * 512, Growth::Fixed);
+        let touch = |machine: &mut Machine, region: u64, pages| {
+            (0..pages).for_each(|page| machine.put(region * 512 + page, page))
+        };
+        (1..4).for_each(|region| touch(&mut machine, region, [26, 25, 512][region as usize - 1]));
+        for second in 0..9 {
+            advance(&mut machine, second, 0);
+            let levels = [1, 2, 3].map(|region| machine.level(region * 512).unwrap());
+            // The copy is accessed, so that the time begins at the second call.
+            let first = if second < 8 { Level(1) } else { last };
+            assert_eq!(levels, [first, Level::BASE, Level(1)], "{parameters} after {second} s");
+            touch(&mut machine, 3, 1);
+        }
+        machine.end();
+    }
+}
+
 /// Populates pages until fewer frames are free.
 fn fill(machine: &mut Machine, from: u64, free: u64) {
     let mut page = from;

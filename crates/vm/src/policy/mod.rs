@@ -10,6 +10,7 @@ pub(crate) mod background;
 mod base;
 mod budget;
 mod eager;
+mod ethp;
 mod freebsd;
 mod ingens;
 mod khugepaged;
@@ -54,6 +55,7 @@ static DEFINITIONS: &[&Definition] = &[
     &khugepaged::POLICY,
     &ingens::POLICY,
     &eager::POLICY,
+    &ethp::POLICY,
 ];
 
 /// Everything that defines a policy.
