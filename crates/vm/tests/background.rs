@@ -423,6 +423,25 @@ fn ethp_makes_huge_what_is_accessed_and_takes_it_back() {
     }
 }
 
+#[test]
+fn emd_breaks_the_huge_pages_that_give_back_most() {
+    let mut machine = Machine::new(X86, 4096, "emd:least=20");
+    machine.anonymous(512, 8 * 512, Growth::Fixed);
+    let huge = |machine: &Machine| (1..8).map(|region| machine.level(region * 512)).collect::<Vec<_>>();
+    for (region, pages) in (1..).zip([500, 10, 100, 500, 9, 400, 500]) {
+        (0..pages).for_each(|page| machine.put(region * 512 + page, page + 1));
+        advance(&mut machine, region, 0);
+        assert!(region == 7 || huge(&machine)[..region as usize].iter().all(|level| *level == Some(Level(1))));
+    }
+    // 512 frames are free, less than 15 %; 1229 are to be.
+    let (base, whole) = (Some(Level::BASE), Some(Level(1)));
+    assert_eq!(huge(&machine), [whole, base, whole, whole, base, whole, whole]);
+    assert_eq!(machine.vm.buddy().free_frames(), 512 + 502 + 503);
+    advance(&mut machine, 8, 0);
+    assert_eq!(machine.vm.stats().zeroes_given_back, 502 + 503);
+    machine.end();
+}
+
 /// Populates pages until fewer frames are free.
 fn fill(machine: &mut Machine, from: u64, free: u64) {
     let mut page = from;

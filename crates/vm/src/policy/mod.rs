@@ -10,6 +10,7 @@ pub(crate) mod background;
 mod base;
 mod budget;
 mod eager;
+mod emd;
 mod ethp;
 mod freebsd;
 mod ingens;
@@ -56,6 +57,7 @@ static DEFINITIONS: &[&Definition] = &[
     &ingens::POLICY,
     &eager::POLICY,
     &ethp::POLICY,
+    &emd::POLICY,
 ];
 
 /// Everything that defines a policy.
