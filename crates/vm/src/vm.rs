@@ -8,17 +8,17 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
 use crate::object::population::Population;
 use crate::object::reservation::Reservations;
-use crate::policy::{Answers, Fit, Place, Policy, Reclaim};
+use crate::policy::{Answers, Fit, Hints, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
-use crate::space::Space;
+use crate::space::{Entry, Space};
 use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time, Wants, Why};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
-use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
+use superpage_pages::{Extent, Hint, Ladder, Level, MAX_LEVELS, Pfn};
 
 /// The fixed parameters of a memory manager.
 #[derive(Clone, Debug)]
@@ -129,12 +129,21 @@ impl Vm {
         &self.answers
     }
 
-    /// The answers where a map entry has this preference, which is one.
-    pub(crate) fn answers_preferred(&self, prefer: u16) -> Answers {
-        let (prefer, mut answers) = (self.preferences[prefer as usize], self.answers);
+    /// The answers in a map entry that prefers something, or where the program's hint changes them; `None`: the policy's.
+    #[inline]
+    pub(crate) fn answers_in(&self, entry: &Entry) -> Option<Answers> {
+        let place = &self.answers.place;
+        let hinted = place.hinted.filter(|_| entry.hint == Hint::Huge && place.hints != Hints::Ignored);
+        if entry.prefer == 0 && hinted.is_none() {
+            return None;
+        }
+        let (prefer, mut answers) = (self.preferences[entry.prefer as usize], self.answers);
         answers.place.frames = prefer.place.unwrap_or(answers.place.frames);
         answers.place.size = prefer.size.unwrap_or(answers.place.size);
-        answers
+        if let Some(hinted) = hinted {
+            answers.place.size = prefer.hinted.unwrap_or(hinted);
+        }
+        Some(answers)
     }
 
     /// The free frames: how many, and in which extents.

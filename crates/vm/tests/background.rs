@@ -212,7 +212,10 @@ fn reserved_frames_and_pages_of_zeroes_are_given_back() {
     let space = machine.space;
     let given = |machine: &mut Machine, region| {
         let given = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| {
-            (system.shrink(space, Level(1), region), system.release(space, Level(1), region))
+            let zeroes = system.zeroes(space, Level(1), region);
+            let given = (system.shrink(space, Level(1), region), system.release(space, Level(1), region));
+            assert_eq!(zeroes, Some(given.0), "known before, and nothing had changed");
+            given
         });
         machine.vm.validate(&machine.pmap).unwrap();
         given
@@ -400,12 +403,102 @@ fn ingens_promotes_nine_tenths_and_takes_huge_pages_while_memory_is_whole() {
 }
 
 #[test]
+fn ethp_makes_huge_what_is_accessed_and_takes_it_back() {
+    for (parameters, last) in [("", Level::BASE), (":cold=keep", Level(1))] {
+        let mut machine = Machine::new(X86, 8192, &format!("ethp{parameters}"));
+        machine.anonymous(512, 3 * 512, Growth::Fixed);
+        let touch = |machine: &mut Machine, region: u64, pages| {
+            (0..pages).for_each(|page| machine.put(region * 512 + page, page))
+        };
+        (1..4).for_each(|region| touch(&mut machine, region, [26, 25, 512][region as usize - 1]));
+        for second in 0..9 {
+            advance(&mut machine, second, 0);
+            let levels = [1, 2, 3].map(|region| machine.level(region * 512).unwrap());
+            // The copy is accessed, so that the time begins at the second call.
+            let first = if second < 8 { Level(1) } else { last };
+            assert_eq!(levels, [first, Level::BASE, Level(1)], "{parameters} after {second} s");
+            touch(&mut machine, 3, 1);
+        }
+        machine.end();
+    }
+}
+
+#[test]
+fn emd_breaks_the_huge_pages_that_give_back_most() {
+    let mut machine = Machine::new(X86, 4096, "emd:least=20");
+    machine.anonymous(512, 8 * 512, Growth::Fixed);
+    let huge = |machine: &Machine| (1..8).map(|region| machine.level(region * 512)).collect::<Vec<_>>();
+    for (region, pages) in (1..).zip([500, 10, 100, 500, 9, 400, 500]) {
+        (0..pages).for_each(|page| machine.put(region * 512 + page, page + 1));
+        advance(&mut machine, region, 0);
+        assert!(region == 7 || huge(&machine)[..region as usize].iter().all(|level| *level == Some(Level(1))));
+    }
+    // 512 frames are free, less than 15 %; 1229 are to be.
+    let (base, whole) = (Some(Level::BASE), Some(Level(1)));
+    assert_eq!(huge(&machine), [whole, base, whole, whole, base, whole, whole]);
+    assert_eq!(machine.vm.buddy().free_frames(), 512 + 502 + 503);
+    advance(&mut machine, 8, 0);
+    assert_eq!(machine.vm.stats().zeroes_given_back, 502 + 503);
+    machine.end();
+}
+
+/// Populates pages until fewer frames are free.
+fn fill(machine: &mut Machine, from: u64, free: u64) {
+    let mut page = from;
+    while machine.vm.buddy().free_frames() >= free {
+        machine.put(page, page);
+        page += 1;
+    }
+}
+
+#[test]
+fn eager_takes_sizes_up_to_its_ceilings_while_enough_is_free() {
+    let mut machine = Machine::new("4K 16K 64K 2M", 4096, "eager:keep=25%");
+    machine.anonymous(4096, 2048, Growth::Fixed);
+    machine.vm.advise(&mut machine.pmap, machine.space, Vpn(4608).pages(1536), Hint::Huge).unwrap();
+    advance(&mut machine, 0, 0);
+    assert_eq!([4096, 4608].map(|page| machine.write(page).mapped), [Level(1), Level(3)]);
+    // 1024 pages are to stay free: first there is no room for 2 MB, then for nothing but base pages.
+    machine.anonymous(8192, 4096, Growth::Fixed);
+    fill(&mut machine, 8192, 1024 + 512);
+    advance(&mut machine, 1, 0);
+    assert_eq!([4352, 5120].map(|page| machine.write(page).mapped), [Level(1), Level(2)]);
+    fill(&mut machine, 10240, 1024 + 4);
+    advance(&mut machine, 2, 0);
+    assert_eq!([4480, 5632].map(|page| machine.write(page).mapped), [Level(0), Level(0)]);
+    machine.end();
+}
+
+#[test]
+fn eager_coalesces_what_faults_wanted_in_vain() {
+    let mut machine = Machine::new(X86, 4096, "eager:ceiling=2M,coalesce=on,watermark=3,batch=2");
+    let mut pages: Vec<u64> = (8192..8192 + 4000).collect();
+    machine.anonymous(8193, 4000, Growth::Fixed);
+    pages.iter().for_each(|page| machine.put(page + 1, *page));
+    pages.retain(|page| page % 2 == 0);
+    pages.iter().for_each(|page| machine.unmap(page + 1, 1));
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.put(512, 1);
+    let free = |machine: &Machine| machine.vm.buddy().free_extents(Level(1));
+    assert_eq!((machine.level(512), free(&machine)), (Some(Level::BASE), 0));
+    for (second, extents) in [(0, 2), (1, 3), (2, 3)] {
+        advance(&mut machine, second, 0);
+        assert_eq!(free(&machine), extents);
+    }
+    machine.anonymous(1024, 512, Growth::Fixed);
+    machine.put(1024, 2);
+    assert_eq!(machine.level(1024), Some(Level(1)));
+    machine.end();
+}
+
+#[test]
 fn what_memory_is_like_agrees_with_the_allocator() {
     let mut machine = Machine::new("4K 64K 2M", 4096, "base");
     machine.anonymous(512, 1024, Growth::Fixed);
     (512..812).for_each(|page| machine.put(page, page));
     let memory = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.memory()).unwrap();
     let (buddy, ladder) = (machine.vm.buddy(), machine.vm.ladder());
+    assert_eq!(memory.pages, 4096);
     for level in ladder.levels() {
         let naive = buddy.iter().filter(|extent| extent.level >= level);
         let naive = naive.map(|extent| ladder.pages(extent.level) / ladder.pages(level)).sum::<u64>();

@@ -39,8 +39,13 @@ fn the_pages_of_an_extent_are_elsewhere_afterwards() {
     assert!(left.iter().all(|page| machine.get(*page) == *page));
     assert_eq!(machine.vm.stats().faults, faults, "all of them are mapped as before");
     assert!(machine.vm.buddy().free_extents(Level(1)) > 0);
-    // Now one is free, and nothing is to be done for another.
+    // As many become free as free frames can fill, and then nothing moves.
+    for free in machine.vm.buddy().free_extents(Level(1)) + 1..=machine.vm.buddy().free_frames() / 512 {
+        assert!(compact(&mut machine, Level(1), None).free);
+        assert_eq!(machine.vm.buddy().free_extents(Level(1)), free);
+    }
     assert_eq!(compact(&mut machine, Level(1), None), Compacted::default());
+    assert!(left.iter().all(|page| machine.get(*page) == *page));
     machine.end();
 }
 

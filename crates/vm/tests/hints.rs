@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Protection, Vpn};
-use superpage_vm::{Growth, How, Map, Region, Target, Why};
+use superpage_vm::{Config, Growth, How, Map, Policy, Prefer, Region, Reserve, Target, Vm, Why};
 
 const X86: &str = "4K 2M 1G";
 
@@ -37,6 +37,23 @@ fn thp_does_what_is_asked_for() {
         }
         machine.end();
     }
+}
+
+#[test]
+fn where_superpages_are_asked_for_they_may_be_of_another_size() {
+    let mut machine = Machine::new(X86, 4096, "base");
+    let mut policy: Policy = "thp".parse().unwrap();
+    (policy.answers.place.size, policy.answers.place.hinted) = (Reserve::UpTo(64 << 10), Some(Reserve::UpTo(2 << 20)));
+    machine.vm = Vm::new(Config { ladder: *machine.vm.ladder(), frames: 4096, policy, swap_pages: 0 }).unwrap();
+    machine.space = machine.vm.create_space();
+    machine.anonymous(512, 3 * 512, Growth::Fixed);
+    advise(&mut machine, 1024, 1024, Hint::Huge);
+    assert_eq!([512, 1024].map(|page| machine.write(page).mapped), [Level(0), Level(1)]);
+    let space = machine.space;
+    let small = Prefer { hinted: Some(Reserve::UpTo(4096)), ..Prefer::default() };
+    machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| assert!(system.prefer(space, None, small)));
+    assert_eq!(machine.write(1536).mapped, Level(0));
+    machine.end();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::tutorial::hot::HOT;
 use proptest::prelude::*;
 use proptest::{collection, option};
 use superpage_pages::Random;
-use superpage_vm::{Definition, Stats, Target};
+use superpage_vm::{Definition, Need, Stats, Target};
 
 fn settings() -> impl Strategy<Value = Setting> {
     any::<(u8, u128, u16)>().prop_map(|(ladder, answers, frames)| setting(ladder, answers, frames))
@@ -44,7 +44,8 @@ pub(crate) fn check(definition: &'static Definition, parameters: &str) {
         promoted += stats.promotions_by_copying;
         run(world().slow(), ops);
     }
-    assert!(promoted > 0, "{} promoted nothing in any world", definition.name);
+    let copies = definition.needs.contains(&Need::Copying);
+    assert!(promoted > 0 || !copies, "{} promoted nothing in any world", definition.name);
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Vm {
         done
     }
 
-    /// Compacts the extent of a level with the most free frames, if there is one whose pages have room elsewhere. O(free extents +
+    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room elsewhere. O(free extents +
     /// wired frames + extents of that level), beside the compaction.
     pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
         match self.best_target(level) {
@@ -143,7 +143,9 @@ impl Vm {
     fn best_target(&self, level: Level) -> Option<Extent> {
         let (ladder, buddy) = (&self.frames.ladder, &self.frames.buddy);
         let order = ladder.order(level);
-        if buddy.free_frames() < ladder.pages(level) || buddy.free_extents(level) > 0 {
+        let pages = ladder.pages(level);
+        // Pages must find room outside extents that are free already.
+        if buddy.free_frames() < pages * (buddy.free_extents(level) + 1) {
             return None;
         }
         let mut free = vec![0_u32; (buddy.frames() >> order) as usize];
@@ -161,8 +163,10 @@ impl Vm {
             }
         }
         // The lowest of those with the most.
-        let best =
-            (0..).zip(&free).filter(|(_, free)| **free > 0).max_by_key(|(index, free)| (**free, u64::MAX - index));
+        let best = (0..)
+            .zip(&free)
+            .filter(|(_, free)| (1..pages).contains(&u64::from(**free)))
+            .max_by_key(|(index, free)| (**free, u64::MAX - index));
         best.map(|(index, _)| Extent { start: Pfn(index << order), level })
     }
 

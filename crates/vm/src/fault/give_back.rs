@@ -3,6 +3,7 @@
 use crate::Why;
 use crate::fault::relocate::Region;
 use crate::policy::Pieces;
+use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
 use alloc::vec::Vec;
@@ -45,6 +46,34 @@ impl Vm {
         memory: &mut impl Memory,
         region: Region,
     ) -> Result<u64, Why> {
+        let (entry, zeroes) = self.zeroes(memory, region)?;
+        if zeroes.is_empty() {
+            return Ok(0);
+        }
+        let (object, space) = (entry.object, region.space);
+        self.frames.stats.note_peak();
+        let before = self.frames.stats.resident_pages;
+        pmap.gather(space, region.start..region.start + self.frames.ladder.pages(region.level));
+        for (from, to) in zeroes {
+            let part = entry.within(entry.page(from).0, entry.page(to).0);
+            self.remove_mapped(pmap, space, &entry, &part);
+            self.frames.release(object, from, to);
+        }
+        pmap.flush_gathered(space);
+        self.take_tables(pmap);
+        let freed = before - self.frames.stats.resident_pages;
+        self.frames.stats.zeroes_given_back += freed;
+        Ok(freed)
+    }
+
+    /// How many pages [`Vm::free_zeroes`] would free.
+    pub(crate) fn count_zeroes(&mut self, memory: &mut impl Memory, region: Region) -> u64 {
+        self.frames.stats.background_scanned += self.frames.ladder.pages(region.level);
+        self.zeroes(memory, region).map_or(0, |(_, zeroes)| zeroes.iter().map(|(from, to)| to - from).sum())
+    }
+
+    /// The map entry of a region, and runs of its pages that hold zeroes, by their index in the object.
+    fn zeroes(&self, memory: &mut impl Memory, region: Region) -> Result<(Entry, Vec<(u64, u64)>), Why> {
         let Region { space, start, level } = region;
         let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
         let (object, end) = (entry.object, start + self.frames.ladder.pages(level));
@@ -76,21 +105,6 @@ impl Vm {
                 _ => zeroes.push((index, index + 1)),
             }
         }
-        if zeroes.is_empty() {
-            return Ok(0);
-        }
-        self.frames.stats.note_peak();
-        let before = self.frames.stats.resident_pages;
-        pmap.gather(space, start..end);
-        for (from, to) in zeroes {
-            let part = entry.within(entry.page(from).0, entry.page(to).0);
-            self.remove_mapped(pmap, space, &entry, &part);
-            self.frames.release(object, from, to);
-        }
-        pmap.flush_gathered(space);
-        self.take_tables(pmap);
-        let freed = before - self.frames.stats.resident_pages;
-        self.frames.stats.zeroes_given_back += freed;
-        Ok(freed)
+        Ok((entry, zeroes))
     }
 }

@@ -309,13 +309,8 @@ impl Vm {
             return Level::BASE;
         }
         let prefer = site.map_or(0, |site| site.entry.prefer);
-        let preferred;
-        let answers = if prefer == 0 {
-            &self.answers
-        } else {
-            preferred = self.answers_preferred(prefer);
-            &preferred
-        };
+        let changed = site.and_then(|site| self.answers_in(&site.entry));
+        let answers = changed.as_ref().unwrap_or(&self.answers);
         let mut largest = self.frames.largest_without_overlap(answers, walk);
         if let Some(site) = site {
             largest = largest.min(site.most);
@@ -372,14 +367,8 @@ impl Vm {
                 return Err(FaultError::OutOfMemory(at));
             }
         }
-        let prefer = context.site.entry.prefer;
-        let changed;
-        let answers = if prefer == 0 {
-            &self.answers
-        } else {
-            changed = self.answers_preferred(prefer);
-            &changed
-        };
+        let changed = self.answers_in(&context.site.entry);
+        let answers = changed.as_ref().unwrap_or(&self.answers);
         let extents = answers.takes_extents();
         let populated = match content {
             Content::Cached(frame) => self.frames.reactivate(answers, &mut walk, preferred, frame),

@@ -72,6 +72,8 @@ pub enum Reserve {
     Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
+    /// Of the preferred size of at most so many bytes.
+    UpTo(u64),
 }
 
 impl Reserve {
@@ -91,6 +93,7 @@ impl Reserve {
             }
             Reserve::Tables => level == ladder.largest(),
             Reserve::Among(sizes) => sizes.contains(size),
+            Reserve::UpTo(bytes) => size.bytes() <= bytes,
         }
     }
 }
@@ -291,6 +294,8 @@ pub struct Placing {
     pub frames: Place,
     /// How large a reservation or an extent may be.
     pub size: Reserve,
+    /// The same where the program asks for superpages and hints are not ignored; `None`: as elsewhere.
+    pub hinted: Option<Reserve>,
     /// Whether a reservation in a growing object is at most as large as the object is now (section 4.2).
     pub growing_limit: bool,
     /// Which reservations may reach past their object's end.

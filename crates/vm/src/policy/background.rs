@@ -96,6 +96,8 @@ pub struct Prefer {
     pub place: Option<Place>,
     /// How large a reservation or an extent may be.
     pub size: Option<Reserve>,
+    /// In place of [`Placing::hinted`](crate::Placing::hinted), where the policy has one.
+    pub hinted: Option<Reserve>,
     /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead ([`System::zero_ahead`]).
     pub only_zeroed: bool,
 }
@@ -236,6 +238,8 @@ pub struct Look {
 /// What memory is like ([`System::memory`]), in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryState {
+    /// All of memory, as far as the manager has it.
+    pub pages: u64,
     /// Free: in free extents, and live in lists of the processors too.
     pub free: u64,
     /// Free, or to be had without eviction: reserved and not populated, or holding what can be read again.
@@ -362,9 +366,16 @@ pub trait System {
         0
     }
 
-    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: the one of this
-    /// level with the most free frames, if none is free. Returns `None` where the target has no call for that, as a live Linux. Nothing is
-    /// evicted, but reservations in it are broken and cache pages dropped. O(frames of the extent).
+    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what pages hold is not known,
+    /// as on a live Linux. Reads the pages: O(pages of the region).
+    fn zeroes(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u64> {
+        None
+    }
+
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: of those of this
+    /// level that are not free, the one with the most free frames, if its pages have room outside those that are. Returns `None` where
+    /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and cache pages dropped.
+    /// O(frames of the extent).
     fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
         None
     }

@@ -20,6 +20,7 @@ pub(super) const ANSWERS: Answers = Answers {
     place: Placing {
         frames: Place::BasePage,
         size: Reserve::Preferred,
+        hinted: None,
         growing_limit: true,
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,

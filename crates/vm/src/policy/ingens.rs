@@ -67,7 +67,7 @@ impl Ingens {
         let huge = memory.free_extents(&ladder, level) * ladder.pages(level);
         let fragmented = 1.0 - huge as f64 / memory.free.max(1) as f64;
         let place = (fragmented < self.aggressive?).then_some(Place::Extent);
-        Some(Prefer { place, size: place.map(|_| Reserve::Huge), only_zeroed: false })
+        Some(Prefer { place, size: place.map(|_| Reserve::Huge), ..Prefer::default() })
     }
 }
 

@@ -334,6 +334,11 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         self.vm.release_reserved(Region { space, start, level })
     }
 
+    fn zeroes(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u64> {
+        let Some(start) = self.start(level, region) else { return Some(0) };
+        Some(self.vm.count_zeroes(self.memory, Region { space, start, level }))
+    }
+
     fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
         let Some(start) = self.start(level, region) else { return 0 };
         self.vm.free_zeroes(self.pmap, self.memory, Region { space, start, level }).unwrap_or(0)

@@ -9,6 +9,9 @@ mod answers;
 pub(crate) mod background;
 mod base;
 mod budget;
+mod eager;
+mod emd;
+mod ethp;
 mod freebsd;
 mod ingens;
 mod khugepaged;
@@ -52,6 +55,9 @@ static DEFINITIONS: &[&Definition] = &[
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
+    &eager::POLICY,
+    &ethp::POLICY,
+    &emd::POLICY,
 ];
 
 /// Everything that defines a policy.

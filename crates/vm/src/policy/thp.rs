@@ -53,6 +53,7 @@ pub(super) const ANSWERS: Answers = Answers {
     place: Placing {
         frames: Place::Extent,
         size: Reserve::Huge,
+        hinted: None,
         growing_limit: false,
         past_end: PastEnd::Never,
         hints: Hints::OptOut,

@@ -81,7 +81,9 @@ impl Watch {
             }
             1 => {
                 let before = system.look(space, level, region);
+                let zeroes = system.zeroes(space, level, region);
                 let freed = system.shrink(space, level, region);
+                assert_eq!(zeroes, Some(freed));
                 let after = system.look(space, level, region);
                 assert_eq!(u64::from(before.populated - after.populated), freed);
                 assert_eq!((after.shared, after.swapped), (before.shared, before.swapped));
@@ -93,6 +95,7 @@ impl Watch {
                     place: places[self.random.next() as usize % 4],
                     size: sizes[self.random.next() as usize % 4],
                     only_zeroed: self.random.next().is_multiple_of(4),
+                    ..Prefer::default()
                 };
                 let range = at.align_down(pages).pages(pages);
                 assert!(system.prefer(space, (!self.random.next().is_multiple_of(4)).then_some(range), prefer));
