@@ -413,6 +413,7 @@ fn what_memory_is_like_agrees_with_the_allocator() {
         assert_eq!(memory.extents[level.index()], buddy.iter().filter(|extent| extent.level == level).count() as u64);
     }
     assert_eq!((memory.free, memory.available), (buddy.free_frames(), buddy.free_frames()));
+    assert_eq!(memory.total, 4096);
     // Where the daemon says that it is wanted, and how far it goes then.
     assert!(memory.low > 0 && memory.low < memory.aim);
     let free = memory.free;
