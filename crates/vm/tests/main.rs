@@ -23,6 +23,7 @@ mod dirty;
 mod fault_around;
 mod files;
 mod fork;
+mod hawkeye;
 mod hints;
 mod kernel;
 mod metadata;

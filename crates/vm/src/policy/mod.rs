@@ -10,6 +10,7 @@ pub(crate) mod background;
 mod base;
 mod budget;
 mod freebsd;
+mod hawkeye;
 mod ingens;
 mod khugepaged;
 mod managed;
@@ -52,6 +53,7 @@ static DEFINITIONS: &[&Definition] = &[
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
+    &hawkeye::POLICY,
 ];
 
 /// Everything that defines a policy.
