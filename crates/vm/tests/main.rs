@@ -33,6 +33,7 @@ mod policies;
 mod preferred_size;
 mod promotion_conditions;
 mod protect;
+mod quicksilver;
 mod random_operations;
 mod random_operations_reach;
 mod relocate;

@@ -17,6 +17,7 @@ mod managed;
 mod mthp;
 mod parameter;
 mod promote;
+mod quicksilver;
 mod reservation;
 pub(crate) mod runner;
 pub(crate) mod scanner;
@@ -54,6 +55,7 @@ static DEFINITIONS: &[&Definition] = &[
     &khugepaged::POLICY,
     &ingens::POLICY,
     &hawkeye::POLICY,
+    &quicksilver::POLICY,
 ];
 
 /// Everything that defines a policy.
