@@ -44,6 +44,7 @@ mod speculation;
 mod stride;
 mod swap;
 mod touch;
+mod trident;
 mod tutorial;
 mod windows;
 mod wired;

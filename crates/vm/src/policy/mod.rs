@@ -23,6 +23,7 @@ pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
 mod thp;
+mod trident;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
@@ -56,6 +57,7 @@ static DEFINITIONS: &[&Definition] = &[
     &ingens::POLICY,
     &hawkeye::POLICY,
     &quicksilver::POLICY,
+    &trident::POLICY,
 ];
 
 /// Everything that defines a policy.
