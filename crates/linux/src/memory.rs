@@ -68,8 +68,8 @@ pub fn state(root: &Path, ladder: &Ladder) -> Option<MemoryState> {
             extents[level.index()] += blocks << (order - ladder.order(level));
         }
     }
-    let (free, available) = (pages("MemFree")?, pages("MemAvailable")?);
-    Some(MemoryState { pages: pages("MemTotal")?, free, available, low: marks("low"), aim: marks("high"), extents })
+    let (total, free, available) = (pages("MemTotal")?, pages("MemFree")?, pages("MemAvailable")?);
+    Some(MemoryState { total, free, available, low: marks("low"), aim: marks("high"), extents })
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
             "Node 0, zone Normal\n  pages free 10000\n        min      100\n        low      125\n        high     150\n",
         );
         let state = state(folder.path(), &Ladder::X86_64).unwrap();
-        assert_eq!((state.pages, state.free, state.available), (16384, 10000, 12500));
+        assert_eq!((state.total, state.free, state.available), (16384, 10000, 12500));
         assert_eq!((state.low, state.aim), (125, 150));
         // Blocks of 4 MB hold two of 2 MB each.
         assert_eq!(state.extents[..3], [1 + 4 + 3 * 2 + 256, 5 + 2 * 2, 0]);

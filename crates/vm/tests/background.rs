@@ -498,7 +498,7 @@ fn what_memory_is_like_agrees_with_the_allocator() {
     (512..812).for_each(|page| machine.put(page, page));
     let memory = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.memory()).unwrap();
     let (buddy, ladder) = (machine.vm.buddy(), machine.vm.ladder());
-    assert_eq!(memory.pages, 4096);
+    assert_eq!(memory.total, 4096);
     for level in ladder.levels() {
         let naive = buddy.iter().filter(|extent| extent.level >= level);
         let naive = naive.map(|extent| ladder.pages(extent.level) / ladder.pages(level)).sum::<u64>();
@@ -506,6 +506,7 @@ fn what_memory_is_like_agrees_with_the_allocator() {
         assert_eq!(memory.extents[level.index()], buddy.iter().filter(|extent| extent.level == level).count() as u64);
     }
     assert_eq!((memory.free, memory.available), (buddy.free_frames(), buddy.free_frames()));
+    assert_eq!(memory.total, 4096);
     // Where the daemon says that it is wanted, and how far it goes then.
     assert!(memory.low > 0 && memory.low < memory.aim);
     let free = memory.free;

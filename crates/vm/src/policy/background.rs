@@ -238,8 +238,8 @@ pub struct Look {
 /// What memory is like ([`System::memory`]), in base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryState {
-    /// All of memory, as far as the manager has it.
-    pub pages: u64,
+    /// All of it: what the manager has, live what the kernel has (`MemTotal`).
+    pub total: u64,
     /// Free: in free extents, and live in lists of the processors too.
     pub free: u64,
     /// Free, or to be had without eviction: reserved and not populated, or holding what can be read again.

@@ -96,7 +96,7 @@ impl Background for Eager {
         self.next = now.saturating_add(self.interval);
         self.coalesce(system);
         let Some(memory) = system.memory() else { return };
-        let (ladder, kept) = (*system.ladder(), (self.keep * memory.pages as f64) as u64);
+        let (ladder, kept) = (*system.ladder(), (self.keep * memory.total as f64) as u64);
         let fits = |level: &Level| memory.free >= kept + ladder.pages(*level);
         let most = ladder.levels().rev().find(fits).unwrap_or(Level::BASE);
         let [size, hinted] = self.ceilings.map(|ceiling| Some(Reserve::UpTo(ceiling.min(ladder.size(most).bytes()))));

@@ -52,7 +52,7 @@ impl Background for Emd {
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         self.next = now.saturating_add(self.interval);
         let (level, memory) = (huge(system.ladder()), system.memory().unwrap_or_default());
-        let mark = |share: f64| (share * memory.pages as f64) as u64;
+        let mark = |share: f64| (share * memory.total as f64) as u64;
         if level == Level::BASE || memory.free >= mark(self.low) {
             return;
         }

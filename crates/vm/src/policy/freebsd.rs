@@ -16,7 +16,7 @@ pub(super) static POLICY: Definition = Definition {
     make: |_| Made::answers(ANSWERS),
 };
 
-const ANSWERS: Answers = Answers {
+pub(super) const ANSWERS: Answers = Answers {
     place: Placing {
         size: Reserve::Tables,
         growing_limit: false,

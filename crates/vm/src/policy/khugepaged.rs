@@ -32,24 +32,30 @@ pub(super) static POLICY: Definition = Definition {
         let time = |name| (given.time(name).as_nanos() as Time).max(1);
         let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
         let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
-        let khugepaged = Khugepaged { pages, interval: next, alloc_sleep, next, most, cursor: (SpaceId(0), 0) };
+        let khugepaged = Khugepaged::new(pages, [next, alloc_sleep], most, 0);
         Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, khugepaged)
     },
 };
 
 #[derive(Debug)]
-struct Khugepaged {
+pub(super) struct Khugepaged {
     pages: u64,
     interval: Time,
     alloc_sleep: Time,
-    next: Time,
+    pub(super) next: Time,
     /// The most entries of a region that may be empty, in swap space, shared.
     most: [u32; 3],
+    /// How often an extent is compacted for a region, at most.
+    compactions: u64,
     /// Where the next scan begins.
     cursor: (SpaceId, u64),
 }
 
 impl Khugepaged {
+    pub(super) fn new(pages: u64, [interval, alloc_sleep]: [Time; 2], most: [u32; 3], compactions: u64) -> Khugepaged {
+        Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0) }
+    }
+
     /// Collapses a region if it qualifies.
     fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
         let look = system.look(space, level, sample.region);
@@ -59,22 +65,22 @@ impl Khugepaged {
             return Ok(());
         }
         let candidate = Candidate { least: look.populated.max(1), ..sample.into() };
-        system.promote(space, level, &[candidate], How::Either).remove(0)
+        let mut done = system.promote(space, level, &[candidate], How::Either).remove(0);
+        for _ in 0..self.compactions {
+            if done != Err(Why::NoExtent.into()) {
+                break;
+            }
+            if system.compact(level, None).is_some_and(|compacted| compacted.free) {
+                done = system.promote(space, level, &[candidate], How::Either).remove(0);
+            }
+        }
+        done
     }
-}
 
-impl Background for Khugepaged {
-    fn next(&self) -> Option<Time> {
-        Some(self.next)
-    }
-
-    fn wants(&self) -> Wants {
-        Wants { accessed: true, ..Wants::default() }
-    }
-
-    fn tick(&mut self, now: Time, system: &mut dyn System) {
+    /// One wake-up, for regions of this level.
+    pub(super) fn wake(&mut self, level: Level, now: Time, system: &mut dyn System) {
         self.next = now.saturating_add(self.interval);
-        let (level, mut spaces) = (huge(system.ladder()), system.spaces());
+        let mut spaces = system.spaces();
         let mut left = (self.pages / system.ladder().pages(level)).max(1);
         // From the space of the cursor on, whose beginning comes last.
         let first = spaces.partition_point(|space| *space < self.cursor.0);
@@ -100,5 +106,19 @@ impl Background for Khugepaged {
                 break;
             }
         }
+    }
+}
+
+impl Background for Khugepaged {
+    fn next(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { accessed: true, ..Wants::default() }
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        self.wake(huge(system.ladder()), now, system);
     }
 }

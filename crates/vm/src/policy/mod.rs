@@ -13,17 +13,20 @@ mod eager;
 mod emd;
 mod ethp;
 mod freebsd;
+mod hawkeye;
 mod ingens;
 mod khugepaged;
 mod managed;
 mod mthp;
 mod parameter;
 mod promote;
+mod quicksilver;
 mod reservation;
 pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
 mod thp;
+mod trident;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
@@ -58,6 +61,9 @@ static DEFINITIONS: &[&Definition] = &[
     &eager::POLICY,
     &ethp::POLICY,
     &emd::POLICY,
+    &hawkeye::POLICY,
+    &quicksilver::POLICY,
+    &trident::POLICY,
 ];
 
 /// Everything that defines a policy.

@@ -67,7 +67,7 @@ const ANSWERS: Answers = Answers { demote: Demoting { on_unmap: false, ..base::A
 
 /// The longest pause when no free extent is available.
 const LONGEST_PAUSE: Time = 60 * SECOND;
-const SECOND: Time = 1_000_000_000;
+pub(super) const SECOND: Time = 1_000_000_000;
 
 /// When a queue is filled: the number of regions for which the number of pieces is asked.
 const ASKED: usize = 64;

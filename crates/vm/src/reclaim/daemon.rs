@@ -47,7 +47,7 @@ impl Vm {
         let mut extents = [0; MAX_LEVELS];
         self.frames.ladder.levels().for_each(|level| extents[level.index()] = buddy.maximal(level));
         MemoryState {
-            pages: buddy.frames(),
+            total: buddy.frames(),
             free: buddy.free_frames(),
             available: if daemon {
                 self.available()
