@@ -26,6 +26,7 @@ mod fork;
 mod hints;
 mod kernel;
 mod metadata;
+mod missed;
 mod near_full;
 mod out_of_memory;
 mod policies;

@@ -9,6 +9,7 @@ mod answers;
 pub(crate) mod background;
 mod base;
 mod budget;
+mod charges;
 mod freebsd;
 mod ingens;
 mod khugepaged;
@@ -17,6 +18,7 @@ mod mthp;
 mod parameter;
 mod promote;
 mod reservation;
+mod romer;
 pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
@@ -52,6 +54,7 @@ static DEFINITIONS: &[&Definition] = &[
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
+    &romer::POLICY,
 ];
 
 /// Everything that defines a policy.
