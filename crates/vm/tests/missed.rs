@@ -1,8 +1,10 @@
-//! Policies that are told of misses in the TLBs: `romer`, its rule against a few regions.
+//! Policies that are told of misses in the TLBs: `romer` and `pcc`, each with its rule against a few regions.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Vpn;
 use superpage_vm::{Costs, Growth, Time};
+
+const MS: Time = 1_000_000;
 
 /// So many misses of a page, told one by one as the simulator does; the TLBs hold another page of a block of this order.
 fn miss(machine: &mut Machine, page: u64, times: u64, neighbour: Option<u32>, now: Time) {
@@ -76,5 +78,32 @@ fn romer_asap_promotes_what_is_full_size_by_size_and_needs_no_miss() {
     assert_eq!(levels(&machine, [512, 575]), [2, 2]);
     assert!(!machine.vm.wants_misses());
     assert!((512..576).all(|page| machine.get(page) == page));
+    machine.end();
+}
+
+#[test]
+fn pcc_promotes_the_regions_with_the_most_walks_that_its_cache_holds() {
+    let mut machine = Machine::new("4K 2M", 8192, "pcc:entries=3,most=2,bits=4,interval=10ms");
+    machine.anonymous(512, 8 * 512, Growth::Fixed);
+    let regions = [1, 2, 3, 4, 5].map(|region| region * 512);
+    regions.iter().for_each(|page| machine.put(*page, *page));
+    advance(&mut machine, 0);
+    // Four regions and three entries: of those with the fewest walks, the least recent one goes.
+    for (region, walks) in [(1, 5), (2, 2), (3, 2), (4, 1), (3, 2), (4, 4), (2, 3)] {
+        miss(&mut machine, region * 512, walks, None, MS);
+    }
+    advance(&mut machine, 10 * MS - 1);
+    assert_eq!(levels(&machine, regions), [0; 5]);
+    // Left are 1 with 5 walks, 4 with 5, and 2 with 3, since 3 with 4 went for 2.
+    advance(&mut machine, 10 * MS);
+    assert_eq!(levels(&machine, regions), [1, 0, 0, 1, 0]);
+    // All are halved when a counter of 4 bits is at 15, so 3 passes 2.
+    miss(&mut machine, 1024, 8, None, 11 * MS);
+    miss(&mut machine, 5 * 512, 15, None, 11 * MS);
+    miss(&mut machine, 3 * 512, 6, None, 11 * MS);
+    advance(&mut machine, 20 * MS);
+    assert_eq!(levels(&machine, regions), [1, 0, 1, 1, 1]);
+    advance(&mut machine, 30 * MS);
+    assert_eq!(levels(&machine, regions), [1; 5]);
     machine.end();
 }

@@ -16,6 +16,7 @@ mod khugepaged;
 mod managed;
 mod mthp;
 mod parameter;
+mod pcc;
 mod promote;
 mod reservation;
 mod romer;
@@ -55,6 +56,7 @@ static DEFINITIONS: &[&Definition] = &[
     &khugepaged::POLICY,
     &ingens::POLICY,
     &romer::POLICY,
+    &pcc::POLICY,
 ];
 
 /// Everything that defines a policy.
