@@ -1,4 +1,4 @@
-//! Policies that are told of misses in the TLBs: `romer` and `pcc`, each with its rule against a few regions.
+//! Policies that are told of misses in the TLBs: `romer`, `pcc`, `hybrid`, each with its rule against a few regions.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Vpn;
@@ -6,7 +6,7 @@ use superpage_vm::{Costs, Growth, Time};
 
 const MS: Time = 1_000_000;
 
-/// So many misses of a page, told one by one as the simulator does; the TLBs hold another page of a block of this order.
+/// So many misses of a page, told one by one; the TLBs hold another page of a block of this order.
 fn miss(machine: &mut Machine, page: u64, times: u64, neighbour: Option<u32>, now: Time) {
     for _ in 0..times {
         machine.vm.missed(&machine.pmap, machine.space, Vpn(page), neighbour);
@@ -105,5 +105,38 @@ fn pcc_promotes_the_regions_with_the_most_walks_that_its_cache_holds() {
     assert_eq!(levels(&machine, regions), [1, 0, 1, 1, 1]);
     advance(&mut machine, 30 * MS);
     assert_eq!(levels(&machine, regions), [1; 5]);
+    machine.end();
+}
+
+#[test]
+fn hybrid_copies_where_no_frame_is_reserved_and_misses_are_many() {
+    let mut machine = Machine::new(ALPHA, 256, "hybrid:misses=2,share=10%");
+    advance(&mut machine, 0);
+    machine.anonymous(512, 64, Growth::Fixed);
+    // Only single pages are free, and eight of them are taken.
+    let wired: Vec<_> = (0..256).map_while(|_| machine.vm.wire_page().ok()).collect();
+    let (kept, given): (Vec<_>, Vec<_>) = wired.into_iter().partition(|frame| frame.0 % 8 == 0);
+    given.into_iter().for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+    (512..520).for_each(|page| machine.put(page, page));
+    kept.into_iter().for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+    // The next eight are reserved, and three of them are missing.
+    (520..525).for_each(|page| machine.put(page, page));
+    miss(&mut machine, 512, 15, None, 0);
+    miss(&mut machine, 520, 15, None, 0);
+    assert_eq!(levels(&machine, [512, 520]), [0, 0]);
+    miss(&mut machine, 513, 1, None, 0);
+    miss(&mut machine, 521, 1, None, 0);
+    assert_eq!(levels(&machine, [512, 520]), [1, 0]);
+    // Of the 64 pages, too, enough are populated and have missed, but the three are reserved.
+    miss(&mut machine, 512, 128 - 32, None, 0);
+    assert_eq!(levels(&machine, [512, 520]), [1, 0]);
+    (525..528).for_each(|page| machine.put(page, page));
+    assert_eq!(levels(&machine, [512, 520]), [1, 1]);
+    miss(&mut machine, 512, 127, None, 0);
+    assert_eq!(levels(&machine, [512, 520]), [1, 1]);
+    miss(&mut machine, 520, 1, None, 0);
+    assert_eq!(levels(&machine, [512, 520]), [2, 2]);
+    assert_eq!(machine.vm.stats().promotions_by_copying, 2);
+    assert!((512..528).all(|page| machine.get(page) == page));
     machine.end();
 }

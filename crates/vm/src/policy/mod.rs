@@ -11,6 +11,7 @@ mod base;
 mod budget;
 mod charges;
 mod freebsd;
+mod hybrid;
 mod ingens;
 mod khugepaged;
 mod managed;
@@ -57,6 +58,7 @@ static DEFINITIONS: &[&Definition] = &[
     &ingens::POLICY,
     &romer::POLICY,
     &pcc::POLICY,
+    &hybrid::POLICY,
 ];
 
 /// Everything that defines a policy.
