@@ -27,6 +27,7 @@ mod hawkeye;
 mod hints;
 mod kernel;
 mod metadata;
+mod missed;
 mod near_full;
 mod out_of_memory;
 mod policies;

@@ -38,7 +38,7 @@ pub(crate) fn check(definition: &'static Definition, parameters: &str) {
         let op = |random: &mut Random| -> Op { std::array::from_fn(|byte| (random.next() >> (8 * byte)) as u8) };
         let ops: Vec<Op> = plain((0..60).map(|_| op(&mut random)));
         let setting = setting_of(definition, parameters, ladder, answers, frames);
-        let world = || World::with(setting.clone(), definition);
+        let world = || World::with(setting.clone(), definition).missing();
         let stats = run(world(), ops.clone());
         assert_eq!(stats, run(world(), ops.clone()), "{setting:?}");
         done += stats.promotions_by_copying + stats.reserved_released;

@@ -119,6 +119,8 @@ pub struct Wants {
     pub unmapped: bool,
     /// No event: what [`Look::accessed`] and [`System::accessed`] say, which a live Linux does not know.
     pub accessed: bool,
+    /// No event: what pages hold, for [`System::shrink`] in the simulator, which keeps that where it is wanted or needed.
+    pub contents: bool,
 }
 
 /// Something that happened, as told to a background that wants it.

@@ -4,12 +4,13 @@
 //! second it zeroes `zero` pages ahead of faults. Every `recover`, with less than 15 % of memory free, huge pages lose
 //! pages of zeroes until 30 % is. Defaults: the released code (mm/ohp.c, mm/huge_memory.c, modules); `bins=10`,
 //! `scan=30s`: the paper. Assumed: equal bins there; `place=extent` at faults; no second promotion after giving back.
-//! Not modelled: PMU; that the first three scans of a process fill no bin; the bound of 5 % of a core; frames zeroed
+//! Where accesses are not known, populated
+//! pages count. Not modelled: PMU; that the first three scans of a process fill no bin; the bound of 5 % of a core; frames zeroed
 //! ahead for more than base pages; that the code takes the oldest of a bin first.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Place, Placing, Values, thp};
-use crate::policy::background::{Background, Events, System, Time};
+use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, Values, thp};
+use crate::policy::background::{Background, Events, System, Time, Wants};
 use crate::{How, Refusal, Sample, SpaceId, Why};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
@@ -24,10 +25,10 @@ pub(super) static POLICY: Definition = Definition {
         own("scan", Values::TimeFrom(MS), "5s", "from one look at accesses to the next"),
         own("rate", Values::Count(1, 1 << 20), "8", "regions promoted in a wake-up"),
         own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups"),
-        own("zero", Values::Count(0, 1 << 30), "10240", "pages zeroed ahead in a second"),
+        Parameter { needs: &[Need::Zeroing], ..own("zero", Values::Count(0, 1 << 30), "10240", "pages zeroed ahead in a second") },
         own("recover", Values::TimeFrom(MS), "2m", "from one look at free memory to the next"),
     ],
-    needs: &[Need::Copying, Need::Accesses, Need::Zeroing, Need::Contents],
+    needs: &[Need::Copying],
     make: |given| {
         let place = Placing { frames: Place::BasePage, ..thp::ANSWERS.place };
         let (given, regions) = (given.clone(), BTreeMap::new());
@@ -56,9 +57,9 @@ impl Hawkeye {
         for space in system.spaces() {
             let mut seen = Vec::new();
             system.scan(space, level, &mut |sample| seen.push(sample));
-            for Sample { region, .. } in seen.into_iter().filter(|sample| !sample.superpage) {
+            for Sample { region, populated, .. } in seen.into_iter().filter(|sample| !sample.superpage) {
                 let (bin, since, mut average, given_back) = old.get(&(space, region)).copied().unwrap_or_default();
-                let accessed = system.accessed(space, level, region).unwrap_or(0);
+                let accessed = system.accessed(space, level, region).unwrap_or(populated);
                 average += if self.cleared { 0.6 * (f64::from(accessed) - average) } else { 0.0 };
                 let now_in = match self.given.word("bins") {
                     _ if given_back => 0,
@@ -118,6 +119,10 @@ impl Background for Hawkeye {
             }
             self.due[work] = now.saturating_add(periods[work]);
         }
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { accessed: true, contents: true, ..Wants::default() }
     }
 
     fn events(&self) -> Events {

@@ -9,19 +9,24 @@ mod answers;
 pub(crate) mod background;
 mod base;
 mod budget;
+mod charges;
 mod eager;
 mod emd;
 mod ethp;
 mod freebsd;
+mod freebsd;
 mod hawkeye;
+mod hybrid;
 mod ingens;
 mod khugepaged;
 mod managed;
 mod mthp;
 mod parameter;
+mod pcc;
 mod promote;
 mod quicksilver;
 mod reservation;
+mod romer;
 pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
@@ -64,6 +69,9 @@ static DEFINITIONS: &[&Definition] = &[
     &hawkeye::POLICY,
     &quicksilver::POLICY,
     &trident::POLICY,
+    &romer::POLICY,
+    &pcc::POLICY,
+    &hybrid::POLICY,
 ];
 
 /// Everything that defines a policy.

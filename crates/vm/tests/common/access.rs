@@ -103,6 +103,10 @@ impl World {
             }
         }
         assert!(allowed, "an access went through that the mapping does not allow");
+        if self.misses && self.vm.wants_misses() {
+            let neighbour = [None, Some(1), Some(4), Some(9)][(page / 2 % 4) as usize];
+            self.vm.missed(&self.pmap, space, at, neighbour);
+        }
         let frame = self.pmap.lookup(space, at).unwrap().frame.0 as usize;
         let source = slot.unwrap().source;
         // What was given up may be populated again, with zeroes, by a fault on a page beside it.

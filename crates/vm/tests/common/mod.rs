@@ -76,6 +76,8 @@ pub(crate) struct World {
     daemon_comes: bool,
     /// Whether a process ends that finds no memory.
     ends: bool,
+    /// Whether each access that goes through is a miss in the TLBs.
+    misses: bool,
     /// Where the long file is read next.
     streamed: u64,
     opens: HashMap<u32, u32>,
@@ -116,6 +118,7 @@ impl World {
             through,
             daemon_comes,
             ends,
+            misses: false,
             streamed: 0,
             opens: HashMap::new(),
             wired: Vec::new(),
@@ -131,6 +134,12 @@ impl World {
     /// itself.
     pub(crate) fn slow(mut self) -> World {
         self.contents.slow();
+        self
+    }
+
+    /// The same with TLBs that miss at each access, and hold a neighbour of most pages.
+    pub(crate) fn missing(mut self) -> World {
+        self.misses = true;
         self
     }
 
