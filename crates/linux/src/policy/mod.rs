@@ -78,6 +78,7 @@ pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &hugetlb::POLICY, &text::POLICY],
+    read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
 };
 
 impl Policy {

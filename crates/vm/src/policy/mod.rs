@@ -161,6 +161,8 @@ pub struct Target {
     pub own: &'static [&'static Definition],
 }
 
+    /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
+    pub read: Option<fn(&str) -> Result<String, String>>,
 impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target = Target {
@@ -168,6 +170,7 @@ impl Target {
         own: &[],
         has: &[
             Need::Faults,
+        read: None,
             Need::Copying,
             Need::FaultEvents,
             Need::Misses,
@@ -466,7 +469,7 @@ mod tests {
     use super::background::{Events, System, Time, Wants};
     use super::*;
 
-    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[] };
+    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[], read: None };
 
     #[test]
     fn what_does_not_happen_elsewhere_is_named() {
