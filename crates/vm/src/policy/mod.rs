@@ -18,6 +18,7 @@ mod khugepaged;
 mod managed;
 mod mthp;
 mod parameter;
+mod plan;
 mod promote;
 mod reservation;
 pub(crate) mod runner;
@@ -58,6 +59,7 @@ static DEFINITIONS: &[&Definition] = &[
     &eager::POLICY,
     &ethp::POLICY,
     &emd::POLICY,
+    &plan::POLICY,
 ];
 
 /// Everything that defines a policy.
@@ -159,18 +161,18 @@ pub struct Target {
     pub has: &'static [Need],
     /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
     pub own: &'static [&'static Definition],
-}
-
     /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
     pub read: Option<fn(&str) -> Result<String, String>>,
+}
+
 impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target = Target {
         name: "this memory manager",
         own: &[],
+        read: None,
         has: &[
             Need::Faults,
-        read: None,
             Need::Copying,
             Need::FaultEvents,
             Need::Misses,
@@ -660,7 +662,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, promote, khugepaged, ingens"
+             has base, thp, mthp, promote, khugepaged, ingens, plan"
         );
         assert_eq!(
             message("thp:preempt=off"),
