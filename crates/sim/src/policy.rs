@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use superpage_vm::{Policy, Target};
 
 /// The simulator as a target of policies.
-pub const SIMULATOR: Target = Target { name: "the simulator", ..Target::MANAGER };
+pub const SIMULATOR: Target = Target {
+    name: "the simulator",
+    read: Some(|path| read(path).map_err(|error| error.to_string())),
+    ..Target::MANAGER
+};
 
 /// A user's own policy: differences from another.
 #[derive(Deserialize)]

@@ -186,7 +186,8 @@ impl Simulation {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
         let needs = setup.policy.definition().needs;
-        let contents = setup.policy.answers.reclaim.hash != Hash::Off || needs.contains(&Need::Contents);
+        let wanted = setup.policy.background().is_some_and(|background| background.wants().contents);
+        let contents = setup.policy.answers.reclaim.hash != Hash::Off || needs.contains(&Need::Contents) || wanted;
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
         // The memory is the machine's, whatever sizes the policy uses.

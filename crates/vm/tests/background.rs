@@ -442,6 +442,54 @@ fn emd_breaks_the_huge_pages_that_give_back_most() {
     machine.end();
 }
 
+/// The text of a plan by its name.
+fn plan(name: &str) -> Result<String, String> {
+    match name {
+        // Regions 2, 3 and 5, of which 5 does not pay; 7 is cut.
+        "good" => Ok("huge,heap,300000,addr,>,0x400000,addr,<,0x800000\n\
+                      huge,mmap,300000,addr,>,0x400000,addr,<,0x600000\neager,mmap,1\n\
+                      huge,mmap,200000,addr,>,0xa00000,addr,<,0xc00000\n\
+                      huge,mmap,300000,addr,>,0xe01000,addr,<,0x1000000\n"
+            .into()),
+        "all" => Ok("huge,heap,200001\n".into()),
+        "bad" => Ok("huge,mmap,300000\n\nhuge,mmap,300000,addr,>\n".into()),
+        other => Err(format!("there is no {other}")),
+    }
+}
+
+#[test]
+fn a_plan_says_where_huge_pages_pay() {
+    let target = Target { read: Some(plan), ..Target::MANAGER };
+    let policy = |file| Policy::new("plan", [("file", file)], &target);
+    for (file, huge) in [("good", [2, 3].as_slice()), ("all", &[1, 2, 3, 4, 5, 6, 7])] {
+        let mut machine = Machine::new(X86, 8192, "base");
+        let (ladder, policy) = (*machine.vm.ladder(), policy(file).unwrap());
+        machine.vm = Vm::new(Config { ladder, frames: 8192, policy, swap_pages: 0 }).unwrap();
+        machine.space = machine.vm.create_space();
+        // Region 1 to 4 are populated before the plan is known there, the others are mapped later.
+        machine.anonymous(512, 4 * 512, Growth::Fixed);
+        (1..5).for_each(|region| machine.put(region * 512 + 7, region));
+        assert!((1..5).all(|region| machine.level(region * 512 + 7) == Some(Level::BASE)));
+        assert_eq!(machine.vm.due(), Some(0));
+        advance(&mut machine, 0, 0);
+        machine.anonymous(5 * 512, 3 * 512, Growth::Fixed);
+        assert_eq!(machine.vm.due(), Some(0));
+        advance(&mut machine, 0, 0);
+        assert_eq!(machine.vm.due(), Some(SECOND));
+        (5..8).for_each(|region| machine.put(region * 512 + 7, region));
+        let found = (1..8).filter(|region| machine.level(region * 512 + 7) == Some(Level(1))).collect::<Vec<_>>();
+        assert_eq!(found, huge, "{file}");
+        assert!((1..8).all(|region| machine.get(region * 512 + 7) == region));
+        machine.end();
+    }
+    let message = |file| policy(file).unwrap_err().to_string();
+    assert!(message("bad").starts_with("policy plan: line 3 is not huge|eager,"), "{}", message("bad"));
+    assert_eq!(message("none"), "policy plan: file none: there is no none");
+    let elsewhere = "plan:file=good".parse::<Policy>().unwrap_err().to_string();
+    assert_eq!(elsewhere, "policy plan: the file is empty, or this memory manager reads none");
+    assert_eq!(policy("all").unwrap().to_string(), "plan:file=all");
+}
+
 /// Populates pages until fewer frames are free.
 fn fill(machine: &mut Machine, from: u64, free: u64) {
     let mut page = from;

@@ -78,6 +78,7 @@ pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &hugetlb::POLICY, &text::POLICY],
+    read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
 };
 
 impl Policy {
@@ -169,7 +170,7 @@ mod tests {
             (
                 2,
                 "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens"
+                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens, plan"
             )
         );
     }

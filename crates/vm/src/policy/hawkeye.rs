@@ -4,9 +4,9 @@
 //! second it zeroes `zero` pages ahead of faults. Every `recover`, with less than 15 % of memory free, huge pages lose
 //! pages of zeroes until 30 % is. Defaults: the released code (mm/ohp.c, mm/huge_memory.c, modules); `bins=10`,
 //! `scan=30s`: the paper. Assumed: equal bins there; `place=extent` at faults; no second promotion after giving back.
-//! Where accesses are not known, populated
-//! pages count. Not modelled: PMU; that the first three scans of a process fill no bin; the bound of 5 % of a core; frames zeroed
-//! ahead for more than base pages; that the code takes the oldest of a bin first.
+//! Where accesses are not known, populated pages count. Not modelled: PMU; that the first three scans of a process fill
+//! no bin; the bound of 5 % of a core; frames zeroed ahead for more than base pages; that the code takes the oldest of a
+//! bin first.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, Values, thp};

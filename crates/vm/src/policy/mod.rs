@@ -23,6 +23,7 @@ mod managed;
 mod mthp;
 mod parameter;
 mod pcc;
+mod plan;
 mod promote;
 mod quicksilver;
 mod reservation;
@@ -72,6 +73,7 @@ static DEFINITIONS: &[&Definition] = &[
     &romer::POLICY,
     &pcc::POLICY,
     &hybrid::POLICY,
+    &plan::POLICY,
 ];
 
 /// Everything that defines a policy.
@@ -173,6 +175,8 @@ pub struct Target {
     pub has: &'static [Need],
     /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
     pub own: &'static [&'static Definition],
+    /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
+    pub read: Option<fn(&str) -> Result<String, String>>,
 }
 
 impl Target {
@@ -180,6 +184,7 @@ impl Target {
     pub const MANAGER: Target = Target {
         name: "this memory manager",
         own: &[],
+        read: None,
         has: &[
             Need::Faults,
             Need::Copying,
@@ -480,7 +485,7 @@ mod tests {
     use super::background::{Events, System, Time, Wants};
     use super::*;
 
-    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[] };
+    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[], read: None };
 
     #[test]
     fn what_does_not_happen_elsewhere_is_named() {
@@ -671,7 +676,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, promote, khugepaged, ingens"
+             has base, thp, mthp, promote, khugepaged, ingens, plan"
         );
         assert_eq!(
             message("thp:preempt=off"),

@@ -48,7 +48,7 @@ pub enum Values {
     Number(f64, f64),
     /// Any text without a comma, not empty.
     Text,
-    /// The path of a file, without a comma. Whether it can be read is up to [`Definition::make`].
+    /// The path of a file, without a comma. The target reads it, where it can, when the value is given ([`Given::contents`]).
     Path,
 }
 
@@ -89,7 +89,8 @@ impl Values {
             Values::Number(least, most) => {
                 text.parse().ok().filter(|number| (least..=most).contains(number)).map(Value::Real)
             }
-            Values::Text | Values::Path => (!text.is_empty()).then(|| Value::Text(text.to_string())),
+            Values::Text => (!text.is_empty()).then(|| Value::Text(text.to_string())),
+            Values::Path => (!text.is_empty()).then(|| Value::File(text.to_string(), None)),
         }
     }
 }
@@ -142,6 +143,8 @@ enum Value {
     Number(u64),
     Real(f64),
     Text(String),
+    /// A path, and the text of the file where the target reads files.
+    File(String, Option<String>),
     Bytes(u64),
     Sizes(Sizes),
     Share(f64),
@@ -155,7 +158,7 @@ impl fmt::Display for Value {
             Value::Word(word) => f.write_str(word),
             Value::Number(number) => write!(f, "{number}"),
             Value::Real(number) => write!(f, "{number}"),
-            Value::Text(text) => f.write_str(text),
+            Value::Text(text) | Value::File(text, _) => f.write_str(text),
             Value::Bytes(bytes) => format_bytes(*bytes, f),
             Value::Sizes(sizes) => write!(f, "{sizes}"),
             Value::Share(share) => write!(f, "{share}"),
@@ -204,10 +207,15 @@ impl Given {
     }
 
     pub(super) fn set(&mut self, parameter: &Parameter, text: &str) -> Result<(), PolicyError> {
-        let Some(value) = parameter.values.read(text) else {
-            let (name, key, expected) = (self.definition.name, parameter.name, parameter.values.expected());
+        let (name, key) = (self.definition.name, parameter.name);
+        let Some(mut value) = parameter.values.read(text) else {
+            let expected = parameter.values.expected();
             return Err(PolicyError(format!("policy {name}: {key} is {expected}, not `{text}`")));
         };
+        if let (Value::File(path, contents), Some(read)) = (&mut value, self.target.read) {
+            let error = |why| PolicyError(format!("policy {name}: {key} {path}: {why}"));
+            *contents = Some(read(path).map_err(error)?);
+        }
         let at = self.position(parameter.name);
         self.values[at] = Some(value);
         Ok(())
@@ -242,9 +250,17 @@ impl Given {
     /// A text or a path; `None` if it has no default.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.values[self.position(name)].as_ref().map(|value| match value {
-            Value::Text(text) => text.as_str(),
+            Value::Text(text) | Value::File(text, _) => text.as_str(),
             other => panic!("{name} is {other:?}"),
         })
+    }
+
+    /// The text of the file that a path names, as it was when the path was given; `None` where none was, or the target reads none.
+    pub fn contents(&self, name: &str) -> Option<&str> {
+        match self.values[self.position(name)].as_ref()? {
+            Value::File(_, contents) => contents.as_deref(),
+            other => panic!("{name} is {other:?}"),
+        }
     }
 
     /// A number, of bytes or of a count; `None` if it has no default.

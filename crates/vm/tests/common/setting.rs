@@ -19,6 +19,8 @@ const LADDERS: [&str; 9] = [
     "4K 8K 16K 32K 64K 128K 256K 512K 1M 2M 4M 8M 16M 32M 64M 128M 256M 512M 1G",
     "4K 8K 16K 64K 256K 1M 4M 16M 64M 256M",
 ];
+/// The manager, with one file: a plan, by which huge pages pay everywhere.
+const MANAGER: Target = Target { read: Some(|_| Ok("huge,mmap,200001".into())), ..Target::MANAGER };
 /// The most frames that count as a superpage: larger ones find no memory.
 const LARGE: u64 = 1024;
 
@@ -50,10 +52,10 @@ impl Setting {
     pub(crate) fn policy(&self, own: &'static Definition) -> Policy {
         let (name, parameters) = self.policy.split_once(':').unwrap_or((&self.policy, ""));
         if name != own.name {
-            return self.policy.parse().unwrap_or_else(|error| panic!("{}: {error}", self.policy));
+            return Policy::parse(&self.policy, &MANAGER).unwrap_or_else(|error| panic!("{}: {error}", self.policy));
         }
         let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
-        Policy::of(own, pairs, &Target::MANAGER).unwrap()
+        Policy::of(own, pairs, &MANAGER).unwrap()
     }
 
     /// The sizes that page tables have.
@@ -115,6 +117,7 @@ impl Draw {
                 let far = number / 4 % (most - least + 1).min(8);
                 format!("{}", [least + far, most - far][(number % 2) as usize])
             }
+            Values::Path => "plan.csv".to_string(),
             other => panic!("{other:?}: values to be drawn"),
         }
     }

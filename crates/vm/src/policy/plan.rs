@@ -1,0 +1,128 @@
+//! Huge pages by a plan in a file, as in CBMM (Mansi, Tabatabai and Swift, USENIX ATC 2022; its artifact and
+//! `mm/estimator.c`): where a line `huge,heap|mmap,VALUE,addr,>,LO,addr,<,HI` says that a huge page saves more than
+//! `cost`, faults take one, and what is populated there already is promoted, once in an `interval`; elsewhere there are
+//! base pages. A line without addresses is about all of them. `cost` is that of CBMM's code, 100 us of zeroing at 2
+//! GHz.
+//!
+//! Assumed: VALUE is for each huge page, in cycles; the promotion of what is populated, and its interval.
+//!
+//! Not modelled: `eager` lines, memory that is populated when it is mapped, which are skipped; whether memory is a heap
+//! or was mapped; other costs, as where no huge page is free or one is zeroed already. The plan is for all processes.
+
+use super::promote::{MS, huge, parameter as own};
+use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
+use crate::policy::background::{Background, Event, Prefer, System, Time, Wants};
+use crate::{Candidate, How, PAGES_LIMIT, SpaceId};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+use superpage_pages::{Level, Vpn};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "plan",
+    paper: "CBMM: Mansi et al., USENIX ATC 2022; its artifact",
+    help: "CBMM: huge pages where a file says that they pay, and base pages elsewhere",
+    parameters: &[
+        own("file", Values::Path, "", "lines such as huge,mmap,300000,addr,>,0x400000,addr,<,0x800000"),
+        own("cost", Values::Count(0, 1 << 62), "200000", "that a value in the file must exceed"),
+        own("interval", Values::TimeFrom(MS), "1s", "between two looks for base pages where huge ones pay"),
+    ],
+    needs: &[Need::Copying],
+    make: |given| {
+        let answers = Answers { place: Placing { frames: Place::BasePage, ..thp::ANSWERS.place }, ..thp::ANSWERS };
+        let text = given.contents("file").unwrap_or("");
+        if text.is_empty() && given.text("file").is_some() {
+            return Made::failed(format!("the file is empty, or {} reads none", given.target().name));
+        }
+        let interval = given.time("interval").as_nanos() as Time;
+        match ranges(text, given.number("cost").expect("it has a default")) {
+            Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
+            Err(line) => Made::failed(format!("line {line} is not huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI")),
+        }
+    },
+};
+
+/// The ranges of addresses with values above `cost`, ascending and apart; the number of a line that is none otherwise.
+fn ranges(text: &str, cost: u64) -> Result<Vec<(u64, u64)>, usize> {
+    let lines = text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty());
+    let read: Result<Vec<_>, usize> = lines.map(|(index, text)| line(text, cost).ok_or(index + 1)).collect();
+    let mut ranges: Vec<(u64, u64)> = read?.into_iter().filter(|(from, to)| from < to).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.0 <= last.1;
+        last.1 = if joins { last.1.max(next.1) } else { last.1 };
+        joins
+    });
+    Ok(ranges)
+}
+
+/// The range of a line, empty if huge pages do not pay there; `None` if it is none.
+fn line(text: &str, cost: u64) -> Option<(u64, u64)> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let fields: Vec<&str> = text.trim().split(',').collect();
+    let [kind @ ("huge" | "eager"), "heap" | "mmap", value, limits @ ..] = &fields[..] else { return None };
+    let (value, mut from, mut to) = (number(value)?, 0, u64::MAX);
+    for limit in limits.chunks(3) {
+        match limit {
+            ["addr", ">", at] => from = number(at)?,
+            ["addr", "<", at] => to = number(at)?,
+            _ => return None,
+        }
+    }
+    Some(if *kind == "huge" && value > cost { (from, to) } else { (0, 0) })
+}
+
+#[derive(Debug)]
+struct Plan {
+    /// Of addresses.
+    ranges: Vec<(u64, u64)>,
+    interval: Time,
+    scan: Time,
+    /// Where something was mapped since the last call, which comes at once: faults there do not know the plan.
+    mapped: BTreeSet<SpaceId>,
+}
+
+impl Background for Plan {
+    fn next(&self) -> Option<Time> {
+        Some(if self.mapped.is_empty() { self.scan } else { 0 })
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { mapped: true, ..Wants::default() }
+    }
+
+    fn told(&mut self, event: Event) {
+        if let Event::Mapped { space, .. } = event {
+            self.mapped.insert(space);
+        }
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        let (level, bytes) = (huge(system.ladder()), system.ladder().base().bytes());
+        let prefer = Prefer { place: Some(Place::Extent), size: Some(Reserve::Huge), ..Prefer::default() };
+        for space in core::mem::take(&mut self.mapped) {
+            for (from, to) in &self.ranges {
+                let (from, to) = (from / bytes, (to / bytes).min(PAGES_LIMIT));
+                system.prefer(space, Some(Vpn(from).pages(to.saturating_sub(from))), prefer);
+            }
+        }
+        if now < self.scan || level == Level::BASE {
+            return;
+        }
+        self.scan = now.saturating_add(self.interval);
+        let size = system.ladder().size(level).bytes();
+        for space in system.spaces() {
+            let mut planned = Vec::new();
+            system.scan(space, level, &mut |sample| {
+                let start = sample.region * size;
+                let range = self.ranges.partition_point(|(_, to)| *to < start + size);
+                let inside = self.ranges.get(range).is_some_and(|(from, _)| *from <= start);
+                planned.extend((inside && !sample.superpage).then(|| Candidate::from(sample)));
+            });
+            system.promote(space, level, &planned, How::Either);
+        }
+    }
+}
