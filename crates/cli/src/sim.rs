@@ -74,8 +74,9 @@ pub(crate) struct Sim {
     background: Option<BackgroundOn>,
 
     /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
-    /// or with 2M:0.5 one into half of those of 2 MB. All policies run in the same memory
-    #[arg(long, value_name = "[SIZE:]SHARE", default_value = "0", value_parser = str::parse::<Fragment>)]
+    /// or with 2M:0.5 one into half of those of 2 MB; with frag-50 64 KB that can be moved into half of those of 2 MB; or take
+    /// memory as on a machine that has run for long (aged). All policies run in the same memory
+    #[arg(long, value_name = "[SIZE:]SHARE|frag-N|aged", default_value = "0", value_parser = str::parse::<Fragment>)]
     fragment: Fragment,
 
     /// The seed of the positions of immovable pages

@@ -3,7 +3,7 @@
 /// The generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): a counter and
 /// a mixing function. The same seed returns the same numbers on every machine, and every bit of a number depends on every bit of
 /// the seed. Not for secrets.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Random {
     state: u64,
 }

@@ -1,4 +1,4 @@
-//! Memory that is fragmented before a run: immovable pages, one in each of some extents.
+//! Memory as it is before a run: fresh, with immovable pages in some extents, or as on a machine that has run for long.
 //!
 //! This is a property of the machine's memory and not of a policy: sizes that a policy does not use are fragmented all
 //! the same, so all rows of a machine run in the same memory.
@@ -10,46 +10,88 @@ use superpage_mmu::Machine;
 use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Random};
 use superpage_vm::Vm;
 
-/// Which extents of memory hold an immovable page before a run.
+/// What memory holds before a run.
 ///
-/// Without a size it is the share of the extents of *each* superpage size of the machine: the extents of the smallest
+/// A share: that of the extents which hold an immovable page. Without a size it is the share of the extents of *each* superpage size of the machine: the extents of the smallest
 /// size that hold one fill extents of the next size, and those the extents of the size above, except for one of each
 /// that holds the rest; memory outside them has no such pages. With a size it is the share of the extents of that size,
 /// spread over memory, one page in each: smaller extents beside the page are whole, and a larger one is not if any of
 /// its parts is not.
+///
+/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al. (Quicksilver, USENIX ATC 2020)
+/// fragment memory.
+///
+/// `aged`: about 30 % of memory is taken, so that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
+/// the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file caches and programs leave them. Base pages
+/// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous, and most is free
+/// (Navarro et al., section 6.5: a quarter of an hour of use suffices).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fragment {
+    /// Whose pages these are.
+    pub state: State,
     /// The size of the extents; `None`: each superpage size.
     pub size: Option<PageSize>,
     /// The share of them, from 0 to 1.
     pub share: f64,
 }
 
+/// What kind of pages memory holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Immovable ones.
+    #[default]
+    Immovable,
+    /// Some that can be moved, in extents of 2 MB.
+    Movable,
+    /// Both, all over memory.
+    Aged,
+}
+
 impl FromStr for Fragment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fragment, String> {
+        if text == "aged" {
+            return Ok(Fragment { state: State::Aged, ..Fragment::default() });
+        }
+        if let Some(percent) = text.strip_prefix("frag-") {
+            let percent = percent.parse::<u8>().ok().filter(|percent| *percent <= 100);
+            let percent = percent.ok_or_else(|| format!("{text}: expected a whole percentage, as in frag-50"))?;
+            return Ok(Fragment { state: State::Movable, size: None, share: f64::from(percent) / 100.0 });
+        }
         let (size, share) = match text.split_once(':') {
             Some((size, share)) => (Some(size.parse::<PageSize>().map_err(|error| format!("{size}: {error}"))?), share),
             None => (None, text),
         };
         match share.parse::<f64>() {
-            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Fragment { size, share }),
-            _ => Err(format!("{share}: expected a share from 0 to 1, or SIZE:SHARE such as 2M:0.5")),
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Fragment { state: State::Immovable, size, share }),
+            _ => Err(format!("{share}: expected a share from 0 to 1, SIZE:SHARE such as 2M:0.5, frag-50 or aged")),
         }
     }
 }
 
 impl fmt::Display for Fragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.size {
-            Some(size) => write!(f, "{size}:{}", self.share),
-            None => write!(f, "{}", self.share),
+        match (self.state, self.size) {
+            (State::Aged, _) => f.write_str("aged"),
+            (State::Movable, _) => write!(f, "frag-{}", (self.share * 100.0).round()),
+            (State::Immovable, Some(size)) => write!(f, "{size}:{}", self.share),
+            (State::Immovable, None) => write!(f, "{}", self.share),
         }
     }
 }
 
 impl Fragment {
+    /// Whether memory is not fresh.
+    fn is_any(&self) -> bool {
+        self.share > 0.0 || self.state == State::Aged
+    }
+
+    /// The state in a word: `fresh`, or as it is written.
+    pub(crate) fn name(&self) -> String {
+        if self.is_any() { self.to_string() } else { "fresh".into() }
+    }
+
     /// Checks that the machine has superpages of the size, if one is given.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), Error> {
         let ladder = machine.ladder();
@@ -69,21 +111,22 @@ impl Fragment {
 /// The result of fragmentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fragmented {
-    /// For each superpage size of which memory has an extent: the number of its extents with an immovable page, and of
-    /// all.
+    /// For each superpage size of which memory has an extent: the number of its extents with such a page, and of all.
     pub(crate) extents: Vec<(PageSize, u64, u64)>,
     /// Immovable pages.
     pub(crate) pages: u64,
+    /// Pages that can be moved.
+    pub(crate) movable: u64,
 }
 
 impl Fragmented {
-    /// The share of the extents of each size that have an immovable page.
+    /// The share of the extents of each size that have such a page.
     pub(crate) fn shares(&self) -> Vec<(PageSize, f64)> {
         self.extents.iter().map(|(size, hit, all)| (*size, *hit as f64 / *all as f64)).collect()
     }
 }
 
-/// Wires pages of fresh memory as `fragment` says; `ladder` is the machine's.
+/// Takes pages of fresh memory as `fragment` says; `ladder` is the machine's.
 pub(crate) fn fragment(
     vm: &mut Vm,
     ladder: &Ladder,
@@ -91,41 +134,98 @@ pub(crate) fn fragment(
     fragment: Fragment,
     seed: u64,
 ) -> Result<Fragmented, superpage_vm::Error> {
-    if fragment.share == 0.0 || ladder.len() == 1 {
+    if !fragment.is_any() || fragment.state == State::Immovable && ladder.len() == 1 {
         return Ok(Fragmented::default());
     }
     let mut random = Random::new(seed ^ 0x5eed);
-    let level = fragment.size.and_then(|size| ladder.level(size)).unwrap_or(Level::BASE.up());
-    let (pages, all) = (ladder.pages(level), frames / ladder.pages(level));
-    let mut left = (fragment.share * all as f64).round() as u64;
-    let chosen: Vec<u64> = match fragment.size {
-        None => {
-            let (wanted, order) = (left as usize, Vec::with_capacity(left as usize));
-            let mut visit = Visit { ladder, wanted, random: &mut random, order };
-            visit.within(ladder.largest(), 0..frames);
-            visit.order
-        }
-        // Selection sampling: exactly so many of those that are left, each choice equally likely.
-        Some(_) => (0..all)
-            .filter(|extent| {
-                let taken = random.next() % (all - extent) < left;
-                left -= u64::from(taken);
-                taken
-            })
-            .collect(),
+    let (wired, held) = match fragment.state {
+        State::Immovable => (immovable(ladder, frames, fragment, &mut random), Vec::new()),
+        State::Movable => (Vec::new(), movable(ladder, frames, fragment.share, &mut random)),
+        State::Aged => aged(ladder, frames, &mut random),
     };
-    let mut wired: Vec<u64> = chosen.iter().map(|extent| extent * pages + random.next() % pages).collect();
-    wired.sort_unstable();
     for frame in &wired {
         vm.wire(Extent { start: Pfn(*frame), level: Level::BASE })?;
     }
+    held.iter().try_for_each(|frame| vm.hold(Pfn(*frame)))?;
+    if fragment.state == State::Aged {
+        vm.scatter(random.next())?;
+    }
+    let (pages, movable) = (wired.len() as u64, held.len() as u64);
+    let mut taken = [wired, held].concat();
+    taken.sort_unstable();
     let extents = ladder.levels().skip(1).filter(|level| frames >= ladder.pages(*level)).map(|level| {
         let whole = frames / ladder.pages(level);
-        let mut hit: Vec<u64> = wired.iter().map(|frame| frame / ladder.pages(level)).collect();
+        let mut hit: Vec<u64> = taken.iter().map(|frame| frame / ladder.pages(level)).collect();
         hit.dedup();
         (ladder.size(level), hit.iter().filter(|extent| **extent < whole).count() as u64, whole)
     });
-    Ok(Fragmented { extents: extents.collect(), pages: wired.len() as u64 })
+    Ok(Fragmented { extents: extents.collect(), pages, movable })
+}
+
+/// So many of the extents of `0..all`, each choice equally likely: selection sampling.
+fn chosen(all: u64, mut left: u64, random: &mut Random) -> Vec<u64> {
+    let mut taken = |extent: &u64| {
+        let taken = random.next() % (all - extent) < left;
+        left -= u64::from(taken);
+        taken
+    };
+    (0..all).filter(&mut taken).collect()
+}
+
+/// The frames of base pages in so many bytes.
+fn base_pages(ladder: &Ladder, bytes: u64) -> u64 {
+    (bytes >> ladder.base().shift()).max(1)
+}
+
+/// 64 KB in a share of the extents of 2 MB.
+fn movable(ladder: &Ladder, frames: u64, share: f64, random: &mut Random) -> Vec<u64> {
+    let (block, piece) = (base_pages(ladder, 2 << 20), base_pages(ladder, 64 << 10));
+    let all = frames / block;
+    let blocks = chosen(all, (share * all as f64).round() as u64, random);
+    let starts = blocks.into_iter().map(|at| at * block + random.next() % (block / piece) * piece);
+    starts.flat_map(|start| start..start + piece).collect()
+}
+
+/// Immovable frames, and others that somebody has: see [`Fragment`].
+fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64>) {
+    let (block, most) = (base_pages(ladder, 2 << 20), base_pages(ladder, 128 << 10));
+    let tainted = chosen(frames / block, (frames / block * 15).div_ceil(100), random);
+    let inside = tainted.into_iter().flat_map(|at| at * block..(at + 1) * block);
+    let wired: Vec<u64> = inside.filter(|_| random.next() % 3 == 0).collect();
+    let (mut held, mut taken, mut other) = (Vec::new(), false, wired.iter().copied().peekable());
+    // Since which frame all are free.
+    let mut free = 0;
+    for frame in 0..frames {
+        if frame % most == 0 {
+            free = frame;
+        }
+        // Runs of 4 that are taken and of 12 that are free, on average.
+        taken = if taken { random.next() % 4 > 0 } else { random.next() % 12 == 0 };
+        if other.next_if_eq(&frame).is_some() {
+            free = frame + 1;
+        } else if taken || free % most == 0 && frame - free + 1 == most {
+            held.push(frame);
+            free = frame + 1;
+        }
+    }
+    (wired, held)
+}
+
+/// One frame in each of the extents that `fragment` names.
+fn immovable(ladder: &Ladder, frames: u64, fragment: Fragment, random: &mut Random) -> Vec<u64> {
+    let level = fragment.size.and_then(|size| ladder.level(size)).unwrap_or(Level::BASE.up());
+    let (pages, all) = (ladder.pages(level), frames / ladder.pages(level));
+    let wanted = (fragment.share * all as f64).round() as u64;
+    let extents = match fragment.size {
+        None => {
+            let (wanted, order) = (wanted as usize, Vec::with_capacity(wanted as usize));
+            let mut visit = Visit { ladder, wanted, random, order };
+            visit.within(ladder.largest(), 0..frames);
+            visit.order
+        }
+        Some(_) => chosen(all, wanted, random),
+    };
+    extents.iter().map(|extent| extent * pages + random.next() % pages).collect()
 }
 
 /// A visit of the extents of the smallest superpage size, in a random order within each larger one.
@@ -208,11 +308,38 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_is_written() {
-        for text in ["0", "0.5", "2M:0.25", "1"] {
+        for text in ["0", "0.5", "2M:0.25", "1", "frag-0", "frag-50", "frag-100", "aged"] {
             assert_eq!(text.parse::<Fragment>().unwrap().to_string(), text);
         }
-        for text in ["2", "-1", "nan", "2M", "3K:0.5", "2M:2", ""] {
+        for text in ["2", "-1", "nan", "2M", "3K:0.5", "2M:2", "", "frag-101", "frag-", "frag-0.5", "old"] {
             assert!(text.parse::<Fragment>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_blocks_have_64_kb() {
+        let frames = 1 << 17;
+        for (text, share) in [("frag-0", 0), ("frag-50", 128), ("frag-100", 256)] {
+            let found = fragmented(&["4K", "2M"], frames, text);
+            assert_eq!((found.pages, found.movable), (0, 16 * share), "{text}");
+            assert_eq!(found.extents.first().map_or(0, |(_, hit, _)| *hit), share, "{text}");
+        }
+    }
+
+    #[test]
+    fn aged_memory_is_free_in_pieces_of_64_kb_at_most() {
+        for (sizes, frames, level) in
+            [(["4K", "64K", "128K", "2M"], 1 << 17, 2), (["8K", "64K", "128K", "4M"], 1 << 16, 2)]
+        {
+            let found = fragmented(&sizes, frames, "aged");
+            let (_, hit, all) = found.extents[level - 1];
+            assert_eq!(hit, all, "no 128 KB are free");
+            let (_, hit, all) = found.extents[0];
+            assert!(hit < all * 9 / 10, "some 64 KB are: {hit} of {all}");
+            let taken = (found.pages + found.movable) as f64 / frames as f64;
+            assert!((0.27..0.33).contains(&taken), "{taken}");
+            let immovable = found.pages as f64 / frames as f64;
+            assert!((0.04..0.06).contains(&immovable), "{immovable}");
         }
     }
 }

@@ -56,7 +56,7 @@ pub use experiment::{
     run, run_parts,
 };
 pub use footprint::{KernelCounts, KernelModel, kernels};
-pub use fragment::Fragment;
+pub use fragment::{Fragment, State};
 pub use group::groups;
 pub use grouped::RowFile;
 pub use kept::{Kept, keep};

@@ -140,8 +140,16 @@ fn conditions(rows: &[Row]) -> String {
     if !first.fragmented.is_empty() {
         let share = |(size, share): &(PageSize, f64)| format!("{} of {size}", percent(100.0 * share));
         let shares: Vec<String> = first.fragmented.iter().map(share).collect();
-        let immovable = bytes(first.immovable_bytes);
-        parts.push(format!("immovable pages ({immovable}, seed {}) in {} extents", first.seed, shares.join(", ")));
+        let (immovable, shares) = (bytes(first.immovable_bytes), shares.join(", "));
+        parts.push(match first.movable_bytes {
+            0 => format!("immovable pages ({immovable}, seed {}) in {shares} extents", first.seed),
+            movable => format!(
+                "memory {} (immovable {immovable}, movable {}, seed {}), pages in {shares} extents",
+                first.memory_state,
+                bytes(movable),
+                first.seed
+            ),
+        });
     }
     format!("{}: {}", first.machine, parts.join(", "))
 }

@@ -395,6 +395,9 @@ pub struct Row {
     /// Where the policy's background and the page daemon ran: on another `core`, or on the `program`'s.
     #[key(condition, from = it.member.setup.background)]
     pub background: BackgroundOn,
+    /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`.
+    #[key(condition, from = it.run.setup.fragment.name())]
+    pub memory_state: String,
     /// The requested fragmentation of memory before the run: the share of extents with an immovable page.
     #[key(condition, from = it.run.setup.fragment.share)]
     pub fragment: f64,
@@ -402,13 +405,16 @@ pub struct Row {
     #[key(condition, from = it.run.setup.fragment.size)]
     pub fragment_size: Option<PageSize>,
     /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
-    /// hold an immovable page. Empty if memory was not fragmented.
+    /// hold an immovable page, or in another state of memory any. Empty if memory was fresh.
     #[key(state, from = it.run.fragmented.shares())]
     #[serde(serialize_with = "serialize_shares", deserialize_with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
     pub immovable_bytes: u64,
+    /// The pages that somebody else had before the run and that can be moved, in bytes. They are in no other key.
+    #[key(state, "bytes", from = it.bytes(it.run.fragmented.movable))]
+    pub movable_bytes: u64,
     /// The seed of the positions of immovable pages.
     #[key(condition, from = it.run.setup.seed)]
     pub seed: u64,
@@ -592,6 +598,7 @@ impl Row {
             files: setup.files,
             hash: setup.digest,
             background: setup.background,
+            memory_state: setup.fragment.name(),
             fragment: setup.fragment.share,
             fragment_size: setup.fragment.size,
             seed: setup.seed,

@@ -98,7 +98,7 @@ pub(crate) static KINDS: [Kind; 11] = [
     },
     Kind {
         name: "fragment",
-        help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE",
+        help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE, frag-50, aged",
         numeric: true,
         apply: |point, text| text.parse().map(|fragment| point.conditions.fragment = fragment),
     },

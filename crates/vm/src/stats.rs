@@ -131,11 +131,18 @@ pub struct Stats {
     pub table_frames: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
+    /// Frames of somebody else, now ([`Vm::hold`](crate::Vm::hold)).
+    pub foreign_frames: u64,
     /// Copy-on-write objects that took over the pages of the object behind them.
     pub collapses: u64,
 }
 
 impl Stats {
+    /// Frames that hold nobody's page.
+    pub(crate) fn unknown_frames(&self) -> u64 {
+        self.wired_frames + self.foreign_frames
+    }
+
     /// Counts a page populated by an access.
     pub(crate) fn populated(&mut self) {
         self.touched_pages += 1;

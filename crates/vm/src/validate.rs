@@ -1,5 +1,6 @@
 //! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
 
+use crate::frame::bitmap::Bitmap;
 use crate::object::population::{NONE, NodeId};
 use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
@@ -89,6 +90,9 @@ impl Vm {
         }
         for extent in &self.frames.wired {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the kernel")?;
+        }
+        for frame in self.frames.foreign.iter().flat_map(Bitmap::iter) {
+            census.owners.take(frame as u64, 1, "somebody else")?;
         }
         for extent in self.frames.pools.extents() {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
@@ -191,7 +195,9 @@ impl Vm {
     pub fn leaked_frames(&self) -> u64 {
         let population = &self.frames.population;
         let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
-        self.frames.buddy.frames() - self.frames.buddy.free_frames() - self.frames.stats.wired_frames - owned
+        let stats = &self.frames.stats;
+        let others = stats.wired_frames + stats.foreign_frames;
+        self.frames.buddy.frames() - self.frames.buddy.free_frames() - others - owned
     }
 
     fn owned(&self, level: u8, slot: u32) -> u64 {

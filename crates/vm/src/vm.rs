@@ -94,6 +94,7 @@ impl Vm {
             wants: false,
             starved: false,
             wired: Vec::new(),
+            foreign: None,
             pools: Pools::default(),
             zeroed: Zeroed::default(),
             reserves: answers.place.frames == Place::Reservation,
@@ -216,6 +217,30 @@ impl Vm {
     pub fn wire(&mut self, extent: Extent) -> Result<(), Error> {
         let fits = extent.level.index() < self.frames.ladder.len();
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
+    }
+
+    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before, for good. Unlike a
+    /// wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is never evicted.
+    ///
+    /// # Errors
+    /// [`Error::NotFree`], with nothing changed, if it is not free.
+    pub fn hold(&mut self, frame: Pfn) -> Result<(), Error> {
+        if self.frames.hold(frame) { Ok(()) } else { Err(Error::NotFree) }
+    }
+
+    /// The frames of somebody else, ascending.
+    pub fn held(&self) -> impl Iterator<Item = Pfn> + '_ {
+        self.frames.foreign.iter().flat_map(|foreign| foreign.iter()).map(|frame| Pfn(frame as u64))
+    }
+
+    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that has run for long,
+    /// whose lists of free pages programs have filled that came and went.
+    ///
+    /// # Errors
+    /// [`Error::Frames`]: there is no memory for it.
+    pub fn scatter(&mut self, seed: u64) -> Result<(), Error> {
+        let frames = self.frames.buddy.frames();
+        self.frames.buddy.scatter(seed).map_err(|_| Error::Frames(frames))
     }
 
     /// The reservations that would yield an extent of this size, in the order of preemption. O(reservations there).

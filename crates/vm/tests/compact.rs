@@ -126,3 +126,23 @@ fn direct_compaction_moves_nothing_where_each_extent_has_a_wired_frame() {
     assert!((1..100).all(|region| machine.get(region * 512) == region));
     machine.vm.validate(&machine.pmap).unwrap();
 }
+
+/// What somebody else holds moves too, and is nobody's page afterwards as before.
+#[test]
+fn frames_of_somebody_else_move() {
+    let mut machine = Machine::new("4K 2M", 2048, "base:cache=free");
+    machine.vm.scatter(1).unwrap();
+    (0..4).for_each(|region| (0..100).for_each(|at| machine.vm.hold(Pfn(region * 512 + at * 3)).unwrap()));
+    assert_eq!((machine.vm.held().count(), machine.vm.hold(Pfn(0)).is_err()), (400, true));
+    machine.anonymous(4096, 64, Growth::Fixed);
+    (4096..4160).for_each(|page| machine.put(page, page));
+    // From all over memory: hardly one page follows the one before it.
+    let frames: Vec<u64> = (4096..4160).map(|page| machine.frame(page).unwrap().0).collect();
+    assert!(frames.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 8, "{frames:?}");
+    let inside = frames.iter().filter(|frame| **frame >> 9 == 1).count() as u64;
+    let done = compact(&mut machine, Level(1), Some(512));
+    assert_eq!(done, Compacted { moved: 100 + inside, failed: 0, free: true });
+    assert!(machine.vm.held().all(|frame| frame.0 >> 9 != 1) && machine.vm.held().count() == 400);
+    assert!((4096..4160).all(|page| machine.get(page) == page));
+    assert_eq!(machine.vm.leaked_frames(), 0);
+}

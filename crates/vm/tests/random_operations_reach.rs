@@ -20,7 +20,7 @@ struct Reached {
 }
 
 /// How often one world came to each mechanism.
-fn counts(stats: &Stats) -> [(&'static str, u64); 32] {
+fn counts(stats: &Stats) -> [(&'static str, u64); 33] {
     [
         ("zero", stats.faults_zero),
         ("file", stats.faults_file),
@@ -41,6 +41,7 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 32] {
         ("pieces kept", stats.pieces_kept),
         ("collapses", stats.collapses),
         ("wired", stats.wired_frames),
+        ("held", stats.foreign_frames),
         ("swapped in", stats.faults_swap),
         ("cached", stats.faults_cached),
         ("read and written", stats.file_hits),

@@ -35,6 +35,7 @@ mod seek;
 mod sequential;
 mod share;
 mod sp;
+mod stacks;
 mod store;
 mod stride;
 mod touch;
@@ -62,7 +63,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 26] = [
+static ALL: [Kind; 27] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -89,6 +90,7 @@ static ALL: [Kind; 26] = [
     lmbench::start::KIND,
     lmbench::reread::KIND,
     lmbench::draw::KIND,
+    stacks::KIND,
 ];
 
 /// All built-in workloads.

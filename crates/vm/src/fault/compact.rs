@@ -89,6 +89,21 @@ impl Vm {
                 self.isolate(extent, &mut held);
                 continue;
             }
+            if self.frames.is_foreign(frame) {
+                match self.frames.buddy.allocate(Level::BASE) {
+                    Some(to) => {
+                        self.frames.zeroed.claim(&ladder, to);
+                        self.frames.drop_cached_in(to);
+                        self.frames.foreign_moved(Some(frame), to.start.0 as u32);
+                        self.frames.stats.bytes_copied += ladder.base().bytes();
+                        held.insert(Pfn(u64::from(frame)), Level::BASE);
+                        done.moved += 1;
+                    }
+                    None => done.failed += 1,
+                }
+                frame += 1;
+                continue;
+            }
             let Some(page) = self.frames.page_of(frame) else {
                 debug_assert!(false, "a frame that is neither free nor wired holds a page");
                 break;

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use cached::Cached;
 use colour::ByColour;
 use core::fmt;
-use superpage_pages::{Extent, Ladder, Level, Pfn};
+use superpage_pages::{Extent, Ladder, Level, Pfn, Random};
 
 /// The free frames of a machine's memory, as maximal free extents.
 ///
@@ -59,8 +59,17 @@ struct Tier {
     siblings: u64,
     /// The plain extents by colour, if there are more colours than frames in an extent.
     by_colour: Option<Box<ByColour>>,
-    /// With next fit, the extent that is looked at first.
-    next: Option<usize>,
+    choice: Choice,
+}
+
+/// Which of the plain extents of a size is taken.
+#[derive(Clone, PartialEq, Eq)]
+enum Choice {
+    Lowest,
+    /// The first from this one on, round and round.
+    Next(usize),
+    /// The first from a random one on.
+    Anywhere(Random),
 }
 
 impl Tier {
@@ -92,17 +101,24 @@ impl Tier {
         }
     }
 
-    /// Removes the lowest plain extent, or with next fit the next one round and round, also by colour.
+    /// Removes the lowest plain extent, or the one that is chosen otherwise, also by colour.
     fn pop_first(&mut self) -> Option<usize> {
-        let index = match self.next {
+        let from = match &mut self.choice {
+            Choice::Lowest => None,
+            Choice::Next(next) => Some(*next),
+            Choice::Anywhere(random) => Some((random.next() % self.plain.len() as u64) as usize),
+        };
+        let index = match from {
             None => self.plain.pop_first()?,
-            Some(next) => {
-                let index = self.plain.next(next).or_else(|| self.plain.next(0))?;
+            Some(from) => {
+                let index = self.plain.next(from).or_else(|| self.plain.next(0))?;
                 self.plain.remove(index);
-                self.next = Some(index + 1);
                 index
             }
         };
+        if let Choice::Next(next) = &mut self.choice {
+            *next = index + 1;
+        }
         if let Some(by_colour) = &mut self.by_colour {
             by_colour.remove(index);
         }
@@ -161,7 +177,7 @@ impl Buddy {
             let ratio = if level == ladder.largest() { 0 } else { ladder.order(level.up()) - order };
             let plain = Bitmap::new(all >> order).map_err(|_| too_many)?;
             let siblings = if ratio < u64::BITS.ilog2() { (1 << (1 << ratio)) - 1 } else { u64::MAX };
-            tiers.push(Tier { plain, order, ratio, siblings, by_colour: None, next: None });
+            tiers.push(Tier { plain, order, ratio, siblings, by_colour: None, choice: Choice::Lowest });
         }
         let mut given = 0;
         for tier in tiers.iter_mut().rev() {
@@ -180,12 +196,27 @@ impl Buddy {
     /// # Errors
     /// There is no memory for the bitmaps.
     pub fn with_next_fit(mut self) -> Result<Buddy, BuddyError> {
-        self.tiers.iter_mut().for_each(|tier| tier.next = Some(0));
+        self.tiers.iter_mut().for_each(|tier| tier.choice = Choice::Next(0));
+        self.with_ages()?;
+        Ok(self)
+    }
+
+    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came and went. Costs
+    /// are those of an allocator that has had cache pages.
+    ///
+    /// # Errors
+    /// There is no memory for the bitmaps.
+    pub fn scatter(&mut self, seed: u64) -> Result<(), BuddyError> {
+        self.tiers[0].choice = Choice::Anywhere(Random::new(seed));
+        self.with_ages()
+    }
+
+    fn with_ages(&mut self) -> Result<(), BuddyError> {
         if self.cached.is_none() {
             let cached = Cached::new(&self.tiers).map_err(|_| BuddyError::TooManyFrames(self.frames))?;
             self.cached = Some(Box::new(cached));
         }
-        Ok(self)
+        Ok(())
     }
 
     /// The ladder of sizes.

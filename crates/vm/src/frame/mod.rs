@@ -51,6 +51,8 @@ pub(crate) struct Frames {
     /// Whether a request for a base page has failed since then.
     pub(crate) starved: bool,
     pub(crate) wired: Vec<Extent>,
+    /// Frames of somebody whom the manager does not know, which can move; allocated when there is one.
+    pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
     pub(crate) zeroed: Zeroed,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
@@ -404,6 +406,33 @@ impl Frames {
         taken
     }
 
+    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not free, or there is no memory for the bitmap.
+    pub(crate) fn hold(&mut self, frame: Pfn) -> bool {
+        let extent = Extent { start: frame, level: Level::BASE };
+        if self.foreign.is_none() && self.buddy.is_free(extent) {
+            self.foreign = Bitmap::new(self.buddy.frames() as usize).ok();
+        }
+        let taken = self.foreign.is_some() && self.buddy.allocate_at(extent);
+        if taken {
+            self.zeroed.claim(&self.ladder, extent);
+            self.drop_cached_in(extent);
+            self.foreign_moved(None, frame.0 as u32);
+        }
+        taken
+    }
+
+    /// Somebody else's page is in this frame now.
+    pub(crate) fn foreign_moved(&mut self, from: Option<u32>, to: u32) {
+        let foreign = self.foreign.as_mut().expect("there is one");
+        from.into_iter().for_each(|from| foreign.remove(from as usize));
+        foreign.insert(to as usize);
+        self.stats.foreign_frames = foreign.count() as u64;
+    }
+
+    pub(crate) fn is_foreign(&self, frame: u32) -> bool {
+        self.foreign.as_ref().is_some_and(|foreign| foreign.contains(frame as usize))
+    }
+
     /// Bytes held by all of these structures.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.buddy.metadata_bytes()
@@ -415,6 +444,7 @@ impl Frames {
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()
+            + self.foreign.as_ref().map_or(0, Bitmap::bytes)
             + self.wired.capacity() * size_of::<Extent>()
             + self.pools.metadata_bytes()
     }

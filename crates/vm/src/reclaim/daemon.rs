@@ -26,7 +26,7 @@ impl Vm {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
         let held = if self.answers.reclaim.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
-        self.frames.buddy.frames() - stats.wired_frames - stats.resident_pages + held
+        self.frames.buddy.frames() - stats.unknown_frames() - stats.resident_pages + held
     }
 
     /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the policy says more.
@@ -52,7 +52,7 @@ impl Vm {
             available: if daemon {
                 self.available()
             } else {
-                buddy.frames() - stats.wired_frames - stats.resident_pages
+                buddy.frames() - stats.unknown_frames() - stats.resident_pages
             },
             low: if daemon { self.least() } else { 0 },
             aim: if daemon { self.target() } else { 0 },
@@ -65,7 +65,7 @@ impl Vm {
     pub(crate) fn has_ample(&self, more: u64) -> bool {
         let stats = &self.frames.stats;
         let aim = if self.frames.pages.is_some() { self.target() } else { 0 };
-        self.frames.buddy.frames() >= stats.wired_frames + stats.resident_pages + more + aim
+        self.frames.buddy.frames() >= stats.unknown_frames() + stats.resident_pages + more + aim
     }
 
     /// Whether the page daemon has work: memory is short, or a request for contiguity failed and the policy wakes the

@@ -284,6 +284,15 @@ impl World {
                 self.vm.unwire_page(frame).unwrap();
                 assert!(self.attempt(|world| world.vm.unwire_page(frame)).is_err());
             }
+            // Somebody else's pages, and an allocator that has run for long.
+            UNWIRE_PAGE => {
+                let few = self.vm.stats().foreign_frames < 20;
+                for frame in start..start + u64::from(length % 8).min(pages) {
+                    if few && self.attempt(|world| world.vm.hold(Pfn(frame))).is_ok() && more % 8 == 7 {
+                        self.vm.scatter(frame).unwrap();
+                    }
+                }
+            }
             DAEMON => {
                 self.vm.run_daemon(&mut self.pmap, &mut self.contents);
             }
@@ -352,7 +361,7 @@ impl World {
         assert_eq!(self.vm.leaked_frames(), 0);
     }
 
-    /// Ends all processes: every frame but the wired ones must be free again, and as contiguous as at the start.
+    /// Ends all processes: every frame but the wired ones and somebody else's must be free again, and as contiguous as at the start.
     pub(crate) fn end(mut self) {
         for space in std::mem::take(&mut self.spaces) {
             self.wait(|world| world.vm.exit(&mut world.pmap, space)).unwrap();
@@ -365,6 +374,8 @@ impl World {
         self.vm.validate(&self.pmap).unwrap();
         let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();
         assert!(self.wired.iter().all(|extent| fresh.allocate_at(*extent)));
+        let held: Vec<Pfn> = self.vm.held().collect();
+        assert!(held.iter().all(|frame| fresh.allocate_at(Extent { start: *frame, level: Level::BASE })));
         assert!(self.vm.buddy().iter().eq(fresh.iter()), "the buddy allocator has not coalesced what was freed");
         assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));
     }
