@@ -308,6 +308,7 @@ static EAR: Definition = Definition {
             mapped: true,
             unmapped: true,
             accessed: false,
+            contents: false,
         };
         Made::with(answers.answers, Ear(wants))
     },

@@ -25,7 +25,10 @@ pub(super) static POLICY: Definition = Definition {
         own("scan", Values::TimeFrom(MS), "5s", "from one look at accesses to the next"),
         own("rate", Values::Count(1, 1 << 20), "8", "regions promoted in a wake-up"),
         own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups"),
-        Parameter { needs: &[Need::Zeroing], ..own("zero", Values::Count(0, 1 << 30), "10240", "pages zeroed ahead in a second") },
+        Parameter {
+            needs: &[Need::Zeroing],
+            ..own("zero", Values::Count(0, 1 << 30), "10240", "pages zeroed ahead in a second")
+        },
         own("recover", Values::TimeFrom(MS), "2m", "from one look at free memory to the next"),
     ],
     needs: &[Need::Copying],

@@ -14,7 +14,6 @@ mod eager;
 mod emd;
 mod ethp;
 mod freebsd;
-mod freebsd;
 mod hawkeye;
 mod hybrid;
 mod ingens;
