@@ -37,6 +37,7 @@ pub(crate) struct Words {
     files: String,
     digest: String,
     background: Option<String>,
+    time_scale: u32,
     fragment: String,
     seed: u64,
     host_policies: Vec<String>,
@@ -71,6 +72,7 @@ impl Words {
             files: word("files", &self.files)?,
             digest: word("digest", &self.digest)?,
             background: self.background.as_ref().map(|text| word("background", text)).transpose()?,
+            time_scale: word("time_scale", &self.time_scale.to_string())?,
             host_policies: self.host_policies.clone(),
             kernels: self.kernels.clone(),
         })

@@ -112,6 +112,7 @@ def simulate(
     files: str = "warm",
     digest: str = "fast",
     background: str | None = None,
+    time_scale: int = 1,
     host_policies: str | _Sequence[str] = (),
     kernels: str | _Sequence[str] = (),
     parts: bool = False,
@@ -152,8 +153,8 @@ def simulate(
     sizes : list of str
         Leave only these superpage sizes in use, as ``["64K", "2M"]``.
     fragment, seed
-        The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``), and the seed of their places.
-    files, digest, background, host_policies, kernels, parts, contiguity, lines, every
+        The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``, ``"frag-50"``, ``"aged"``), and the seed of their places.
+    files, digest, background, time_scale, host_policies, kernels, parts, contiguity, lines, every
         As the flags of ``superpage sim``.
     writes
         For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
@@ -185,6 +186,7 @@ def simulate(
         files=_given.text("files", files, "warm or cold"),
         digest=_given.text("digest", digest, "fast or sha-1"),
         background=_optional(_given.text, "background", background, "core or program"),
+        time_scale=_given.whole("time_scale", time_scale, 1_000_000, 1),
         fragment=_given.share("fragment", fragment),
         seed=_given.whole("seed", seed),
         host_policies=[_policy_text(policy, "host_policies") for policy in _list(host_policies)],

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{
-    BackgroundOn, Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory,
-    rows, run_parts,
+    BackgroundOn, Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, TimeScale, Watch,
+    check_memory, rows, run_parts,
 };
 use superpage_trace::{Source, record, workload};
 
@@ -72,6 +72,11 @@ pub(crate) struct Sim {
     /// waits; or program. By default core, unless the machine has one core
     #[arg(long, value_name = "core|program", value_parser = str::parse::<BackgroundOn>)]
     background: Option<BackgroundOn>,
+
+    /// Let the clock of policies with background work go so many times as fast as modelled time: a khugepaged that wakes up
+    /// every 10 s does so every 0.1 s with 100. Budgets stay the same share of a core
+    #[arg(long, value_name = "N", default_value = "1", value_parser = str::parse::<TimeScale>)]
+    time_scale: TimeScale,
 
     /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
     /// or with 2M:0.5 one into half of those of 2 MB; with frag-50 64 KB that can be moved into half of those of 2 MB; or take
@@ -193,6 +198,7 @@ impl Sim {
             files: self.files,
             digest: self.digest,
             background: self.background,
+            time_scale: self.time_scale,
             host_policies: self.host_policies.clone(),
             kernels: self.kernels.clone(),
         };
@@ -227,7 +233,7 @@ impl Sim {
                     path.display()
                 );
             }
-            sources.push(Box::new(reader));
+            sources.push(Box::new(crate::trace::Told(reader)));
         }
         let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
         let (all, status) = if self.command.is_empty() {
@@ -239,6 +245,9 @@ impl Sim {
         superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
         let page = export.map(|export| (export, superpage_sim::series_page(&all)));
         crate::export::write_and_print(page, findings, &stop)?;
+        if self.every.is_some() && self.export_html.is_none() && self.format == Format::Table {
+            eprintln!("superpage: --every: the samples are in --format json, key `series`, and drawn by --export-html");
+        }
         if stop.is_set() {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
             return Ok(stop.status());

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use superpage_report::{Screen, bytes, count};
+use superpage_report::{Screen, bytes, count, foreign};
 use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
 use superpage_trace::import::{self, Imported};
@@ -105,6 +105,28 @@ impl Trace {
     }
 }
 
+/// A trace of which what is lost in the middle is told, once that has been reached.
+pub(crate) struct Told(pub(crate) Reader);
+
+impl Source for Told {
+    fn info(&self) -> &superpage_trace::Info {
+        self.0.info()
+    }
+
+    fn digest(&self) -> Option<String> {
+        self.0.digest()
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        let known = self.0.lost().is_some();
+        let more = self.0.fill(batch)?;
+        if let Some(lost) = self.0.lost().filter(|_| !known) {
+            eprintln!("superpage: {lost}");
+        }
+        Ok(more)
+    }
+}
+
 /// Opens a trace; if requested only up to where it is intact, with a message about what is lost.
 pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_trace::Error> {
     if !up_to_cut {
@@ -195,5 +217,7 @@ fn table(summary: &Summary, screen: Screen) -> String {
         Some(lost) => format!("no: {} bytes from byte {} on are lost: {}", lost.bytes, lost.byte, lost.problem),
     };
     lines.push(("whole", whole));
-    lines.into_iter().map(|(key, value)| screen.hanging(&format!("{key:>20}  "), &value)).collect()
+    // Keys of notes are the trace's own.
+    let line = |(key, value): (&str, String)| screen.hanging(&format!("{:>20}  ", foreign(key)), &value);
+    lines.into_iter().map(line).collect()
 }

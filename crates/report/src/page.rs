@@ -14,6 +14,9 @@ pub fn page(title: &str, lead: &str, main: &str) -> String {
 
 /// Text as HTML.
 pub fn escape(text: &str) -> String {
+    // What a terminal would obey does not belong into a page either.
+    let text: String =
+        text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -8,7 +8,7 @@ use crate::requests::Course;
 use crate::room::Guard;
 use crate::simulation::Simulation;
 use crate::workers;
-use crate::{BackgroundOn, Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, Watch};
+use crate::{BackgroundOn, Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, TimeScale, Watch};
 use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,8 @@ pub struct Conditions {
     pub digest: Digest,
     /// Where a policy's background and the page daemon run; `None`: on another core, unless the machine has one alone.
     pub background: Option<BackgroundOn>,
+    /// How much faster the clock of a policy's background goes.
+    pub time_scale: TimeScale,
     /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there are none, hosts map
     /// all memory by pages of the size that the machine file says.
     pub host_policies: Vec<String>,

@@ -5,9 +5,8 @@
 //! an access there. What a guest has touched it never gives back: nothing tells the host which of its frames are free.
 
 use crate::cost::Effort;
-use crate::kernel::nanoseconds;
 use crate::simulation::Problem;
-use crate::{BackgroundOn, Error, Setup};
+use crate::{BackgroundOn, Error, Setup, TimeScale};
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, Counts, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
@@ -208,14 +207,21 @@ impl Host {
     }
 
     /// Calls the background, if it is due, at this modelled time on this machine.
-    pub(crate) fn advance(&mut self, mmu: &mut Mmu, machine: &Machine, on: BackgroundOn, now: u64) {
+    pub(crate) fn advance(
+        &mut self,
+        mmu: &mut Mmu,
+        machine: &Machine,
+        (on, scale): (BackgroundOn, TimeScale),
+        now: u64,
+    ) {
         // An estimate of a sampled stream may go back; time does not.
         if self.due().is_none_or(|due| now < due) {
             return;
         }
         self.background_free = now;
         let before = self.effort(mmu);
-        let time = |work: &Effort| nanoseconds(work.on(machine, 0, false).total() as f64 / machine.clock.hertz as f64);
+        let time =
+            |work: &Effort| scale.nanoseconds(work.on(machine, 0, false).total() as f64 / machine.clock.hertz as f64);
         let spent = time(&self.background);
         self.vm.advance(&mut Tables { mmu, sizes: &self.sizes }, &mut NoMemory, now, spent);
         let work = self.effort(mmu).since(&before);

@@ -137,6 +137,11 @@ impl Simulation {
         }
     }
 
+    /// Modelled time on the policy's clock.
+    fn policy_time(&self) -> u64 {
+        self.setup.time_scale.nanoseconds(self.seconds(self.only()))
+    }
+
     /// Calls of the policy's background while programs had memory, if it is ever called.
     pub(crate) fn background_runs(&self) -> Option<u64> {
         let runs = self.work.background_runs;
@@ -150,9 +155,9 @@ impl Simulation {
 
     /// The same of the host's policy.
     fn run_host_background(&mut self) {
-        let now = nanoseconds(self.seconds(self.only()));
+        let (now, scale) = (self.policy_time(), self.setup.time_scale);
         if let Some(host) = &mut self.host {
-            host.advance(&mut self.mmu, &self.setup.machine, self.setup.background, now);
+            host.advance(&mut self.mmu, &self.setup.machine, (self.setup.background, scale), now);
         }
     }
 
@@ -167,7 +172,7 @@ impl Simulation {
 
     fn run_background(&mut self) {
         // An estimate of a sampled stream may go back; time does not.
-        let now = nanoseconds(self.seconds(self.only()));
+        let (now, scale) = (self.policy_time(), self.setup.time_scale);
         if now < self.work.background_free || self.vm.due().is_none_or(|due| now < due) {
             return;
         }
@@ -176,7 +181,7 @@ impl Simulation {
         self.note_peak();
         let before = self.effort();
         let hertz = self.setup.machine.clock.hertz as f64;
-        let spent = nanoseconds(self.only().kernel(&self.work.background).total() as f64 / hertz);
+        let spent = scale.nanoseconds(self.only().kernel(&self.work.background).total() as f64 / hertz);
         self.vm.advance(
             &mut Hardware::gathering(&mut self.mmu, &self.setup.machine.pages.sizes),
             &mut self.disk,
@@ -189,7 +194,7 @@ impl Simulation {
         self.work.beside.add(&work);
         if self.setup.background == BackgroundOn::Core {
             let (cost, holds) = (self.only().kernel(&work), work.holds());
-            self.work.background_free += nanoseconds(cost.total() as f64 / hertz);
+            self.work.background_free += scale.nanoseconds(cost.total() as f64 / hertz);
             if let Some(each @ 1..) = cost.locked().checked_div(holds) {
                 // It looks first.
                 let until = self.clock() + cost.total();
@@ -300,7 +305,8 @@ impl Simulation {
         loop {
             let due = self.vm.due().map(|due| due.max(self.work.background_free));
             let Some(until) = due.into_iter().chain(self.host.as_ref().and_then(Host::due)).min() else { break };
-            let wait = until.saturating_sub(nanoseconds(self.seconds(self.only()))).div_ceil(1000).max(1);
+            let wait = self.setup.time_scale.seconds(until.saturating_sub(self.policy_time()));
+            let wait = ((wait * 1e6).ceil() as u64).max(1);
             if wait > left {
                 break;
             }
@@ -426,8 +432,4 @@ fn rights(access: Access) -> Protection {
         Access::Write => Protection::READ_WRITE,
         Access::Execute => Protection::READ_EXECUTE,
     }
-}
-
-pub(crate) fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }

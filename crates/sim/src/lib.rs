@@ -70,6 +70,6 @@ pub use room::{Limit, check_memory, watch_memory};
 pub use row::{Row, Sampled};
 pub use series::{Every, Sample};
 pub use series_page::series_page;
-pub use setup::{BackgroundOn, Digest, Setup};
+pub use setup::{BackgroundOn, Digest, Setup, TimeScale};
 use sources::Sources;
 pub use workers::{threads, use_threads};

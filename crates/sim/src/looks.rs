@@ -38,7 +38,8 @@ impl Simulation {
     fn due(&self) -> f64 {
         let policy = self.vm.due().map(|due| due.max(self.work.background_free));
         let host = self.host.as_ref().and_then(Host::due);
-        let due = policy.into_iter().chain(host).map(|due| due as f64 / 1e9).fold(f64::INFINITY, f64::min);
+        let due =
+            policy.into_iter().chain(host).map(|due| self.setup.time_scale.seconds(due)).fold(f64::INFINITY, f64::min);
         if let Some(Every::Seconds(_)) = self.record.watch.every { due.min(self.record.due) } else { due }
     }
 

@@ -99,7 +99,9 @@ pub fn policy_help() -> String {
         help += &format!("  {:14} {}\n", definition.name, definition.help);
         for parameter in SIMULATOR.parameters(definition) {
             let values = format!("{}={}", parameter.name, parameter.values);
-            help += &format!("    :{values:<15} {}; {} if not given\n", parameter.help, parameter.default);
+            let otherwise =
+                if parameter.default.is_empty() { "" } else { &format!("; {} if not given", parameter.default) };
+            help += &format!("    :{values:<15} {}{otherwise}\n", parameter.help);
         }
     }
     help += "  FILE.toml      your own: from = \"reservation\", and under [parameters] what differs from that\n";

@@ -1,7 +1,7 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
 use crate::columns::{columns, fields, parquet, text};
-use crate::{Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
+use crate::{BackgroundOn, Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::str::FromStr;
@@ -351,7 +351,7 @@ fn notes(group: &[Row]) -> Vec<String> {
         }
         if row.background_runs == Some(0) {
             notes.push(format!(
-                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period",
+                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period; give a shorter one, or --time-scale 100, say",
                 time(row.seconds + row.idle_seconds),
                 if row.sampled.is_some() { "seem" } else { "are" }
             ));
@@ -393,6 +393,10 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     if gained.abs() < 1.0 || other.is_none() && walks / gained >= 0.5 {
         return None;
     }
+    let background = match row.background {
+        BackgroundOn::Core => "waits for the page daemon and background",
+        BackgroundOn::Program => "the page daemon and background",
+    };
     let parts = [
         ("cache misses", base.data_cycles, row.data_cycles),
         ("hits in later TLB levels", base.tlb_hit_cycles, row.tlb_hit_cycles),
@@ -400,7 +404,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("zeroing", base.zero_cycles, row.zero_cycles),
         ("copying", base.copy_cycles, row.copy_cycles),
         ("promotions", base.promotion_cycles, row.promotion_cycles),
-        ("the page daemon and background", base.background_cycles, row.background_cycles),
+        (background, base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
         ("the host's kernel", base.host_cycles, row.host_cycles),
     ];

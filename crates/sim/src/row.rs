@@ -3,7 +3,9 @@
 use crate::cost;
 use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
-use crate::{BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Setup};
+use crate::{
+    BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Setup, TimeScale,
+};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -395,6 +397,9 @@ pub struct Row {
     /// Where the policy's background and the page daemon ran: on another `core`, or on the `program`'s.
     #[key(condition, from = it.member.setup.background)]
     pub background: BackgroundOn,
+    /// How many times as fast as modelled time the clock of the policy's background went.
+    #[key(condition, from = it.run.setup.time_scale)]
+    pub time_scale: TimeScale,
     /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`.
     #[key(condition, from = it.run.setup.fragment.name())]
     pub memory_state: String,
@@ -547,6 +552,10 @@ impl Keys for BackgroundOn {
     const STORED: Stored = Stored::Text;
 }
 
+impl Keys for TimeScale {
+    const STORED: Stored = Stored::Count;
+}
+
 impl Keys for Digest {
     const STORED: Stored = Stored::Text;
 }
@@ -598,6 +607,7 @@ impl Row {
             files: setup.files,
             hash: setup.digest,
             background: setup.background,
+            time_scale: setup.time_scale,
             memory_state: setup.fragment.name(),
             fragment: setup.fragment.share,
             fragment_size: setup.fragment.size,

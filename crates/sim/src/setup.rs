@@ -25,6 +25,7 @@ pub struct Setup {
     pub(crate) digest: Digest,
     /// Whose time background work takes.
     pub(crate) background: BackgroundOn,
+    pub(crate) time_scale: TimeScale,
     /// The host, if it has a policy of its own.
     pub(crate) host: Option<HostSetup>,
     /// What the kernel itself touches, if that is in the stream.
@@ -52,6 +53,46 @@ impl std::str::FromStr for Digest {
             "sha-1" => Ok(Digest::Sha1),
             _ => Err(format!("{text}: expected fast or sha-1")),
         }
+    }
+}
+
+/// How many times as fast as modelled time the clock of a policy's background goes: what its authors let run for minutes comes to
+/// something in a program of a second. Its work takes as many times as long on that clock, so that a budget is the same share of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TimeScale(u32);
+
+impl TimeScale {
+    const MOST: u32 = 1_000_000;
+
+    /// Modelled time on that clock, in nanoseconds.
+    pub(crate) fn nanoseconds(self, seconds: f64) -> u64 {
+        (seconds * 1e9 * f64::from(self.0)) as u64
+    }
+
+    /// A time of that clock in modelled seconds.
+    pub(crate) fn seconds(self, nanoseconds: u64) -> f64 {
+        nanoseconds as f64 / 1e9 / f64::from(self.0)
+    }
+}
+
+impl Default for TimeScale {
+    fn default() -> TimeScale {
+        TimeScale(1)
+    }
+}
+
+impl std::str::FromStr for TimeScale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TimeScale, String> {
+        let scale = text.parse().ok().filter(|scale| (1..=TimeScale::MOST).contains(scale));
+        scale.map(TimeScale).ok_or_else(|| format!("{text}: expected a whole number from 1 to {}", TimeScale::MOST))
+    }
+}
+
+impl std::fmt::Display for TimeScale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -158,6 +199,7 @@ impl Setup {
             files,
             digest,
             background: conditions.background.unwrap_or(own),
+            time_scale: conditions.time_scale,
             host: None,
             kernel: None,
         })

@@ -44,7 +44,7 @@ pub(crate) struct Kind {
 
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of
 /// conditions are next to each other, since one base is theirs.
-pub(crate) static KINDS: [Kind; 11] = [
+pub(crate) static KINDS: [Kind; 12] = [
     Kind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
@@ -95,6 +95,12 @@ pub(crate) static KINDS: [Kind; 11] = [
             point.conditions.background = if text == OWN { None } else { Some(text.parse()?) };
             Ok(())
         },
+    },
+    Kind {
+        name: "time_scale",
+        help: "how many times as fast as modelled time the clock of policies goes",
+        numeric: true,
+        apply: |point, text| text.parse().map(|scale| point.conditions.time_scale = scale),
     },
     Kind {
         name: "fragment",

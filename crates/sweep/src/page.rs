@@ -84,6 +84,7 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
     option("--fragment", (conditions.fragment != usual.fragment).then(|| conditions.fragment.to_string()));
     option("--seed", (conditions.seed != usual.seed).then(|| conditions.seed.to_string()));
     option("--files", (conditions.files != usual.files).then(|| "cold".to_string()));
+    option("--time-scale", (conditions.time_scale != usual.time_scale).then(|| conditions.time_scale.to_string()));
     option("--background", conditions.background.map(|on| on.to_string()));
     if plan.sweep.lines {
         words.push("--lines".into());

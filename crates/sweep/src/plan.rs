@@ -203,11 +203,12 @@ impl Plan {
     /// The name of a cell, whose rows are given by their setups and the digests of their machines' texts.
     fn name<'a>(&self, part: &Part, rows: impl Iterator<Item = (&'a Setup, &'a str)>, texts: &Texts) -> String {
         let (stream, Sweep { lines, contiguity, every, .. }) = (&self.streams[part.stream], &self.sweep);
-        let Conditions { sizes, memory, swap, fragment, seed, files, digest, background, .. } = &part.conditions;
+        let Conditions { sizes, memory, swap, fragment, seed, files, digest, background, time_scale, .. } =
+            &part.conditions;
         let mut text = format!(
             "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}, every {every:?}\nsizes {sizes:?}\nmemory {memory:?}\n\
              swap {swap:?}\nfragment {fragment}\nseed {seed}\nfiles {files:?}\ndigest {digest:?}\n\
-             background {background:?}\n",
+             background {background:?}\ntime-scale {time_scale}\n",
             stream.digest
         );
         for (setup, machine) in rows {

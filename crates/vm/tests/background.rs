@@ -484,10 +484,10 @@ fn a_plan_says_where_huge_pages_pay() {
         machine.end();
     }
     let message = |file| policy(file).unwrap_err().to_string();
-    assert!(message("bad").starts_with("policy plan: line 3 is not huge|eager,"), "{}", message("bad"));
+    assert!(message("bad").starts_with("policy plan: bad, line 3: expected huge|eager,"), "{}", message("bad"));
     assert_eq!(message("none"), "policy plan: file none: there is no none");
     let elsewhere = "plan:file=good".parse::<Policy>().unwrap_err().to_string();
-    assert_eq!(elsewhere, "policy plan: the file is empty, or this memory manager reads none");
+    assert_eq!(elsewhere, "policy plan: its file is empty, or this memory manager reads none");
     assert_eq!(policy("all").unwrap().to_string(), "plan:file=all");
 }
 

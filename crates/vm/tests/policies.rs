@@ -12,7 +12,8 @@ const ARM: &str = "4K 64K 2M";
 fn the_text_of_a_policy_is_the_policy() {
     for number in 0..4000_u128 {
         let text = setting(number as u8, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835), 0).policy;
-        if text.starts_with("watch") {
+        // There is no file to read here.
+        if text.starts_with("watch") || text.starts_with("plan") {
             continue;
         }
         let policy: Policy = text.parse().unwrap();

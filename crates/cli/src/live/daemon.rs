@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
-use superpage_live::daemon::{Config, Daemon as Running};
+use superpage_live::daemon::{Config, Daemon as Running, allow_files};
 use superpage_live::promote::{Finding, Options, Promoter};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -93,6 +94,7 @@ fn after_help() -> String {
 impl Daemon {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         self.log();
+        allow_files();
         let config = self.configuration()?;
         if self.dry_run {
             return self.survey(config, &Stop::catch());
@@ -154,10 +156,18 @@ impl Daemon {
     fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.leave_out_gone()?;
         let mut promoter = Promoter::observer(config.options.clone(), config.target()?)?;
-        if std::io::stderr().is_terminal() {
-            eprintln!("superpage: looking for {:?}, promoting nothing", config.options.looks());
+        let looks = config.options.looks();
+        if std::io::stderr().is_terminal() || looks > Duration::from_secs(30) {
+            eprintln!("superpage: looking for {looks:?}, promoting nothing");
         }
+        let began = Instant::now();
         let findings = promoter.survey(stop.flag());
+        if stop.is_set() {
+            eprintln!(
+                "superpage: interrupted after {:.1?} of {looks:?}: what would be promoted later than that is not in what follows",
+                began.elapsed()
+            );
+        }
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
             Format::Table => table(&findings, promoter.region_bytes(), &config.options, self.width.screen()),
@@ -181,11 +191,15 @@ fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -
             || finding.reasons.iter().map(|reason| reason.bytes).sum::<u64>() >= region
             || finding.excluded.is_some_and(|why| why != "kernel")
     };
-    let size = |regions: u64| if regions == 0 { "-".to_string() } else { bytes(regions * region) };
+    let or_none = |sum: u64| if sum == 0 { "-".to_string() } else { bytes(sum) };
+    let size = |regions: u64| or_none(regions * region);
+    let grows = Column::number("grows by");
+    let grows = if findings.iter().any(|finding| finding.grown_bytes > 0) { grows } else { grows.only_wide() };
     let mut table = Table::new([
         Column::number("pid"),
         Column::prose("name"),
         Column::number("promote"),
+        grows,
         left,
         sparse,
         Column::number("huge"),
@@ -193,15 +207,15 @@ fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -
         Column::prose("why not"),
     ]);
     for finding in findings.iter().filter(matters) {
-        let unsuitable = if finding.unsuitable_bytes == 0 { "-".to_string() } else { bytes(finding.unsuitable_bytes) };
         table.row([
             finding.pid.to_string(),
             finding.name.clone(),
             size(finding.promotable),
+            or_none(finding.grown_bytes),
             size(finding.young),
             size(finding.sparse),
             size(finding.huge),
-            unsuitable,
+            or_none(finding.unsuitable_bytes),
             match finding.excluded {
                 Some("rights") => "this user may not look into it".to_string(),
                 _ => why(&finding.reasons, screen.is_wide()),
@@ -219,8 +233,13 @@ fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -
     let words = if by_age {
         format!("\"too sparse\" is below share {} by the process's own page table", options.share)
     } else {
-        format!("\"not chosen\" is what policy {options} left in {:?}", options.looks())
+        format!(
+            "\"not chosen\" is what policy {options} left in {:?}: it may come to it later, or never",
+            options.looks()
+        )
     };
+    let region = superpage_report::bytes(region);
+    let words = format!("{words}; these columns count whole regions of {region}, \"why not\" resident memory");
     let more = match (screen.is_wide(), by_age) {
         (true, _) => "",
         (false, true) => "; --wide shows what is too young and what is excluded, too",

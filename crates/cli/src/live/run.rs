@@ -120,6 +120,18 @@ fn summary(policy: &Policy, outcome: &Outcome) {
             time(promoted.promote_cpu.as_secs_f64()),
             time(promoted.scan_cpu.as_secs_f64()),
         );
+        if promoted.grown_bytes > 0 {
+            eprintln!(
+                "superpage: which grew it by up to {}: pages that were not populated",
+                bytes(promoted.grown_bytes)
+            );
+        }
+        if 20 * promoted.paused >= ended.wall {
+            let paused = time(promoted.paused.as_secs_f64());
+            eprintln!(
+                "superpage: for {paused} in all nothing was promoted, since that had slowed a process (promote:slowdown=SHARE)"
+            );
+        }
         for (reason, regions) in &promoted.refused {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }

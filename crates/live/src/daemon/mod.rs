@@ -93,6 +93,7 @@ impl Daemon {
                     let regions = counters.promoted_regions - before.promoted_regions;
                     tracing::info!(
                         regions,
+                        grown_bytes = counters.grown_bytes - before.grown_bytes,
                         processes = counters.watched,
                         cpu = percent(counters.cpu_share()),
                         "promoted"
@@ -149,6 +150,13 @@ impl Daemon {
     pub fn promoter(&self) -> &Promoter {
         &self.promoter
     }
+}
+
+/// Allows this process as many open files as it may allow itself: it has two for each process that it promotes in.
+pub fn allow_files() {
+    let limits = getrlimit(Resource::Nofile);
+    // Without it there are as many as before, which is told where they are too few.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 /// A share for people: `0.32%`.

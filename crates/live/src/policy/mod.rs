@@ -170,7 +170,7 @@ mod tests {
             (
                 2,
                 "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens, plan"
+                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens, hawkeye, plan"
             )
         );
     }

@@ -30,6 +30,7 @@ use self::claims::admit;
 use self::process::Process;
 use self::survey::Survey;
 use rustix::fd::AsFd;
+use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -81,6 +82,8 @@ struct Processes {
     tick: Duration,
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     splitter: Option<Option<Splitter>>,
+    /// Whether it was told that there are more processes than open files are allowed for.
+    told_files: bool,
     /// What would be promoted, in a dry run, which promotes nothing.
     survey: Option<Survey>,
     counters: Counters,
@@ -163,6 +166,7 @@ impl Promoter {
             pressed: Duration::ZERO,
             tick: Duration::ZERO,
             splitter: None,
+            told_files: false,
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -273,6 +277,20 @@ impl Processes {
 
     fn process(&self, space: SpaceId) -> Option<&Process> {
         self.processes.get(&(space.0 as i32))
+    }
+
+    /// Each process takes two open files while something in it may be promoted, and one more for a moment. Where not so many are allowed,
+    /// the others are left out, which is told once.
+    fn tell_of_files(&mut self, processes: u64) {
+        const OTHERS: u64 = 32;
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        if !self.told_files && 2 * processes + OTHERS > allowed {
+            self.told_files = true;
+            tracing::warn!(
+                "there are {processes} processes, and this one may have {allowed} open files, two for each: some processes may be left out; \
+                 raise `ulimit -n`"
+            );
+        }
     }
 
     /// Splits the huge page of a region; whether that was tried. Why not is told once.
@@ -458,6 +476,7 @@ impl System for Processes {
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
         let members = self.target.members();
+        self.tell_of_files(members.len() as u64);
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
         let met = self.began.elapsed().saturating_add(self.options.interval);

@@ -26,6 +26,8 @@ pub struct Finding {
     pub excluded: Option<&'static str>,
     /// Regions that the policy would promote now, with headroom.
     pub promotable: u64,
+    /// Bytes by which that would grow the process: pages of these regions that are not populated.
+    pub grown_bytes: u64,
     /// Regions populated to the share that it leaves: under `promote` those that are not yet of the age.
     pub young: u64,
     /// Regions populated below the share.
@@ -91,7 +93,7 @@ impl Processes {
             {
                 continue;
             }
-            let Asked { fit, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            let Asked { fit, grown, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
             let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
             let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
             let waiting: u64 = waits.values().map(|part| part.blocks).sum();
@@ -114,6 +116,7 @@ impl Processes {
                 name: process.name.clone(),
                 excluded: process.excluded.map(Why::name),
                 promotable: fit.len() as u64,
+                grown_bytes: grown,
                 young: process.seen.candidates.saturating_sub(told),
                 sparse: process.seen.sparse,
                 huge: process.seen.huge,
@@ -143,6 +146,8 @@ pub(super) struct Survey {
 struct Asked {
     /// Addresses that would be promoted, in order.
     fit: Vec<u64>,
+    /// By how many bytes that would grow the process.
+    grown: u64,
     /// Those that were asked for before.
     known: BTreeSet<u64>,
     /// Regions and bytes that wait for memory, and where that is short.
@@ -181,6 +186,7 @@ impl Survey {
                     let (fit, _, place) = self.claims.admit(headroom, pid, vec![candidate], (size, page));
                     if !fit.is_empty() {
                         asked.fit.push(candidate.region * size);
+                        asked.grown += size - u64::from(candidate.populated) * page;
                         continue;
                     }
                     (Why::NoHeadroom, place)

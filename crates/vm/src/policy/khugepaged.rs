@@ -49,11 +49,13 @@ pub(super) struct Khugepaged {
     compactions: u64,
     /// Where the next scan begins.
     cursor: (SpaceId, u64),
+    /// Regions that a wake-up has still to look at, since it was told to wait; 0: the next call is a wake-up.
+    left: u64,
 }
 
 impl Khugepaged {
     pub(super) fn new(pages: u64, [interval, alloc_sleep]: [Time; 2], most: [u32; 3], compactions: u64) -> Khugepaged {
-        Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0) }
+        Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0), left: 0 }
     }
 
     /// Collapses a region if it qualifies.
@@ -77,11 +79,14 @@ impl Khugepaged {
         done
     }
 
-    /// One wake-up, for regions of this level.
+    /// One wake-up, for regions of this level, or the rest of one.
     pub(super) fn wake(&mut self, level: Level, now: Time, system: &mut dyn System) {
         self.next = now.saturating_add(self.interval);
         let mut spaces = system.spaces();
-        let mut left = (self.pages / system.ladder().pages(level)).max(1);
+        let mut left = core::mem::take(&mut self.left);
+        if left == 0 {
+            left = (self.pages / system.ladder().pages(level)).max(1);
+        }
         // From the space of the cursor on, whose beginning comes last.
         let first = spaces.partition_point(|space| *space < self.cursor.0);
         spaces.rotate_left(first);
@@ -92,13 +97,14 @@ impl Khugepaged {
             let (_, next) = system.scan_part(space, level, Part { from, most: left }, &mut |sample| seen.push(sample));
             left -= seen.len() as u64;
             self.cursor = next.map_or((SpaceId(space.0.saturating_add(1)), 0), |next| (space, next));
-            for sample in seen {
-                let Err(Refusal { why, until }) = self.collapse(system, space, level, sample) else { continue };
+            for (done, sample) in seen.iter().enumerate() {
+                let Err(Refusal { why, until }) = self.collapse(system, space, level, *sample) else { continue };
                 let full = why == Why::NoExtent;
                 if full || until > now {
                     // A refusal that is not about the region: try it again later. Without a free extent: go on behind it.
                     self.cursor = (space, sample.region + u64::from(full));
                     self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
+                    self.left = if full { 0 } else { left + (seen.len() - done) as u64 };
                     return;
                 }
             }

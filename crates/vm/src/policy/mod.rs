@@ -675,7 +675,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, promote, khugepaged, ingens, plan"
+             has base, thp, mthp, promote, khugepaged, ingens, hawkeye, plan"
         );
         assert_eq!(
             message("thp:preempt=off"),

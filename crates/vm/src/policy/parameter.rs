@@ -127,6 +127,7 @@ fn time(text: &str) -> Option<Duration> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => 86400.0,
         _ => return None,
     };
     let time = Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()?;

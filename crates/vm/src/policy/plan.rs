@@ -32,12 +32,15 @@ pub(super) static POLICY: Definition = Definition {
         let answers = Answers { place: Placing { frames: Place::BasePage, ..thp::ANSWERS.place }, ..thp::ANSWERS };
         let text = given.contents("file").unwrap_or("");
         if text.is_empty() && given.text("file").is_some() {
-            return Made::failed(format!("the file is empty, or {} reads none", given.target().name));
+            return Made::failed(format!("its file is empty, or {} reads none", given.target().name));
         }
         let interval = given.time("interval").as_nanos() as Time;
         match ranges(text, given.number("cost").expect("it has a default")) {
             Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
-            Err(line) => Made::failed(format!("line {line} is not huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI")),
+            Err(line) => Made::failed(format!(
+                "{}, line {line}: expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI",
+                given.text("file").unwrap_or_default()
+            )),
         }
     },
 };
