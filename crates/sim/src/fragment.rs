@@ -191,7 +191,7 @@ fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64
     let (block, most) = (base_pages(ladder, 2 << 20), base_pages(ladder, 128 << 10));
     let tainted = chosen(frames / block, (frames / block * 15).div_ceil(100), random);
     let inside = tainted.into_iter().flat_map(|at| at * block..(at + 1) * block);
-    let wired: Vec<u64> = inside.filter(|_| random.next() % 3 == 0).collect();
+    let wired: Vec<u64> = inside.filter(|_| random.next().is_multiple_of(3)).collect();
     let (mut held, mut taken, mut other) = (Vec::new(), false, wired.iter().copied().peekable());
     // Since which frame all are free.
     let mut free = 0;
@@ -200,7 +200,7 @@ fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64
             free = frame;
         }
         // Runs of 4 that are taken and of 12 that are free, on average.
-        taken = if taken { random.next() % 4 > 0 } else { random.next() % 12 == 0 };
+        taken = if taken { !random.next().is_multiple_of(4) } else { random.next().is_multiple_of(12) };
         if other.next_if_eq(&frame).is_some() {
             free = frame + 1;
         } else if taken || free % most == 0 && frame - free + 1 == most {

@@ -165,6 +165,9 @@ impl fmt::Display for Need {
     }
 }
 
+/// Returns the text of a file, or why it cannot be read.
+type ReadFile = fn(&str) -> Result<String, String>;
+
 /// What policies run on.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -175,7 +178,7 @@ pub struct Target {
     /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
     pub own: &'static [&'static Definition],
     /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
-    pub read: Option<fn(&str) -> Result<String, String>>,
+    pub read: Option<ReadFile>,
 }
 
 impl Target {
