@@ -43,7 +43,7 @@ def html(rows) -> str:
 
 
 # Keys that name what ran, besides the policy.
-TOLD = ("workload", "machine", "host_policy", "kernel", "memory_bytes", "swap_bytes", "fragment", "seed", "files", "digest", "background", "sizes", "part")
+TOLD = ("workload", "machine", "host_policy", "kernel", "memory_bytes", "swap_bytes", "fragment", "memory_state", "seed", "files", "digest", "background", "time_scale", "sizes", "part")
 
 
 def plot(rows, key="speedup", ax=None):

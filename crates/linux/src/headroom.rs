@@ -7,7 +7,7 @@
 //! temporary, leaves a sixteenth and a sixty-fourth; and none of them less than 16 MB. File cache that was not used
 //! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
 //!
-//! If tasks have waited for memory in at least [`PRESSED`] percent of the last ten seconds, according to the kernel's
+//! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the kernel's
 //! pressure stall information, nothing is promoted until that is over. What counts is the pressure of the process's own control
 //! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its own limit raises the
 //! pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows the system's pressure
