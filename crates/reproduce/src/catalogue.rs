@@ -20,6 +20,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "table3",
     "navarro02" / "caches",
     "navarro02" / "base-pages",
+    "navarro02" / "related",
     "navarro02" / "fragmentation",
     "navarro02" / "concurrent",
     "navarro02" / "adversaries",
