@@ -213,7 +213,7 @@ fn table(summary: &Summary, screen: Screen) -> String {
     );
     lines.push(("size", size));
     let whole = match &summary.lost {
-        None => "yes".to_string(),
+        None => "yes, by its checksums".to_string(),
         Some(lost) => format!("no: {} bytes from byte {} on are lost: {}", lost.bytes, lost.byte, lost.problem),
     };
     lines.push(("whole", whole));

@@ -38,7 +38,7 @@ pub enum Values {
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
     Share,
-    /// A time of at most 365 days: `100us`, `250ms`, `2s`, `1m`, `1h`, or in `ns`; a plain number means seconds.
+    /// A time of at most 365 days: `100us`, `250ms`, `2s`, `1m`, `1h`, `1d`, or in `ns`; a plain number means seconds.
     Time,
     /// A time as [`Time`](Values::Time), of at least this.
     TimeFrom(Duration),
