@@ -2,6 +2,7 @@
 //! be valid at random moments and at the end. (The crate's property test checks after each operation, and is slow.)
 #![no_main]
 
+#[allow(dead_code, unused_imports, reason = "tests use more of it")]
 #[path = "../../crates/vm/tests/common/mod.rs"]
 mod common;
 
