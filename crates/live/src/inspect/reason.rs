@@ -99,14 +99,19 @@ impl<'a> Circumstances<'a> {
             Kind::SharedMemory => "shmem_enabled",
             _ => "enabled",
         };
+        let pages = part.bytes as f64 / base as f64 / part.blocks.max(1) as f64;
+        let populated = format!("{pages:.0} of {} pages a block", block / base);
         match why {
             Why::Misaligned if self.kind == Kind::SharedMemory => misaligned_shared(size, setting, self.word),
             Why::Never => format!("{setting}={word}"),
+            // What a promoter would then make of it.
+            Why::NotAdvised if pages.round() < (block / base) as f64 => {
+                format!("{setting}={word}, and {}; {populated} are populated", why.words(size))
+            }
             Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {
-                let pages = part.bytes as f64 / base as f64 / part.blocks as f64;
                 let words = if self.kind == Kind::SharedMemory { NOT_POPULATED_HERE.into() } else { why.words(size) };
-                format!("{words}: {pages:.0} of {} pages a block", block / base)
+                format!("{words}: {populated}")
             }
             why => why.words(size),
         }
