@@ -21,7 +21,7 @@ use superpage_vm::Vm;
 /// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al. (Quicksilver, USENIX ATC 2020)
 /// fragment memory.
 ///
-/// `aged`: about 30 % of memory is taken, so that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
+/// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which there is this), so that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
 /// the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file caches and programs leave them. Base pages
 /// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous, and most is free
 /// (Navarro et al., section 6.5: a quarter of an hour of use suffices).
@@ -95,6 +95,10 @@ impl Fragment {
     /// Checks that the machine has superpages of the size, if one is given.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), Error> {
         let ladder = machine.ladder();
+        if self.state == State::Aged && ladder.base().bytes() > 16 << 10 {
+            let problem = format!("its base pages of {} are too large for memory in pieces of 64 KB", ladder.base());
+            return Err(Error::Usage(format!("machine {}: fragment aged: {problem}", machine.name)));
+        }
         if !(0.0..=1.0).contains(&self.share) {
             return Err(Error::Usage(format!("fragment {self}: expected a share from 0 to 1")));
         }

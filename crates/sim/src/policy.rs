@@ -134,7 +134,7 @@ fn file(text: &str) -> Option<&str> {
     text.split(':').next().filter(|name| name.ends_with(".toml"))
 }
 
-/// Like [`policy`], with the text that [`expand`] returns; `read` returns the contents of a file by its path, and is called once at most.
+/// Like [`policy`], with the text that [`expand`] returns, and what files that it names hold, for a digest; `read` returns the contents of a file by its path, and is called once at most.
 ///
 /// # Errors
 /// As for [`policy`], or those of `read`.
@@ -146,7 +146,8 @@ pub fn policy_with_text(text: &str, read: impl Fn(&str) -> std::io::Result<Strin
             None => error.to_string(),
         })
     })?;
-    Ok((policy, whole))
+    let text = policy.given().files().fold(whole, |text, file| text + "\n" + file);
+    Ok((policy, text))
 }
 
 /// The names of the policies that can be simulated.
@@ -157,6 +158,20 @@ pub fn policies() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_of_a_policy_holds_is_in_its_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.csv");
+        let text = |lines: &str| {
+            std::fs::write(&path, lines).unwrap();
+            policy_with_text(&format!("plan:file={}", path.display()), |_| unreachable!()).unwrap().1
+        };
+        assert_ne!(
+            text("huge,mmap,300000,addr,>,0x400000,addr,<,0x800000\n"),
+            text("huge,mmap,300000,addr,>,0x400000,addr,<,0xa00000\n")
+        );
+    }
 
     #[test]
     fn a_users_own_is_differences() {

@@ -403,7 +403,8 @@ pub struct Row {
     /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`.
     #[key(condition, from = it.run.setup.fragment.name())]
     pub memory_state: String,
-    /// The requested fragmentation of memory before the run: the share of extents with an immovable page.
+    /// The requested fragmentation of memory before the run: the share of extents with an immovable page, or with what `memory_state` says;
+    /// 0 for `aged`.
     #[key(condition, from = it.run.setup.fragment.share)]
     pub fragment: f64,
     /// The size of these extents; `None`: each superpage size.
@@ -417,7 +418,7 @@ pub struct Row {
     /// The immovable pages, in bytes.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
     pub immovable_bytes: u64,
-    /// The pages that somebody else had before the run and that can be moved, in bytes. They are in no other key.
+    /// The pages that somebody else had before the run and that can be moved, in bytes. They are in no other key but `fragmented`.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.movable))]
     pub movable_bytes: u64,
     /// The seed of the positions of immovable pages.

@@ -16,7 +16,7 @@ use superpage_linux::Error;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
-use superpage_live::daemon::{Config, Daemon as Running, allow_files};
+use superpage_live::daemon::{Config, Daemon as Running, raise_files};
 use superpage_live::promote::{Finding, Options, Promoter};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -94,7 +94,6 @@ fn after_help() -> String {
 impl Daemon {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         self.log();
-        allow_files();
         let config = self.configuration()?;
         if self.dry_run {
             return self.survey(config, &Stop::catch());
@@ -156,21 +155,22 @@ impl Daemon {
     fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.leave_out_gone()?;
         let mut promoter = Promoter::observer(config.options.clone(), config.target()?)?;
+        raise_files();
         let looks = config.options.looks();
         if std::io::stderr().is_terminal() || looks > Duration::from_secs(30) {
             eprintln!("superpage: looking for {looks:?}, promoting nothing");
         }
         let began = Instant::now();
         let findings = promoter.survey(stop.flag());
+        let looked = began.elapsed();
         if stop.is_set() {
             eprintln!(
-                "superpage: interrupted after {:.1?} of {looks:?}: what would be promoted later than that is not in what follows",
-                began.elapsed()
+                "superpage: interrupted after {looked:.1?} of {looks:?}: what would be promoted later than that is not in what follows"
             );
         }
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => table(&findings, promoter.region_bytes(), &config.options, self.width.screen()),
+            Format::Table => table(&findings, promoter.region_bytes(), (&config.options, looked), self.width.screen()),
         };
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
@@ -178,7 +178,7 @@ impl Daemon {
 }
 
 /// One row for each process with relevant memory, and a line for the rest.
-fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -> String {
+fn table(findings: &[Finding], region: u64, (options, looked): (&Options, Duration), screen: Screen) -> String {
     let by_age = options.goes_by_age();
     // What goes by age has regions that are too sparse for it; another policy leaves what it leaves.
     let (left, sparse) = match (Column::number("too young"), Column::number("not chosen"), Column::number("too sparse"))
@@ -234,8 +234,8 @@ fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -
         format!("\"too sparse\" is below share {} by the process's own page table", options.share)
     } else {
         format!(
-            "\"not chosen\" is what policy {options} left in {:?}: it may come to it later, or never",
-            options.looks()
+            "\"not chosen\" is what policy {options} left in {:.1} s: it may come to it later, or never",
+            looked.as_secs_f64()
         )
     };
     let region = superpage_report::bytes(region);

@@ -152,13 +152,6 @@ impl Daemon {
     }
 }
 
-/// Allows this process as many open files as it may allow itself: it has two for each process that it promotes in.
-pub fn allow_files() {
-    let limits = getrlimit(Resource::Nofile);
-    // Without it there are as many as before, which is told where they are too few.
-    _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
-}
-
 /// A share for people: `0.32%`.
 fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
@@ -194,8 +187,8 @@ fn lock() -> Result<Lock, Error> {
     }
 }
 
-/// Each process with candidates that are due is held by two open files.
-fn raise_files() {
+/// Allows this process as many open files as it may have: it has two for each process in which something may be promoted.
+pub fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);

@@ -279,16 +279,16 @@ impl Processes {
         self.processes.get(&(space.0 as i32))
     }
 
-    /// Each process takes two open files while something in it may be promoted, and one more for a moment. Where not so many are allowed,
-    /// the others are left out, which is told once.
-    fn tell_of_files(&mut self, processes: u64) {
+    /// Each process takes two open files while something in it may be promoted. Where no more are allowed, others are left out, which is
+    /// told once.
+    fn tell_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        if !self.told_files && 2 * processes + OTHERS > allowed {
+        let held = self.processes.values().filter(|process| process.pinned.is_some()).count() as u64;
+        if !self.told_files && 2 * held + OTHERS > allowed {
             self.told_files = true;
             tracing::warn!(
-                "there are {processes} processes, and this one may have {allowed} open files, two for each: some processes may be left out; \
-                 raise `ulimit -n`"
+                "two open files for each of {held} processes are nearly the {allowed} that this one may have: others are left out; raise `ulimit -n`"
             );
         }
     }
@@ -326,6 +326,7 @@ impl Processes {
         match scanned {
             Ok((Scanned::Gone, _)) => {
                 self.processes.remove(&(space.0 as i32));
+                self.survey.iter_mut().for_each(|survey| survey.forget(space.0 as i32));
                 self.gone.insert(space);
             }
             Ok((Scanned::Unchanged, _)) => self.counters.quiet_scans += 1,
@@ -476,7 +477,7 @@ impl System for Processes {
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
         let members = self.target.members();
-        self.tell_of_files(members.len() as u64);
+        self.tell_of_files();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
         let met = self.began.elapsed().saturating_add(self.options.interval);

@@ -72,6 +72,7 @@ impl Promoter {
             }
             std::thread::sleep(self.rest().min(NAP));
         }
+        self.background = self.live.begun(self.live.options.background());
         let mut findings = self.live.findings();
         findings.sort_by_key(|finding| (std::cmp::Reverse(finding.promotable), finding.pid));
         findings
@@ -88,10 +89,13 @@ impl Processes {
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.measure_again();
-            if let Ok((Scanned::Gone, _)) | Err(_) =
-                process.scan_if_changed(now, scope, Some(Regions::ALL), &mut |_| {})
-            {
-                continue;
+            match process.scan_if_changed(now, scope, Some(Regions::ALL), &mut |_| {}) {
+                Ok((Scanned::Gone, _)) => continue,
+                Err(error) => {
+                    tracing::warn!(pid = process.pid, "not in what follows: {error}");
+                    continue;
+                }
+                Ok(_) => {}
             }
             let Asked { fit, grown, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
             let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
@@ -157,6 +161,11 @@ struct Asked {
 }
 
 impl Survey {
+    /// The process has ended, or executes another program.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.asked.remove(&pid);
+    }
+
     /// Notes what would come of regions that were checked, and tells it: of the same ones once.
     pub(super) fn promote(
         &mut self,
@@ -167,12 +176,16 @@ impl Survey {
     ) {
         let page = rustix::param::page_size() as u64;
         let asked = self.asked.entry(pid).or_default();
-        let part = |candidate: &Candidate| Part { bytes: u64::from(candidate.populated) * page, blocks: 1 };
+        // A policy need not say how much is populated.
+        let bytes =
+            |candidate: &Candidate| if candidate.populated == 0 { size } else { u64::from(candidate.populated) * page };
+        let part = |candidate: &Candidate| Part { bytes: bytes(candidate), blocks: 1 };
         let pressed = headroom.pressed(pid);
         for (told, candidate) in regions.iter_mut().zip(asked_for) {
-            let new = asked.known.insert(candidate.region);
+            let noted = told.is_ok() || *told == Err(Why::SharedByFork);
+            let new = noted && asked.known.insert(candidate.region);
             let Ok(candidate) = *told else {
-                if new && *told == Err(Why::SharedByFork) {
+                if new {
                     add(&mut asked.shared, part(candidate));
                 }
                 continue;

@@ -3,10 +3,11 @@
 //! it promotes `rate` regions: the top bin first, round robin over processes, of each the most recent in the bin. Every
 //! second it zeroes `zero` pages ahead of faults. Every `recover`, with less than 15 % of memory free, huge pages lose
 //! pages of zeroes until 30 % is. Defaults: the released code (mm/ohp.c, mm/huge_memory.c, modules); `bins=10`,
-//! `scan=30s`: the paper. Assumed: equal bins there; `place=extent` at faults; no second promotion after giving back.
+//! `scan=30s`: the paper. Faults take base pages, as in
+//! the code. Assumed: equal bins in the paper; no second promotion after giving back.
 //! Where accesses are not known, populated pages count. Not modelled: PMU; that the first three scans of a process fill
 //! no bin; the bound of 5 % of a core; frames zeroed ahead for more than base pages; that the code takes the oldest of a
-//! bin first.
+//! bin first; that faults look for base pages that are zeroed.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, Values, thp};
@@ -51,8 +52,12 @@ struct Hawkeye {
     last_turn: SpaceId,
 }
 
-/// The bin (0: none), since when the region is there, the average, and whether pages were given back.
+/// The bin (0: none), since when the region is there, the average, and whether it is not promoted any more: it gave pages back, or was
+/// refused for good.
 type Region = (u64, Time, f64, bool);
+const GIVEN_UP: Region = (0, 0, 0.0, true);
+/// The most time of a call, live, after which the rest of the huge pages is left for the next.
+const MOST: Time = 50 * 1_000_000;
 
 impl Hawkeye {
     fn look(&mut self, now: Time, level: Level, system: &mut dyn System) {
@@ -84,6 +89,8 @@ impl Hawkeye {
             let candidate = Sample { region, populated: 0, superpage: false }.into();
             match system.promote(space, level, &[candidate], How::Either).remove(0) {
                 Err(Refusal { why, until }) if why == Why::NoExtent || until > now => return,
+                // What is refused for good would come first again and again.
+                Err(Refusal { why, .. }) if !why.is_over() => self.regions.insert((space, region), GIVEN_UP),
                 _ => self.regions.remove(&(space, region)),
             };
             self.last_turn = space;
@@ -91,13 +98,22 @@ impl Hawkeye {
     }
 
     fn give_back(&mut self, level: Level, system: &mut dyn System) {
-        let free = |system: &mut dyn System| system.memory().map_or(100, |of| 100 * of.free / of.total.max(1));
+        let began = system.spent();
+        let free = |system: &mut dyn System| system.memory().map_or(100, |of| 100 * of.available / of.total.max(1));
         for space in if free(system) < 15 { system.spaces() } else { Vec::new() } {
             let mut seen = Vec::new();
             system.scan(space, level, &mut |sample| seen.push(sample));
             for Sample { region, .. } in seen.into_iter().filter(|sample| sample.superpage) {
-                if level > Level::BASE && free(system) < 30 && system.shrink(space, level, region) > 0 {
-                    self.regions.insert((space, region), (0, 0, 0.0, true));
+                let done = level == Level::BASE || free(system) >= 30 || system.spent() - began > MOST;
+                if done {
+                    return;
+                }
+                // Once, whatever it gave back: live a split is all that can be had, and it is not known what a page holds.
+                let given_up = self.regions.contains_key(&(space, region));
+                if !given_up && system.shrink(space, level, region) > 0
+                    || !given_up && !system.look(space, level, region).superpage
+                {
+                    self.regions.insert((space, region), GIVEN_UP);
                 }
             }
         }

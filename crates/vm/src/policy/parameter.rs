@@ -264,6 +264,14 @@ impl Given {
         }
     }
 
+    /// The texts of all files that were given, as [`Given::contents`].
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().flatten().filter_map(|value| match value {
+            Value::File(_, contents) => contents.as_deref(),
+            _ => None,
+        })
+    }
+
     /// A number, of bytes or of a count; `None` if it has no default.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.value(name).map(|value| match value {

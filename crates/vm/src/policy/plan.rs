@@ -112,10 +112,13 @@ impl Background for Plan {
                 system.prefer(space, Some(Vpn(from).pages(to.saturating_sub(from))), prefer);
             }
         }
-        if now < self.scan || level == Level::BASE {
+        if now < self.scan {
             return;
         }
         self.scan = now.saturating_add(self.interval);
+        if level == Level::BASE {
+            return;
+        }
         let size = system.ladder().size(level).bytes();
         for space in system.spaces() {
             let mut planned = Vec::new();
