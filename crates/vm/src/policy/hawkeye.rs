@@ -109,10 +109,10 @@ impl Hawkeye {
                     return;
                 }
                 // Once, whatever it gave back: live a split is all that can be had, and it is not known what a page holds.
-                let given_up = self.regions.contains_key(&(space, region));
-                if !given_up && system.shrink(space, level, region) > 0
-                    || !given_up && !system.look(space, level, region).superpage
-                {
+                if self.regions.contains_key(&(space, region)) {
+                    continue;
+                }
+                if system.shrink(space, level, region) > 0 || !system.look(space, level, region).superpage {
                     self.regions.insert((space, region), GIVEN_UP);
                 }
             }
