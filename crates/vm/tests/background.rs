@@ -200,6 +200,25 @@ fn a_look_tells_pages_that_are_shared_swapped_reserved_and_not_touched() {
     machine.end();
 }
 
+/// Two mappings in a region: the extent that is reserved for the first reaches past its end, where the second is.
+#[test]
+fn what_is_reserved_for_every_mapping_of_a_region_is_given_back() {
+    let mut machine = Machine::new("4K 64K 2M", 4096, "reservation");
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.put(512, 1);
+    machine.unmap(640, 64);
+    machine.anonymous(640, 64, Growth::Fixed);
+    machine.put(640, 2);
+    let (space, level) = (machine.space, Level(2));
+    let left = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| {
+        assert!(system.look(space, level, 1).reserved > 400);
+        system.release(space, level, 1);
+        system.look(space, level, 1).reserved
+    });
+    assert_eq!((left, machine.get(512), machine.get(640)), (0, 1, 2));
+    machine.end();
+}
+
 #[test]
 fn reserved_frames_and_pages_of_zeroes_are_given_back() {
     let mut machine = Machine::new(X86, 4096, "reservation:threshold=3/8");

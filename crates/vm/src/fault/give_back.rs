@@ -19,8 +19,8 @@ impl Vm {
         let mut at = start;
         while at < end {
             let entry = self.space(space).ok().and_then(|map| map.find(at.0));
-            let walk = entry.map(|entry| self.frames.population.walk(entry.object, entry.index(at.0)));
-            let Some(walk) = walk.filter(|walk| walk.covered > 0) else {
+            let walk = entry.as_ref().map(|entry| self.frames.population.walk(entry.object, entry.index(at.0)));
+            let Some((walk, entry)) = walk.filter(|walk| walk.covered > 0).zip(entry) else {
                 at = at + 1;
                 continue;
             };
@@ -29,7 +29,8 @@ impl Vm {
             if !self.frames.population.is_full(walk.covered, slot) {
                 self.frames.break_extent(Pieces::Free, walk.covered, slot);
             }
-            at = Vpn(at.0 + pages - (walk.page.index & (pages - 1)));
+            // Behind the end of the map entry there may be another one, of another object.
+            at = Vpn((at.0 + pages - (walk.page.index & (pages - 1))).min(entry.end));
         }
         let freed = self.frames.buddy.free_frames() - before;
         self.frames.stats.reserved_released += freed;
