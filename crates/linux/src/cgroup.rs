@@ -17,7 +17,8 @@ pub fn members(group: &Path, into: &mut BTreeSet<i32>) {
     }
 }
 
-/// The processes of a control group, as its file says. What is no regular file, as a pipe that somebody put there, is refused.
+/// The processes of a control group, as its file says. What is no regular file, as a pipe that somebody put there,
+/// is refused.
 fn procs(group: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     superpage_output::open_regular(&group.join("cgroup.procs"))?.read_to_string(&mut text)?;
@@ -53,7 +54,8 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where. Read before
+/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where.
+/// Read before
 /// each batch of promotions: procfs would make tables of all options of all mounts.
 pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;

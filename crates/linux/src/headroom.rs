@@ -8,12 +8,16 @@
 //! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
 //!
 //! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the kernel's
-//! pressure stall information, nothing is promoted until that is over. What counts is the pressure of the process's own control
-//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its own limit raises the
-//! pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows the system's pressure
+//! pressure stall information, nothing is promoted until that is over. What counts is the pressure of the
+//! process's own control
+//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its
+//! own limit raises the
+//! pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows the
+//! system's pressure
 //! only, not whose it is: there it counts if the system, or a group of the process, has no room for more pages either.
 //!
-//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes` and
+//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2,
+//! `memory.limit_in_bytes` and
 //! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A limit
 //! that the kernel does not show does not apply.
 
@@ -110,7 +114,8 @@ impl Headroom {
         all.map(|(bytes, place)| (bytes, place.to_string())).collect()
     }
 
-    /// Where tasks wait for memory, if they do and that concerns the process: in a control group of its own, or in the system.
+    /// Where tasks wait for memory, if they do and that concerns the process: in a control group of its own, or in
+    /// the system.
     pub fn pressed(&self, pid: i32) -> Option<Place> {
         let groups = self.groups(pid);
         // Its own comes first. The root shows the system's; it has no limit and no type, nor files for them.

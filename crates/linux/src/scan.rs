@@ -1,7 +1,8 @@
 //! The population of a process's memory: its mappings that could hold huge pages, and how far their regions are
 //! populated.
 //!
-//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms for a GB
+//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04
+//! ms for a GB
 //! of huge ones; on kernels that lack it, by reading 8 bytes per page, which is slower and recognizes huge pages only
 //! if frames are visible (root).
 
@@ -82,7 +83,8 @@ pub fn split(pid: i32, size: u64) -> Result<Split, Error> {
     Ok(split)
 }
 
-/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of every process at every scan: procfs
+/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of every process at
+/// every scan: procfs
 /// takes several times as long, and panics on some names.
 fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     let (range, rest) = line.split_once(' ')?;
@@ -131,7 +133,8 @@ pub struct Unsuitable {
     pub resident: u64,
 }
 
-/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses three lines
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses
+/// three lines
 /// of each mapping itself, since the process may be any: procfs makes a table of all lines, and panics on some.
 ///
 /// # Errors

@@ -48,7 +48,8 @@ const NEAR: f64 = 0.9;
 /// The sampled memory of a run.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Memory {
-    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts once: as much as
+    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts
+    /// once: as much as
     /// the process has that has mapped most of it.
     pub peak: u64,
     /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
@@ -196,7 +197,8 @@ impl Walk {
         Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
     }
 
-    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what it asks now
+    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what
+    /// it asks now
     /// and then whether to go on: until `over` is set, or the budget is used up.
     pub(crate) fn look<T>(
         &mut self,
@@ -222,7 +224,8 @@ impl Walk {
             self.besides = self.besides.max(2.0 * took.as_secs_f64());
             return None;
         }
-        // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is lowered.
+        // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is
+        // lowered.
         self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
         // Rounding may take it below zero.
         self.besides = (took.as_secs_f64() - bytes * self.per_byte).max(0.0);
@@ -275,7 +278,8 @@ struct Look {
 
 impl Look {
     fn new(plan: Plan, over: Arc<AtomicBool>) -> Look {
-        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50 ms for
+        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and
+        // 50 ms for
         // tables of all physical memory.
         let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
         let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
@@ -293,7 +297,8 @@ impl Look {
             self.largest = self.largest.max(status.most);
         }
         let sum = all.bytes();
-        // A walk over all pages takes time, in which memory may be given back: what it saw is of the least resident meanwhile.
+        // A walk over all pages takes time, in which memory may be given back: what it saw is of the least
+        // resident meanwhile.
         let resident = || members.iter().filter_map(|pid| Some(status(*pid)?.resident));
         let still = || resident().fold(Amount::default(), Amount::and).bytes();
         self.sum = self.sum.max(sum);
@@ -328,7 +333,8 @@ impl Look {
             self.seen.reach = seen.or(self.seen.reach.take());
         }
         if near && let Some(sizes) = self.plan.folio {
-            // The first look near the peak of other policies is worth what it costs where time does not count: a short program may
+            // The first look near the peak of other policies is worth what it costs where time does not count: a
+            // short program may
             // have given all back when the budget allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
@@ -344,7 +350,8 @@ impl Look {
     }
 }
 
-/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members that could be
+/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members
+/// that could be
 /// looked into.
 fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
@@ -360,7 +367,8 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
     (bytes, of)
 }
 
-/// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this process's.
+/// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this
+/// process's.
 fn is_copy(pid: i32) -> bool {
     /// `PF_FORKNOEXEC`, forked and nothing executed since.
     const FORKED: u32 = 0x40;
@@ -409,7 +417,8 @@ struct Rollup {
     huge: Amount,
 }
 
-/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge. How much of that is shared
+/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is
+/// huge. How much of that is shared
 /// memory only `/proc/PID/status` says.
 fn rollup(pid: i32) -> Option<Rollup> {
     let shared = status(pid)?.resident.shared;

@@ -24,10 +24,14 @@ const MAPS: Duration = Duration::from_secs(10);
 /// How often a command looks meanwhile whether another has put back what both need: in between, memory is not aligned.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
-/// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
-/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile. Policies that are
-/// `measured` and change none share the lock with others that measure, so that nobody else changes settings meanwhile. Nobody waits for what
+/// The settings of this system, locked if any of the policies changes some. While another process holds the lock
+/// this waits, and a
+/// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up,
+/// after it. What the
+/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile.
+/// Policies that are
+/// `measured` and change none share the lock with others that measure, so that nobody else changes settings
+/// meanwhile. Nobody waits for what
 /// matters only while a command maps its memory, unless it is measured.
 pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool) -> Settings {
     let system = System::live();
@@ -59,7 +63,8 @@ pub(crate) struct Task {
     pub(crate) reach: bool,
 }
 
-/// A policy in force, and a command that is ready to be started under it. Fields are dropped in their order: the signals last.
+/// A policy in force, and a command that is ready to be started under it. Fields are dropped in their order: the
+/// signals last.
 pub(crate) struct Session<'s> {
     task: Task,
     /// Where processes are looked at when they end: it is there before the command.
@@ -69,7 +74,8 @@ pub(crate) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to the command, and
+    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to
+    /// the command, and
     /// held back until all is put back.
     ///
     /// # Errors
@@ -101,9 +107,11 @@ impl<'s> Session<'s> {
     /// Starts the command. What is watched costs nothing before that, unless its processes are looked at when they end.
     ///
     /// # Errors
-    /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread cannot be. Nothing of it lives then.
+    /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread cannot be. Nothing
+    /// of it lives then.
     pub(crate) fn start(self) -> Result<Running<'s>, Error> {
-        // What fails below drops these from the last to the first: a signal that waits ends this process, and must not before the
+        // What fails below drops these from the last to the first: a signal that waits ends this process, and must
+        // not before the
         // settings are put back.
         let signals = self.signals;
         let arrangement = self.arrangement;
@@ -129,7 +137,8 @@ impl<'s> Session<'s> {
         Ok(Running { watch, sampler, promoting, placed, started, tree, passing, arrangement, _signals: signals })
     }
 
-    /// Puts back what was set, without having started the command. Returns what was done for the whole system, as sentences.
+    /// Puts back what was set, without having started the command. Returns what was done for the whole system, as
+    /// sentences.
     pub(crate) fn put_back(self) -> Vec<String> {
         self.arrangement.notes().to_vec()
     }
@@ -203,12 +212,14 @@ impl Running<'_> {
         wait(&mut self.tree, timeout.map(|timeout| timeout - first))
     }
 
-    /// Whether the settings of the system are as before the policy, since they matter only while the command maps its memory.
+    /// Whether the settings of the system are as before the policy, since they matter only while the command maps
+    /// its memory.
     pub(crate) fn has_ended_brief(&self) -> bool {
         self.arrangement.has_ended_brief()
     }
 
-    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its memory, in bytes, that is
+    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its
+    /// memory, in bytes, that is
     /// known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
         let work = self.promoting.take().map(Promoting::finish);
@@ -217,7 +228,8 @@ impl Running<'_> {
         Seen { memory, reach, work }
     }
 
-    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is ended. Returns what was
+    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it
+    /// is ended. Returns what was
     /// done for the whole system, as sentences, and what became of the code.
     pub(crate) fn put_back(self, leave: bool) -> (Vec<String>, Placed) {
         // Dropped after all else.

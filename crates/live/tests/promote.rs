@@ -1,4 +1,5 @@
-//! A promoter and programs: what is full and settled becomes huge, nothing else does, and no memory changes its contents.
+//! A promoter and programs: what is full and settled becomes huge, nothing else does, and no memory changes its
+//! contents.
 //!
 //! The programs are this test binary itself, told by an environment variable what to do ([`program::run`]).
 #![cfg(target_os = "linux")]
@@ -76,7 +77,8 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     program.finish();
 }
 
-/// A scan reports the same live as simulated: all of it each time, or a part. Each check begins with a memory that was just scanned.
+/// A scan reports the same live as simulated: all of it each time, or a part. Each check begins with a memory that
+/// was just scanned.
 #[test]
 fn a_scan_keeps_its_contract_live() {
     let _turn = superpage_testing::turn_of("promote");

@@ -1,7 +1,9 @@
 //! The one generator of pseudo-random numbers: what is drawn is the same on every machine.
 
-/// The generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): a counter and
-/// a mixing function. The same seed returns the same numbers on every machine, and every bit of a number depends on every bit of
+/// The generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014): a counter and
+/// a mixing function. The same seed returns the same numbers on every machine, and every bit of a number depends
+/// on every bit of
 /// the seed. Not for secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Random {

@@ -39,14 +39,17 @@ pub struct Conditions {
     pub background: Option<BackgroundOn>,
     /// How much faster the clock of a policy's background goes.
     pub time_scale: TimeScale,
-    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there are none, hosts map
+    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if
+    /// there are none, hosts map
     /// all memory by pages of the size that the machine file says.
     pub host_policies: Vec<String>,
-    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there are none, the kernel touches nothing.
+    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there are none, the
+    /// kernel touches nothing.
     pub kernels: Vec<String>,
 }
 
-/// The simulations of a grid over one workload: every machine with every policy, `base` always among them, and on every host.
+/// The simulations of a grid over one workload: every machine with every policy, `base` always among them, and on
+/// every host.
 ///
 /// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a
 /// colon. The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy.
@@ -67,7 +70,8 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     plan_policies(machines, &named, conditions)
 }
 
-/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`] returns, each with its name in rows.
+/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`] returns, each with
+/// its name in rows.
 ///
 /// # Errors
 /// As for [`plan_machines`].
@@ -80,7 +84,8 @@ pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Cond
     on_hosts(machines, policies, &hosts, conditions)
 }
 
-/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan whose host has `base`. The hosts of the
+/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan whose host has
+/// `base`. The hosts of the
 /// conditions are not used.
 ///
 /// # Errors
@@ -197,8 +202,10 @@ pub struct Progress {
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
 /// The setups are those of one plan: rows are compared with `base` by their machine's name.
-/// Machines on which the kernel does the same are one simulation: they share it, its mappings and TLBs of the first level that are alike.
-/// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
+/// Machines on which the kernel does the same are one simulation: they share it, its mappings and TLBs of the
+/// first level that are alike.
+/// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller
+/// ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
 /// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, or within
 /// idle time, with rows that say so.
 ///
@@ -214,7 +221,8 @@ pub fn run(
     Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
-/// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a batch of one machine.
+/// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a
+/// batch of one machine.
 const TURN: Duration = Duration::from_millis(20);
 
 /// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch` asks for.
@@ -351,8 +359,10 @@ fn check_pages(setups: &[Setup]) -> Result<(), Error> {
     }
 }
 
-/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of conditions, those of a machine next
-/// to each other, as [`run_parts`] returns them. It has done that already; this is for runs of several calls put together.
+/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of
+/// conditions, those of a machine next
+/// to each other, as [`run_parts`] returns them. It has done that already; this is for runs of several calls put
+/// together.
 pub fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
         let bases: Vec<Run> = group.iter().filter(|run| run.row.is_base()).cloned().collect();

@@ -12,18 +12,23 @@ use superpage_vm::Vm;
 
 /// What memory holds before a run.
 ///
-/// A share: that of the extents which hold an immovable page. Without a size it is the share of the extents of *each* superpage size of the machine: the extents of the smallest
+/// A share: that of the extents which hold an immovable page. Without a size it is the share of the extents of
+/// *each* superpage size of the machine: the extents of the smallest
 /// size that hold one fill extents of the next size, and those the extents of the size above, except for one of each
 /// that holds the rest; memory outside them has no such pages. With a size it is the share of the extents of that size,
 /// spread over memory, one page in each: smaller extents beside the page are whole, and a larger one is not if any of
 /// its parts is not.
 ///
-/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al. (Quicksilver, USENIX ATC 2020)
+/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al. (Quicksilver,
+/// USENIX ATC 2020)
 /// fragment memory.
 ///
-/// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which there is this), so that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
-/// the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file caches and programs leave them. Base pages
-/// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous, and most is free
+/// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which there is this), so
+/// that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
+/// the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file caches and programs leave
+/// them. Base pages
+/// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous,
+/// and most is free
 /// (Navarro et al., section 6.5: a quarter of an hour of use suffices).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fragment {
@@ -243,7 +248,8 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Visits the extents of `level` among the frames in a random order, and recursively within each. A partial extent at
+    /// Visits the extents of `level` among the frames in a random order, and recursively within each. A partial
+    /// extent at
     /// the end counts as one.
     fn within(&mut self, level: Level, frames: std::ops::Range<u64>) {
         let pages = self.ladder.pages(level);

@@ -113,7 +113,8 @@ impl Simulation {
         self.cycles(member, &self.whole(member, &member.translated(&self.mmu))) + idle as u64
     }
 
-    /// A fault or a change of mappings waits while a background on another core promotes or demotes a region: of whichever process, since
+    /// A fault or a change of mappings waits while a background on another core promotes or demotes a region: of
+    /// whichever process, since
     /// who holds what is not modelled.
     #[inline]
     fn wait_for_background(&mut self) {
@@ -298,7 +299,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile. `stop` ends it
+    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile.
+    /// `stop` ends it
     /// and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;

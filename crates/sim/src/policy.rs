@@ -40,7 +40,8 @@ fn pair((key, value): (String, toml::Value)) -> Result<String, String> {
     }
 }
 
-/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is twice in one layer stays
+/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is
+/// twice in one layer stays
 /// so, for the error that says it.
 fn layered(layers: &[&str]) -> String {
     let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_string();
@@ -134,7 +135,8 @@ fn file(text: &str) -> Option<&str> {
     text.split(':').next().filter(|name| name.ends_with(".toml"))
 }
 
-/// Like [`policy`], with the text that [`expand`] returns, and what files that it names hold, for a digest; `read` returns the contents of a file by its path, and is called once at most.
+/// Like [`policy`], with the text that [`expand`] returns, and what files that it names hold, for a digest; `read`
+/// returns the contents of a file by its path, and is called once at most.
 ///
 /// # Errors
 /// As for [`policy`], or those of `read`.

@@ -112,7 +112,8 @@ pub(crate) struct Work {
     pub(crate) daemon: Effort,
     /// The part of it that another core can do: all but runs of the daemon that a request for memory waits for.
     pub(crate) beside: Effort,
-    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its last call was, or is over
+    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its
+    /// last call was, or is over
     /// on a core of its own.
     pub(crate) background: Effort,
     pub(crate) background_free: u64,
@@ -124,7 +125,8 @@ pub(crate) struct Work {
     pub(crate) background_runs: u64,
 }
 
-/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults wait until it is done with
+/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults
+/// wait until it is done with
 /// the region. In cycles of modelled time.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
@@ -506,7 +508,8 @@ impl Simulation {
         effort.without(self.filled_bytes())
     }
 
-    /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as counts do, so that a part has no difference of two.
+    /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as counts do, so
+    /// that a part has no difference of two.
     pub(crate) fn mark(&mut self, name: &str) {
         if self.info.sampling.is_some() {
             return;
@@ -556,7 +559,8 @@ impl Simulation {
         }
     }
 
-    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place in the
+    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place
+    /// in the
     /// grid.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();

@@ -31,7 +31,8 @@ fn curve(workload: &str, machine: &str, threads: usize) -> Vec<Vec<Row>> {
     STEPS.map(|percent| rows(workload, machine, Some(set * percent / 100), threads)).to_vec()
 }
 
-/// At every step the policy does at most a third worse than `base` there, or no worse than that does with a quarter of the
+/// At every step the policy does at most a third worse than `base` there, or no worse than that does with a
+/// quarter of the
 /// working set less: its curve falls where that of `base` does.
 fn no_cliff(workload: &str, curve: &[Vec<Row>], what: &str, of: impl Fn(&Row) -> f64) {
     for (step, here) in curve.iter().enumerate() {

@@ -42,7 +42,8 @@ pub(crate) struct Kind {
     apply: fn(&mut Point, &str) -> Result<(), String>,
 }
 
-/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of
+/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and
+/// one set of
 /// conditions are next to each other, since one base is theirs.
 pub(crate) static KINDS: [Kind; 12] = [
     Kind {
@@ -147,7 +148,8 @@ pub(crate) static KINDS: [Kind; 12] = [
     },
 ];
 
-/// A value of an axis in the one form that rows have: a policy by its name there, unless it is none of superpage's or wrong.
+/// A value of an axis in the one form that rows have: a policy by its name there, unless it is none of superpage's
+/// or wrong.
 pub(crate) fn canonical(axis: &str, value: &str) -> String {
     match axis {
         "policy" | "host-policy" => superpage_sim::named(value).map_or_else(|_| value.into(), |(name, _)| name),

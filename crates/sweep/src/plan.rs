@@ -1,4 +1,5 @@
-//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the cells of
+//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the
+//! cells of
 //! these.
 
 use crate::Sweep;
@@ -20,7 +21,8 @@ use superpage_trace::{Info, Source, workload};
 use superpage_vm::Policy;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The most machines of a cell: what shares a kernel is one simulation, but cells are what processors and computers share.
+/// The most machines of a cell: what shares a kernel is one simulation, but cells are what processors and
+/// computers share.
 const MACHINES: usize = 64;
 
 /// The version of superpage, which is an input of every row.
@@ -114,7 +116,8 @@ pub(crate) struct Cell {
 }
 
 impl Plan {
-    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and
+    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every
+    /// machine and
     /// policy file once, and every trace once from end to end.
     ///
     /// # Errors

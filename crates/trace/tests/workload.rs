@@ -1,4 +1,5 @@
-//! The built-in workloads: the rules of a stream, the same stream every time, mixes, and exact counts of those that are no
+//! The built-in workloads: the rules of a stream, the same stream every time, mixes, and exact counts of those
+//! that are no
 //! program of Navarro et al.
 
 use crate::streams;
@@ -244,7 +245,8 @@ fn a_store_is_filled_and_then_whole_values_of_it_are_read() {
     });
     let marks: Vec<_> = marks.collect();
     let [(0, "fill"), (first, "read")] = marks[..] else { panic!("{marks:?}") };
-    // 4 pages of 512 words each, one after the other; of 4096 slots 3072 hold a value, give or take five standard deviations.
+    // 4 pages of 512 words each, one after the other; of 4096 slots 3072 hold a value, give or take five standard
+    // deviations.
     let values = |runs: &[Run], access| -> Vec<u64> {
         let page = |value: u64, i: usize| Run::new((1 << 18) + 4 * value + i as u64, access, 512, 1536);
         runs.chunks(4)

@@ -130,7 +130,8 @@ impl Vm {
         &self.answers
     }
 
-    /// The answers in a map entry that prefers something, or where the program's hint changes them; `None`: the policy's.
+    /// The answers in a map entry that prefers something, or where the program's hint changes them; `None`: the
+    /// policy's.
     #[inline]
     pub(crate) fn answers_in(&self, entry: &Entry) -> Option<Answers> {
         let place = &self.answers.place;
@@ -152,7 +153,8 @@ impl Vm {
         &self.frames.buddy
     }
 
-    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages on lists and slots may
+    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages
+    /// on lists and slots may
     /// be out of date.
     #[inline]
     pub fn counts(&self) -> &Stats {
@@ -219,7 +221,8 @@ impl Vm {
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
     }
 
-    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before, for good. Unlike a
+    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before,
+    /// for good. Unlike a
     /// wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is never evicted.
     ///
     /// # Errors
@@ -233,7 +236,8 @@ impl Vm {
         self.frames.foreign.iter().flat_map(|foreign| foreign.iter()).map(|frame| Pfn(frame as u64))
     }
 
-    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that has run for long,
+    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that
+    /// has run for long,
     /// whose lists of free pages programs have filled that came and went.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
-//! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run takes the
-//! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says if it lacks one.
+//! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run
+//! takes the
+//! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says
+//! if it lacks one.
 
 extern crate alloc;
 
@@ -30,6 +32,7 @@ mod metadata;
 mod missed;
 mod near_full;
 mod out_of_memory;
+mod papers;
 mod policies;
 mod preferred_size;
 mod promotion_conditions;

@@ -115,7 +115,8 @@ fn a_private_copy_is_of_the_time_when_its_read_began() {
     run(World::of(setting).slow(), [map, write].into_iter().chain(open_and_write_file).chain([write_again]));
 }
 
-/// What is reserved in a region is released; another mapping lies in it behind the end of one whose reservation goes on.
+/// What is reserved in a region is released; another mapping lies in it behind the end of one whose reservation
+/// goes on.
 /// `background.rs` has the same in words.
 #[test]
 fn what_is_reserved_in_a_region_of_two_mappings_is_released() {
@@ -260,7 +261,8 @@ fn a_region_that_was_written_under_page_colours_is_promoted_in_place() {
     run(World::of(setting), [[0, 40, 254, 7, 0, 192], [33, 40, 254, 7, 0, 192], [29, 40, 254, 7, 0, 195]]);
 }
 
-/// A file is mapped and read twice while memory is short, and memory is short once more: some of its extents are mapped at once
+/// A file is mapped and read twice while memory is short, and memory is short once more: some of its extents are
+/// mapped at once
 /// while pages of them are cache pages. `daemon.rs` has the same in words.
 #[test]
 fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
@@ -280,7 +282,8 @@ fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
     run(World::of(setting), press.into_iter().chain([map]).chain(read_twice).chain([press_again]));
 }
 
-/// Between a fault of a write and the write itself the background makes a superpage of the region, which may not be written
+/// Between a fault of a write and the write itself the background makes a superpage of the region, which may not
+/// be written
 /// until all of it is dirty: the write faults again, and goes through if the background leaves it alone.
 #[test]
 fn a_superpage_is_made_between_the_fault_of_a_write_and_the_write() {

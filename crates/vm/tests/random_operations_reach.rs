@@ -1,4 +1,5 @@
-//! The random operations are worth their time only if they come to every mechanism: here those of some worlds are counted.
+//! The random operations are worth their time only if they come to every mechanism: here those of some worlds are
+//! counted.
 //! Contents are checked, and the state of each world in the end; after each operation that is for `random_operations`.
 //!
 //! `SEEDS=50 cargo test -p superpage-vm --test all reach -- --nocapture` tries so many seeds, each alone, and

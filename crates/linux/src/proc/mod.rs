@@ -106,7 +106,8 @@ impl Named {
         stat(pid).map(|stat| Named { pid, started: stat.starttime })
     }
 
-    /// Whether it has not ended. Some 10 us. One that cannot be looked at, as with too many open files, is taken to live.
+    /// Whether it has not ended. Some 10 us. One that cannot be looked at, as with too many open files, is taken
+    /// to live.
     pub fn lives(self) -> bool {
         match fs::read(format!("/proc/{}/stat", self.pid)) {
             Ok(text) => {
@@ -155,7 +156,8 @@ pub(crate) fn stat_of(path: impl AsRef<Path>) -> Option<Stat> {
     parse_stat(&fs::read(path).ok()?)
 }
 
-/// [`stat`] of a text. A name, in parentheses, may have anything in it. procfs panics where there is nothing on either side of them.
+/// [`stat`] of a text. A name, in parentheses, may have anything in it. procfs panics where there is nothing on
+/// either side of them.
 pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim();
@@ -169,14 +171,17 @@ pub fn is_kernels(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 
-/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too slow (`status` of many
-/// processes, again and again), or is not to be asked since it knows no text that lacks any field that it expects, as those of gVisor.
+/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too
+/// slow (`status` of many
+/// processes, again and again), or is not to be asked since it knows no text that lacks any field that it expects,
+/// as those of gVisor.
 pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count; the kernel tells for
+/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count;
+/// the kernel tells for
 /// each mapping.
 pub fn disabled(status: &Status) -> bool {
     status.thp_enabled == Some(false)

@@ -1,4 +1,5 @@
-//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory, TLB
+//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults,
+//! memory, TLB
 //! misses, and which policy to use.
 //!
 //! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] evaluates the rounds.
@@ -215,8 +216,10 @@ impl Entry {
     }
 }
 
-/// The settings of this system, locked if the policies or the reference change any, else locked together with others that measure. While
-/// another process holds the lock this waits, and a signal should interrupt the wait: so install handlers that only set a flag after this.
+/// The settings of this system, locked if the policies or the reference change any, else locked together with
+/// others that measure. While
+/// another process holds the lock this waits, and a signal should interrupt the wait: so install handlers that
+/// only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
     session::settings(options.policies.iter().chain([&options.reference]), true)
 }
@@ -333,7 +336,8 @@ pub fn compare_with(
     Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, rows, advice, notes })
 }
 
-/// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of the others.
+/// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of
+/// the others.
 fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
     let mut policies = options.policies.clone();
     match policies.iter().position(|policy| *policy == options.reference) {
@@ -525,7 +529,8 @@ impl Comparing<'_> {
     }
 }
 
-/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a signal that it got too.
+/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a
+/// signal that it got too.
 fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
     let Some(script) = script else { return Ok(true) };
     let options = Options { shell: true, output, ..Options::new([script]) };
@@ -572,7 +577,8 @@ fn rows(
     rows
 }
 
-/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they ended.
+/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they
+/// ended.
 fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<String> {
     let unseen: Vec<&str> =
         rows.iter().filter(|row| row.huge_coverage_percent.is_none()).map(|row| row.policy.as_str()).collect();

@@ -79,7 +79,8 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         if running.wait_all(Some(Duration::ZERO))? {
             break end.wall;
         }
-        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for good.
+        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for
+        // good.
         if running.wait_all(Some(LOOK))? {
             break started.elapsed();
         }

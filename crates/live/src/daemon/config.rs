@@ -52,7 +52,8 @@ impl Text {
                 other => other.to_string(),
             };
             let pair = format!("{}={text}", key.as_ref());
-            // By itself, so that what is wrong with it is told with its place; what contradicts another one is found below.
+            // By itself, so that what is wrong with it is told with its place; what contradicts another one is
+            // found below.
             superpage_vm::Policy::parse(&format!("promote:{pair}"), &LINUX)
                 .map_err(|error| (key.span(), error.to_string()))?;
             all.push(pair);
@@ -88,7 +89,8 @@ pub struct MetricsConfig {
 }
 
 impl Processes {
-    /// Leaves out the processes named by number that do not exist: their numbers may be given to others. Logs each, if others are left.
+    /// Leaves out the processes named by number that do not exist: their numbers may be given to others. Logs
+    /// each, if others are left.
     ///
     /// # Errors
     /// [`Error::Usage`]: none is left; one is a thread of the kernel.

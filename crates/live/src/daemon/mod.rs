@@ -187,7 +187,8 @@ fn lock() -> Result<Lock, Error> {
     }
 }
 
-/// Allows this process as many open files as it may have: it has two for each process in which something may be promoted.
+/// Allows this process as many open files as it may have: it has two for each process in which something may be
+/// promoted.
 pub fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

@@ -220,7 +220,8 @@ impl Arrangement<'_> {
         self.pending.is_some()
     }
 
-    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back. Reads two
+    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back.
+    /// Reads two
     /// small files; nobody is waited for. It stays pending until it is done.
     pub fn take_over(&mut self) {
         let Some(wanted) = self.pending.take() else { return };
@@ -233,7 +234,8 @@ impl Arrangement<'_> {
     }
 
     /// Restores what matters only while the command maps its memory, and gives up a lock that was not waited for: the
-    /// command has done that by now. What cannot be restored is reported on standard error, and tried again when this is dropped.
+    /// command has done that by now. What cannot be restored is reported on standard error, and tried again when
+    /// this is dropped.
     pub fn end_brief(&mut self) {
         if self.brief && !self.ended {
             self.ended = true;

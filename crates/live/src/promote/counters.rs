@@ -36,7 +36,8 @@ pub struct Counters {
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.
     pub pressure_backoffs: u64,
-    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](superpage_linux::why::Why::name)).
+    /// Resident bytes in which nothing is promoted, now, by the reason's name
+    /// ([`Why::name`](superpage_linux::why::Why::name)).
     pub left: BTreeMap<&'static str, u64>,
     /// Processes that are watched, now.
     pub watched: u64,

@@ -7,11 +7,13 @@ use std::time::Duration;
 use superpage_linux::Error;
 use superpage_vm::{Background, Policy, Runner};
 
-/// A policy with a background, and how a promoter goes about what that decides. As text, the policy's: `promote:share=0.9,age=5s`.
+/// A policy with a background, and how a promoter goes about what that decides. As text, the policy's:
+/// `promote:share=0.9,age=5s`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     policy: Box<Policy>,
-    /// The share of a region's base pages that must be populated for a scan to count it as a candidate, above 0 and at most 1.
+    /// The share of a region's base pages that must be populated for a scan to count it as a candidate, above 0
+    /// and at most 1.
     pub share: f64,
     /// For how long its population must not have changed.
     pub age: Duration,
@@ -25,7 +27,8 @@ pub struct Options {
     pub interval: Duration,
     /// The longest time between two scans of a process that does not change.
     pub idle: Duration,
-    /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it more, the
+    /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it
+    /// more, the
     /// next one waits.
     pub slowdown: f64,
     /// Whether memory files are promoted too.
@@ -39,7 +42,8 @@ impl Options {
     /// Those of a policy.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it has no background, needs what a live Linux does not have, or its values contradict each other.
+    /// [`Error::Usage`]: it has no background, needs what a live Linux does not have, or its values contradict
+    /// each other.
     pub fn of(policy: Policy) -> Result<Options, Error> {
         let usage = |error: superpage_vm::PolicyError| Error::Usage(error.to_string());
         policy.check(&LINUX).map_err(usage)?;
@@ -110,7 +114,8 @@ impl Options {
         ((self.share * pages as f64).ceil() as u32).max(1)
     }
 
-    /// For how long a dry run looks: the policy's interval and age, where it has them, and as long as a first scan waits.
+    /// For how long a dry run looks: the policy's interval and age, where it has them, and as long as a first scan
+    /// waits.
     pub fn looks(&self) -> Duration {
         let own = |name| self.policy.given().find_time(name).unwrap_or_default();
         self.interval.saturating_add(own("interval")).saturating_add(own("age"))

@@ -76,7 +76,8 @@ pub(super) struct Process {
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
-    /// Resident memory of mappings that contain no region that could be huge, and of regions populated below the share, by reason and kind.
+    /// Resident memory of mappings that contain no region that could be huge, and of regions populated below the
+    /// share, by reason and kind.
     left: BTreeMap<(Why, Kind), Part>,
     /// When it was first seen, and when that is measured again: each time that it has run twice as long.
     met: Duration,
@@ -110,7 +111,8 @@ impl Process {
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
-    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With `part`, these
+    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With
+    /// `part`, these
     /// regions are reported in any case; also returns where the next part begins.
     ///
     /// # Errors
@@ -216,7 +218,8 @@ impl Process {
         let number = Pid::from_raw(self.pid).ok_or_else(|| Error::Usage(format!("{} is no process", self.pid)))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(Error::system("open a process"))?;
         let pagemap = Pagemap::open(self.pid).map_err(Error::file("read", format!("/proc/{}/pagemap", self.pid)))?;
-        // Both are of the process that was looked at, and of the program that it runs: it had that number before and after.
+        // Both are of the process that was looked at, and of the program that it runs: it had that number before
+        // and after.
         if Stat::read(self.pid).map(|stat| stat.identity) != self.identity {
             return Err(Error::system("open a process")(std::io::Error::from_raw_os_error(libc::ESRCH)));
         }
@@ -357,7 +360,8 @@ impl Process {
         self.memory = None;
     }
 
-    /// Which program of which process the last scan saw: when the process started, and where its stack does. `None` before the first.
+    /// Which program of which process the last scan saw: when the process started, and where its stack does.
+    /// `None` before the first.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         self.identity
     }
@@ -368,7 +372,8 @@ impl Process {
     }
 }
 
-/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was only read is
+/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was
+/// only read is
 /// none: by itself a page table shows it as shared. A region that cannot be scanned has no pages.
 fn resident(pagemap: &Pagemap, region: u64, size: u64) -> (u32, bool) {
     let (mut bytes, mut superpage) = (0, false);

@@ -48,7 +48,8 @@ pub struct Finding {
 
 impl Promoter {
     /// Returns what the policy would promote, and what not and why: lets its background look for as long as
-    /// [`Options::looks`](super::Options::looks) says, without a budget, and promotes nothing. Ends early, with less, when `stop` is set.
+    /// [`Options::looks`](super::Options::looks) says, without a budget, and promotes nothing. Ends early, with
+    /// less, when `stop` is set.
     pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
         let live = &mut self.live;
         live.survey = Some(Survey::default());

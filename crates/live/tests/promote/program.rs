@@ -122,7 +122,8 @@ fn obey(mut what: impl FnMut(&str)) {
 fn run() {
     let _turn = superpage_testing::turn_of("promote");
     let Ok(what) = std::env::var(PROGRAM) else { return };
-    // Whatever the system's settings are just now, faults bring base pages, except where a program asks: the promoter does.
+    // Whatever the system's settings are just now, faults bring base pages, except where a program asks: the
+    // promoter does.
     // SAFETY: the request changes only how this program's memory is mapped.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, EXCEPT_ADVISED, 0, 0) };
     match what.as_str() {
@@ -201,7 +202,8 @@ fn run() {
             pause();
             check(start, 0..100);
             let pid = std::process::id() as i32;
-            // If the program before it was found full, and it came between that and the promotion, it is promoted in its
+            // If the program before it was found full, and it came between that and the promotion, it is promoted
+            // in its
             // place: no call of the kernel excludes that. It reads what it wrote all the same.
             let now = populations(&Pagemap::open(pid).unwrap(), pid);
             assert!([[(100, false)], [(512, true)]].contains(&now[..].try_into().unwrap()), "{now:?}");
@@ -218,7 +220,8 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(15));
 }
 
-/// For two seconds: memory is filled, checked and unmapped; filled, freed in part and filled again; forked, and written by
+/// For two seconds: memory is filled, checked and unmapped; filled, freed in part and filled again; forked, and
+/// written by
 /// both; and programs are started that exec another one and end. Beside all that lie blocks that lack one page.
 fn storm() {
     let sparse = map(300, 8, false);

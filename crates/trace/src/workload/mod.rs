@@ -106,7 +106,8 @@ fn file(name: &str) -> u32 {
 /// The source that `text` describes: a workload, `name` or `name:key=value,...`, or a mix of several.
 ///
 /// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million data references;
-/// `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of its turn. `a;b` runs them one after the
+/// `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of its turn. `a;b` runs them one
+/// after the
 /// other, each after an [`Event::Mark`](crate::Event::Mark) of its name, and `a+b;c` first both and then the third.
 /// A shell needs quotes around `;`.
 ///
@@ -125,8 +126,10 @@ pub fn parse(text: &str) -> Result<Box<dyn Source>, Error> {
     parse_as(text, false)
 }
 
-/// The same workload as [`parse`] describes, in runs of lines: the same accesses, and the same events between them. Code of which
-/// only the page is known runs in the page's first line. About 5 to 60 times as many runs where a workload goes through memory in order.
+/// The same workload as [`parse`] describes, in runs of lines: the same accesses, and the same events between
+/// them. Code of which
+/// only the page is known runs in the page's first line. About 5 to 60 times as many runs where a workload goes
+/// through memory in order.
 ///
 /// # Errors
 /// As [`parse`].

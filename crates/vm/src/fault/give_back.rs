@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use superpage_pages::{Pfn, Vpn};
 
 impl Vm {
-    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that are larger whole.
+    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that
+    /// are larger whole.
     /// Returns how many. O(pages of the region or, if larger, of the reservation).
     pub(crate) fn release_reserved(&mut self, region: Region) -> u64 {
         let Region { space, start, level } = region;
@@ -37,7 +38,8 @@ impl Vm {
         freed
     }
 
-    /// Frees the pages of a region that hold zeroes; superpages that hold some are demoted as far as needed. Returns how many.
+    /// Frees the pages of a region that hold zeroes; superpages that hold some are demoted as far as needed.
+    /// Returns how many.
     ///
     /// # Errors
     /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.

@@ -53,7 +53,8 @@ pub struct Fault {
     pub source: Option<Pfn>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
-    /// The level of the extent that was asked for: a base page's if the frame was reserved, or nothing larger fits or is wanted.
+    /// The level of the extent that was asked for: a base page's if the frame was reserved, or nothing larger fits
+    /// or is wanted.
     pub wanted: Level,
     /// The level of the extent that was allocated, if one was.
     pub allocated: Option<Level>,

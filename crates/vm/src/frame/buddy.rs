@@ -5,7 +5,8 @@
 //! it is always in address order, coalescing is a test of the siblings' bits, and nothing is stored in a frame, and
 //! nothing about it but its bit. An allocation takes the lowest maximal extent of the requested size, and only if there
 //! is none splits the lowest one of the next larger size that has one. This first fit lets the high end of memory
-//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does can be
+//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does
+//! can be
 //! had by next fit ([`Buddy::with_next_fit`]).
 //!
 //! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1). Free extents with such
@@ -190,7 +191,8 @@ impl Buddy {
         Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
     }
 
-    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last: so what is freed is taken after all
+    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last:
+    /// so what is freed is taken after all
     /// else, as from a list at whose end it is put. Costs are those of an allocator that has had cache pages.
     ///
     /// # Errors
@@ -201,7 +203,8 @@ impl Buddy {
         Ok(self)
     }
 
-    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came and went. Costs
+    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came
+    /// and went. Costs
     /// are those of an allocator that has had cache pages.
     ///
     /// # Errors
@@ -342,7 +345,8 @@ impl Buddy {
     }
 
     /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each
-    /// is maximal, and that exactly those with cache pages are in their order of age, and exactly the others there by colour.
+    /// is maximal, and that exactly those with cache pages are in their order of age, and exactly the others there
+    /// by colour.
     ///
     /// # Errors
     /// A sentence that says what does not hold. Cost: O(N).

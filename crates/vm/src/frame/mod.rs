@@ -406,7 +406,8 @@ impl Frames {
         taken
     }
 
-    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not free, or there is no memory for the bitmap.
+    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not free, or there is
+    /// no memory for the bitmap.
     pub(crate) fn hold(&mut self, frame: Pfn) -> bool {
         let extent = Extent { start: frame, level: Level::BASE };
         if self.foreign.is_none() && self.buddy.is_free(extent) {

@@ -26,12 +26,14 @@ pub trait Background: fmt::Debug + Send {
         Events::default()
     }
 
-    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the target resolves faults
+    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the
+    /// target resolves faults
     /// itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is refused.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
     /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
-    /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
+    /// [`Background::events`] asks for it, and only where the target counts misses
+    /// ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
     /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by region is slower
@@ -40,7 +42,8 @@ pub trait Background: fmt::Debug + Send {
         0
     }
 
-    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at the start. Unlike those of
+    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at
+    /// the start. Unlike those of
     /// [`Background::events`], a target that lacks one is no refusal.
     fn wants(&self) -> Wants {
         Wants::default()
@@ -49,12 +52,15 @@ pub trait Background: fmt::Debug + Send {
     /// One of the events of [`Background::wants`].
     fn told(&mut self, _event: Event) {}
 
-    /// An address space ended, or its program was replaced by another: the number may stand for another address space from now on.
-    /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call in which the end
+    /// An address space ended, or its program was replaced by another: the number may stand for another address
+    /// space from now on.
+    /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call
+    /// in which the end
     /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
 
-    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that can stop what runs under it
+    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that
+    /// can stop what runs under it
     /// does so, and says why.
     fn failed(&self) -> Option<String> {
         None
@@ -88,7 +94,8 @@ impl Events {
     }
 }
 
-/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the default is nothing else. Whether an
+/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the
+/// default is nothing else. Whether an
 /// extent is mapped as a superpage stays the policy's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Prefer {
@@ -98,11 +105,13 @@ pub struct Prefer {
     pub size: Option<Reserve>,
     /// In place of [`Placing::hinted`](crate::Placing::hinted), where the policy has one.
     pub hinted: Option<Reserve>,
-    /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead ([`System::zero_ahead`]).
+    /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead
+    /// ([`System::zero_ahead`]).
     pub only_zeroed: bool,
 }
 
-/// The events that a background can use and do without ([`Background::wants`]). One that it does not want costs nothing.
+/// The events that a background can use and do without ([`Background::wants`]). One that it does not want costs
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wants {
     /// [`Event::Start`].
@@ -119,7 +128,8 @@ pub struct Wants {
     pub unmapped: bool,
     /// No event: what [`Look::accessed`] and [`System::accessed`] say, which a live Linux does not know.
     pub accessed: bool,
-    /// No event: what pages hold, for [`System::shrink`] in the simulator, which keeps that where it is wanted or needed.
+    /// No event: what pages hold, for [`System::shrink`] in the simulator, which keeps that where it is wanted or
+    /// needed.
     pub contents: bool,
 }
 
@@ -194,7 +204,8 @@ pub struct Costs {
 pub enum Scanned {
     /// The address space has ended, or the number stands for another one.
     Gone,
-    /// Nothing has changed since the last scan, and no region was reported: an answer of [`System::scan_if_changed`] alone.
+    /// Nothing has changed since the last scan, and no region was reported: an answer of
+    /// [`System::scan_if_changed`] alone.
     Unchanged,
     /// The regions that were asked for were reported.
     Seen,
@@ -218,7 +229,8 @@ impl Part {
     pub const ALL: Part = Part { from: 0, most: u64::MAX };
 }
 
-/// The pages of one region as they are now ([`System::look`]), in base pages. What a target has none of is 0; what it cannot know is `None`.
+/// The pages of one region as they are now ([`System::look`]), in base pages. What a target has none of is 0; what
+/// it cannot know is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// In memory, of this address space alone.
@@ -229,7 +241,8 @@ pub struct Look {
     pub swapped: u32,
     /// Not populated, with frames reserved for them.
     pub reserved: u32,
-    /// Those of `populated` that were populated beside a page that was touched; whether they were accessed since is not known.
+    /// Those of `populated` that were populated beside a page that was touched; whether they were accessed since
+    /// is not known.
     pub untouched: Option<u32>,
     /// Mapped by pages with a reference bit, set since the bits were last cleared.
     pub accessed: Option<u32>,
@@ -271,8 +284,10 @@ pub trait System {
     /// The current time: at least what [`Background::tick`] was called with.
     fn now(&self) -> Time;
 
-    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans and in promotions. Where
-    /// somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it stands still during a call of
+    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans
+    /// and in promotions. Where
+    /// somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it stands still
+    /// during a call of
     /// [`Background::tick`], and the next call knows of this one's; live it goes on.
     fn spent(&self) -> Time;
 
@@ -280,8 +295,10 @@ pub trait System {
     fn spaces(&mut self) -> Vec<SpaceId>;
 
     /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
-    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region at which the next
-    /// part begins; `None` at the end, and where nothing was reported because the space is gone or closed. Nothing is cleared.
+    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region
+    /// at which the next
+    /// part begins; `None` at the end, and where nothing was reported because the space is gone or closed. Nothing
+    /// is cleared.
     /// O(regions reported), and on this crate's manager one step for each run of pages behind them in the same mapping.
     fn scan_part(
         &mut self,
@@ -296,13 +313,16 @@ pub trait System {
         self.scan_part(space, level, Part::ALL, see).0
     }
 
-    /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the last scan may report nothing and
-    /// return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background that keeps what it saw.
+    /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the last scan may
+    /// report nothing and
+    /// return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background that keeps
+    /// what it saw.
     fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
         self.scan(space, level, see)
     }
 
-    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared, times the number of
+    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared,
+    /// times the number of
     /// address spaces.
     fn look(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Look {
         Look::default()
@@ -313,7 +333,8 @@ pub trait System {
         0.0
     }
 
-    /// How many base pages of a region were accessed since the last call for it, and clears their reference bits; `None` if that is
+    /// How many base pages of a region were accessed since the last call for it, and clears their reference bits;
+    /// `None` if that is
     /// not known. [`System::look`] leaves the bits alone.
     fn accessed(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
@@ -341,49 +362,64 @@ pub trait System {
     /// Returns for each region what came of it, in their order.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 
-    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many; `None` where
+    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many;
+    /// `None` where
     /// free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).
     fn zero_ahead(&mut self, _level: Level, _most: u64) -> Option<u64> {
         None
     }
 
-    /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`). What is mapped stays, but superpages
-    /// across the ends of the range are demoted as far as needed. Returns whether that is so now: `false` where the target resolves
-    /// faults otherwise, as a live Linux, where the space has ended, and after 65536 different preferences. O(map entries there).
+    /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`). What is mapped
+    /// stays, but superpages
+    /// across the ends of the range are demoted as far as needed. Returns whether that is so now: `false` where
+    /// the target resolves
+    /// faults otherwise, as a live Linux, where the space has ended, and after 65536 different preferences. O(map
+    /// entries there).
     fn prefer(&mut self, _space: SpaceId, _range: Option<PageRange>, _prefer: Prefer) -> bool {
         false
     }
 
-    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how many; all of a
+    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how
+    /// many; all of a
     /// reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the region).
     fn release(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds zeroes again. Returns
-    /// how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what was never written, if the policy
-    /// needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by debugfs' `split_huge_pages`, and since Linux 6.12
-    /// the kernel then frees its pages of zeroes. Frames of a reservation stay reserved: [`System::release`]. O(pages of the region).
+    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds
+    /// zeroes again. Returns
+    /// how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what was never
+    /// written, if the policy
+    /// needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by debugfs' `split_huge_pages`,
+    /// and since Linux 6.12
+    /// the kernel then frees its pages of zeroes. Frames of a reservation stay reserved: [`System::release`].
+    /// O(pages of the region).
     fn shrink(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what pages hold is not known,
+    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what
+    /// pages hold is not known,
     /// as on a live Linux. Reads the pages: O(pages of the region).
     fn zeroes(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u64> {
         None
     }
 
-    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target: of those of this
-    /// level that are not free, the one with the most free frames, if its pages have room outside those that are. Returns `None` where
-    /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and cache pages dropped.
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the
+    /// target: of those of this
+    /// level that are not free, the one with the most free frames, if its pages have room outside those that are.
+    /// Returns `None` where
+    /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and
+    /// cache pages dropped.
     /// O(frames of the extent).
     fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
         None
     }
 
-    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page; where the policy
-    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live Linux splits it by
+    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first
+    /// page; where the policy
+    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live
+    /// Linux splits it by
     /// debugfs' `split_huge_pages`, and returns `false` where that is not there.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

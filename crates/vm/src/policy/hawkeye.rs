@@ -6,7 +6,8 @@
 //! `scan=30s`: the paper. Faults take base pages, as in
 //! the code. Assumed: equal bins in the paper; no second promotion after giving back.
 //! Where accesses are not known, populated pages count. Not modelled: PMU; that the first three scans of a process fill
-//! no bin; the bound of 5 % of a core; frames zeroed ahead for more than base pages; that the code takes the oldest of a
+//! no bin; the bound of 5 % of a core; frames zeroed ahead for more than base pages; that the code takes the
+//! oldest of a
 //! bin first; that faults look for base pages that are zeroed.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
@@ -52,7 +53,8 @@ struct Hawkeye {
     last_turn: SpaceId,
 }
 
-/// The bin (0: none), since when the region is there, the average, and whether it is not promoted any more: it gave pages back, or was
+/// The bin (0: none), since when the region is there, the average, and whether it is not promoted any more: it
+/// gave pages back, or was
 /// refused for good.
 type Region = (u64, Time, f64, bool);
 const GIVEN_UP: Region = (0, 0, 0.0, true);
@@ -108,7 +110,8 @@ impl Hawkeye {
                 if done {
                     return;
                 }
-                // Once, whatever it gave back: live a split is all that can be had, and it is not known what a page holds.
+                // Once, whatever it gave back: live a split is all that can be had, and it is not known what a
+                // page holds.
                 if self.regions.contains_key(&(space, region)) {
                     continue;
                 }

@@ -1,7 +1,11 @@
-//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from where it stopped, and
-//! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or shared, and a
-//! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`.
-//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the limits and the manager refuses.
+//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes
+//! from where it stopped, and
+//! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or
+//! shared, and a
+//! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under
+//! `thp`, unless `fault=off`.
+//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
+//! limits and the manager refuses.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{Answers, Definition, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
@@ -101,7 +105,8 @@ impl Khugepaged {
                 let Err(Refusal { why, until }) = self.collapse(system, space, level, *sample) else { continue };
                 let full = why == Why::NoExtent;
                 if full || until > now {
-                    // A refusal that is not about the region: try it again later. Without a free extent: go on behind it.
+                    // A refusal that is not about the region: try it again later. Without a free extent: go on
+                    // behind it.
                     self.cursor = (space, sample.region + u64::from(full));
                     self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
                     self.left = if full { 0 } else { left + (seen.len() - done) as u64 };

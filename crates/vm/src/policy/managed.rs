@@ -29,7 +29,8 @@ impl Vm {
         next
     }
 
-    /// What a policy's background sees, at the time of the last call of [`Vm::advance`]: for a kernel that runs one itself, and for tests.
+    /// What a policy's background sees, at the time of the last call of [`Vm::advance`]: for a kernel that runs
+    /// one itself, and for tests.
     pub fn as_system<T>(
         &mut self,
         pmap: &mut impl Pmap,
@@ -46,7 +47,8 @@ impl Vm {
         self.background.is_some()
     }
 
-    /// When [`Vm::advance`] is to be called next: an event may have changed what that returned. `None`: not before another event.
+    /// When [`Vm::advance`] is to be called next: an event may have changed what that returned. `None`: not before
+    /// another event.
     pub fn due(&self) -> Option<Time> {
         self.background.as_ref().and_then(|background| background.next())
     }
@@ -72,7 +74,8 @@ impl Vm {
         self.background.as_ref().map_or(0, |background| background.miss_cycles())
     }
 
-    /// Tells the policy's background, if it wants to know, that it begins, and what work costs where it runs. A kernel calls this once.
+    /// Tells the policy's background, if it wants to know, that it begins, and what work costs where it runs. A
+    /// kernel calls this once.
     pub fn started(&mut self, costs: Option<Costs>) {
         if self.wants.start {
             self.tell(Event::Start { ladder: self.frames.ladder, costs });
@@ -104,9 +107,12 @@ impl Vm {
         }
     }
 
-    /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if [`Vm::wants_misses`]; the policy
-    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. `neighbour` is the
-    /// order, in base pages, of the smallest aligned block around the page in which the TLBs hold another; `None` if there is
+    /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if
+    /// [`Vm::wants_misses`]; the policy
+    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped.
+    /// `neighbour` is the
+    /// order, in base pages, of the smallest aligned block around the page in which the TLBs hold another; `None`
+    /// if there is
     /// none, or nobody knows. It is needed only if [`Vm::wants_neighbours`]. O(levels) and what the policy does.
     pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, neighbour: Option<u32>) {
         if self.wants_misses()

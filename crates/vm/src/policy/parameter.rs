@@ -48,7 +48,8 @@ pub enum Values {
     Number(f64, f64),
     /// Any text without a comma, not empty.
     Text,
-    /// The path of a file, without a comma. The target reads it, where it can, when the value is given ([`Given::contents`]).
+    /// The path of a file, without a comma. The target reads it, where it can, when the value is given
+    /// ([`Given::contents`]).
     Path,
 }
 
@@ -256,7 +257,8 @@ impl Given {
         })
     }
 
-    /// The text of the file that a path names, as it was when the path was given; `None` where none was, or the target reads none.
+    /// The text of the file that a path names, as it was when the path was given; `None` where none was, or the
+    /// target reads none.
     pub fn contents(&self, name: &str) -> Option<&str> {
         match self.values[self.position(name)].as_ref()? {
             Value::File(_, contents) => contents.as_deref(),

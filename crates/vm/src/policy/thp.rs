@@ -1,8 +1,11 @@
 //! Linux's transparent huge pages: at the first touch of an aligned 2 MB (the largest size up to that) of anonymous
-//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base page. With
+//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base
+//! page. With
 //! `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages. Not
-//! modelled: khugepaged, which collapses base pages later and is a policy of that name; huge pages of files; the shared huge
-//! page of zeroes; huge pages at first touches in memory that a living parent or child shares, which take base pages here.
+//! modelled: khugepaged, which collapses base pages later and is a policy of that name; huge pages of files; the
+//! shared huge
+//! page of zeroes; huge pages at first touches in memory that a living parent or child shares, which take base
+//! pages here.
 
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,

@@ -60,7 +60,8 @@ impl Vm {
         }
     }
 
-    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at, where there
+    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at,
+    /// where there
     /// is one.
     pub(crate) fn has_ample(&self, more: u64) -> bool {
         let stats = &self.frames.stats;
@@ -90,7 +91,8 @@ impl Vm {
     /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
     /// Returns whether it evicted any page. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
-    /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false` means that only the end of a process frees memory, or, if a page is busy
+    /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false`
+    /// means that only the end of a process frees memory, or, if a page is busy
     /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes.
     /// A page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
     /// access wrote them are never examined: where there are no others, a run is O(1).
@@ -364,7 +366,8 @@ impl Vm {
         true
     }
 
-    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written meanwhile.
+    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written
+    /// meanwhile.
     fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
         let base = self.frames.ladder.base();
         for mapping in self.mappings(pmap, page, frame) {

@@ -6,7 +6,8 @@ use superpage_pages::{Access, Level, Vpn};
 use superpage_vm::{FaultError, FaultKind, Pmap, SpaceId, Vm};
 
 impl World {
-    /// A program's access: the hardware's, or the fault and then the hardware's. A write may write the `same` as was there.
+    /// A program's access: the hardware's, or the fault and then the hardware's. A write may write the `same` as
+    /// was there.
     /// `false` if memory is full.
     pub(super) fn access(&mut self, space: SpaceId, page: u64, access: Access, same: bool) -> bool {
         let at = Vpn(page);

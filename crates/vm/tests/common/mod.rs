@@ -130,7 +130,8 @@ impl World {
         world
     }
 
-    /// The same with a slow store that fails now and then: half of what is read comes later, when somebody waits for it, or of
+    /// The same with a slow store that fails now and then: half of what is read comes later, when somebody waits
+    /// for it, or of
     /// itself.
     pub(crate) fn slow(mut self) -> World {
         self.contents.slow();
@@ -361,7 +362,8 @@ impl World {
         assert_eq!(self.vm.leaked_frames(), 0);
     }
 
-    /// Ends all processes: every frame but the wired ones and somebody else's must be free again, and as contiguous as at the start.
+    /// Ends all processes: every frame but the wired ones and somebody else's must be free again, and as
+    /// contiguous as at the start.
     pub(crate) fn end(mut self) {
         for space in std::mem::take(&mut self.spaces) {
             self.wait(|world| world.vm.exit(&mut world.pmap, space)).unwrap();

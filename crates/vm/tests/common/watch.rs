@@ -1,4 +1,5 @@
-//! A policy that wants to know everything and does everything that a background can: what the manager tells it must be true,
+//! A policy that wants to know everything and does everything that a background can: what the manager tells it
+//! must be true,
 //! and what it does must leave every state valid.
 
 use std::collections::BTreeMap;
