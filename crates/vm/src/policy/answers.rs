@@ -75,14 +75,27 @@ pub enum Reserve {
     Among(Sizes),
     /// Of the preferred size of at most so many bytes.
     UpTo(u64),
+    /// Of the preferred size, which may be this one where the machine has none of it: an extent for windows of base
+    /// pages.
+    PreferredAnd(PageSize),
 }
 
 impl Reserve {
+    /// The sizes of extents that it names, which a machine need not have pages of, and whether one that does not lie
+    /// between those of the machine is a fault of the user's.
+    pub fn extents(self) -> (Sizes, bool) {
+        match self {
+            Reserve::Among(sizes) => (sizes, true),
+            Reserve::PreferredAnd(size) => ([size].into_iter().collect(), false),
+            _ => (Sizes::default(), false),
+        }
+    }
+
     /// Whether it may be of this level.
     pub(crate) fn allows(self, ladder: &Ladder, level: Level) -> bool {
         let size = ladder.size(level);
         match self {
-            Reserve::Preferred => true,
+            Reserve::Preferred | Reserve::PreferredAnd(_) => true,
             Reserve::Largest => level == ladder.largest(),
             Reserve::Huge => {
                 let larger = (level < ladder.largest()).then(|| ladder.size(level.up()));

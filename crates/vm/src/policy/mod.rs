@@ -5,6 +5,7 @@
 //! name, or as a name with parameters: `reservation:preempt=off`. For ablations, every answer is also a parameter of
 //! every policy.
 
+mod adaptive;
 mod answers;
 pub(crate) mod background;
 mod base;
@@ -73,6 +74,7 @@ static DEFINITIONS: &[&Definition] = &[
     &pcc::POLICY,
     &hybrid::POLICY,
     &plan::POLICY,
+    &adaptive::POLICY,
 ];
 
 /// Everything that defines a policy.

@@ -1,0 +1,310 @@
+//! Reservations, windows that double, and whole superpages of 2 MB (the largest size up to that) before they are full,
+//! where that is known to cost little memory. How full a region will be is learnt from the regions around it: of
+//! `control` regions one is left to the program, and shows what the others would hold. A region is filled ahead and
+//! promoted when what all regions filled so far are expected to hold in vain stays below `bloat` of what is populated.
+//! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Where
+//! nothing is reserved they are promoted by copying, and memory is compacted for that. What turns out to be sparse is
+//! given back.
+//!
+//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and
+//! Hill's and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this project's.
+//! Live, where faults are not told, all is looked at each `scan`.
+
+use super::promote::{MS, huge, parameter as own};
+use super::{Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Values, reservation};
+use crate::policy::background::{Background, Event, Events, Part, Scanned, System, Time, Wants};
+use crate::{Candidate, How, Sample, SpaceId, Why};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use superpage_pages::{Level, PageSize};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "adaptive",
+    paper: "",
+    help: "reservations, filled ahead and promoted where the regions around show that little would stay unused",
+    parameters: &[
+        own("bloat", Values::Share, "0.05", "share of populated memory that is expected to stay unused, at most"),
+        own("control", Values::Count(2, 1 << 20), "8", "one region of so many is left to the program, to learn from"),
+        own("interval", Values::Time, "1ms", "between two looks at regions that had faults"),
+        own("scan", Values::TimeFrom(MS), "1s", "between two looks at all regions"),
+        own("copy", Values::Words(SWITCH), "on", "regions where nothing is reserved are promoted by copying"),
+        own("compact", Values::Words(SWITCH), "on", "memory is compacted for that"),
+        own("give-back", Values::Words(SWITCH), "on", "regions that turn out to be sparse are given back"),
+    ],
+    needs: &[Need::Copying],
+    make: |given| {
+        let place = Placing { size: Reserve::PreferredAnd(PageSize::KB64), ..reservation::ANSWERS.place };
+        let populate = Populating { around: 64, ..reservation::ANSWERS.populate };
+        Made::with(Answers { place, populate, ..reservation::ANSWERS }, Adaptive::new(given))
+    },
+};
+
+/// Regions that are near each other: what is known of one is expected of the others. 128 MB of 2 MB each.
+const GROUP: u64 = 64;
+
+#[derive(Debug)]
+struct Adaptive {
+    bloat: f64,
+    control: u64,
+    interval: Time,
+    scan: Time,
+    copy: bool,
+    compact: bool,
+    give_back: bool,
+    /// The size that is promoted, and its base pages. Not known before the first call.
+    level: Option<(Level, u64)>,
+    next_look: Time,
+    next_scan: Time,
+    /// The regions that hold a page, by space and number.
+    regions: BTreeMap<(SpaceId, u64), Region>,
+    /// Those that had faults since the last look.
+    faulted: BTreeSet<(SpaceId, u64)>,
+    /// Those that would be promoted, but no free extent was available; until when they wait, and how often in a row.
+    waiting: BTreeSet<(SpaceId, u64)>,
+    pause: (Time, u32),
+}
+
+/// What is known of a region.
+#[derive(Clone, Copy, Debug, Default)]
+struct Region {
+    populated: u64,
+    /// The faults so far, and the number of them at which it is looked at next.
+    faults: (u32, u32),
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// The program alone has populated it.
+    #[default]
+    Own,
+    /// The policy has populated the rest of it.
+    Filled,
+    /// It cannot be promoted, or was given back.
+    Over,
+}
+
+impl Adaptive {
+    fn new(given: &Given) -> Adaptive {
+        let time = |name| given.time(name).as_nanos() as Time;
+        Adaptive {
+            bloat: given.share("bloat"),
+            control: given.number("control").expect("it has a default"),
+            interval: time("interval").max(1),
+            scan: time("scan"),
+            copy: given.is_on("copy"),
+            compact: given.is_on("compact"),
+            give_back: given.is_on("give-back"),
+            level: None,
+            next_look: 0,
+            next_scan: 0,
+            regions: BTreeMap::new(),
+            faulted: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            pause: (0, 0),
+        }
+    }
+
+    /// The share of their pages that the regions near one hold which the program populates itself, but for that one;
+    /// 0 if there are none.
+    fn density(&self, at: (SpaceId, u64), pages: u64) -> f64 {
+        let first = at.1 / GROUP * GROUP;
+        let near = self.regions.range((at.0, first)..(at.0, first + GROUP));
+        let own = near.filter(|(other, region)| **other != at && region.state != State::Filled);
+        let (count, populated) = own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated));
+        if count == 0 { 0.0 } else { populated as f64 / (count * pages) as f64 }
+    }
+
+    /// The pages that are populated in vain, as far as can be expected, and all that are populated.
+    fn unused(&self, pages: u64) -> (f64, f64) {
+        let (mut unused, mut populated) = (0.0, 0.0);
+        let mut group = None;
+        for (at, region) in &self.regions {
+            populated += region.populated as f64;
+            if region.state == State::Filled {
+                let key = (at.0, at.1 / GROUP);
+                let density = match group {
+                    Some((known, density)) if known == key => density,
+                    _ => self.density(*at, pages),
+                };
+                group = Some((key, density));
+                unused += (1.0 - density) * pages as f64;
+            }
+        }
+        (unused, populated)
+    }
+
+    /// Looks at one region.
+    fn see(&mut self, at: (SpaceId, u64), sample: Option<Sample>, pages: u64) {
+        let Some(sample) = sample else {
+            self.regions.remove(&at);
+            return;
+        };
+        let region = self.regions.entry(at).or_default();
+        region.populated = if sample.superpage { pages } else { u64::from(sample.populated) };
+        if region.state == State::Filled && !sample.superpage {
+            region.state = State::Own;
+        }
+    }
+
+    /// Looks at all regions of all spaces that have changed.
+    fn look_at_all(&mut self, level: Level, pages: u64, system: &mut dyn System) {
+        let spaces = system.spaces();
+        self.regions.retain(|at, _| spaces.binary_search(&at.0).is_ok());
+        for space in spaces {
+            let mut samples = Vec::new();
+            match system.scan_if_changed(space, level, &mut |sample| samples.push(sample)) {
+                Scanned::Unchanged => continue,
+                Scanned::Closed => samples.clear(),
+                _ => {}
+            }
+            let there: BTreeSet<u64> = samples.iter().map(|sample| sample.region).collect();
+            self.regions.retain(|at, _| at.0 != space || there.contains(&at.1));
+            for sample in samples {
+                self.see((space, sample.region), Some(sample), pages);
+                self.faulted.insert((space, sample.region));
+            }
+        }
+    }
+
+    /// Promotes the region if that is expected to cost little memory.
+    fn consider(&mut self, at: (SpaceId, u64), (level, pages): (Level, u64), budget: &mut f64, system: &mut dyn System) {
+        let Some(region) = self.regions.get(&at).copied().filter(|region| region.state == State::Own) else { return };
+        let holes = (pages - region.populated.min(pages)) as f64;
+        let expected = holes.min((1.0 - self.density(at, pages)) * pages as f64);
+        let control = at.1 % self.control == 0 && holes > 0.0;
+        if control || expected > *budget {
+            return;
+        }
+        if system.memory().is_some_and(|memory| (memory.free as f64) < memory.aim as f64 + holes) {
+            return;
+        }
+        let sample = Sample { region: at.1, populated: region.populated as u32, superpage: false };
+        let candidate = Candidate { least: sample.populated.max(1), ..sample.into() };
+        let how = if self.copy { How::Either } else { How::InPlace };
+        let mut outcome = system.promote(at.0, level, &[candidate], how).remove(0);
+        if self.compact && outcome.is_err_and(|refusal| refusal.why == Why::NoExtent) {
+            let freed = system.compact(level, None).is_some_and(|done| done.free);
+            if freed {
+                outcome = system.promote(at.0, level, &[candidate], how).remove(0);
+            }
+        }
+        let known = self.regions.get_mut(&at).expect("it was found there");
+        match outcome {
+            Ok(()) => {
+                (known.state, known.populated) = (if holes > 0.0 { State::Filled } else { State::Own }, pages);
+                *budget -= if holes > 0.0 { expected } else { 0.0 };
+                self.pause.1 = 0;
+            }
+            Err(refusal) if refusal.why == Why::NoExtent || refusal.until > system.now() => {
+                self.waiting.insert(at);
+                let pause = MS.as_nanos() as Time * 10 << self.pause.1.min(12);
+                self.pause = (system.now().saturating_add(pause).max(refusal.until), self.pause.1 + 1);
+            }
+            Err(refusal) if refusal.why.is_over() || refusal.why == Why::Otherwise => {}
+            Err(_) => known.state = State::Over,
+        }
+    }
+
+    /// Gives back regions that were filled and turned out to be sparse, until the rest is within the limit.
+    fn give_back(&mut self, level: Level, pages: u64, system: &mut dyn System) {
+        let filled = self.regions.iter().filter(|(_, region)| region.state == State::Filled);
+        let mut filled: Vec<_> = filled.map(|(at, _)| (self.density(*at, pages), *at)).collect();
+        filled.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        let (mut unused, populated) = self.unused(pages);
+        for (density, at) in filled {
+            // Twice: what is at the limit is not filled and given back in turn.
+            if unused <= 2.0 * self.bloat * populated {
+                break;
+            }
+            system.shrink(at.0, level, at.1);
+            let known = self.regions.get_mut(&at).expect("it was found there");
+            known.state = State::Over;
+            unused -= (1.0 - density) * pages as f64;
+        }
+    }
+}
+
+impl Background for Adaptive {
+    fn next(&self) -> Option<Time> {
+        let look = (!self.faulted.is_empty()).then_some(self.next_look);
+        let waiting = (!self.waiting.is_empty()).then_some(self.pause.0);
+        [look, waiting, Some(self.next_scan)].into_iter().flatten().min()
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        let level = huge(system.ladder());
+        if level == Level::BASE {
+            (self.next_look, self.next_scan) = (Time::MAX, Time::MAX);
+            return;
+        }
+        let pages = system.ladder().pages(level);
+        self.level = Some((level, pages));
+        if self.next_scan <= now {
+            self.look_at_all(level, pages, system);
+            self.next_scan = now.saturating_add(self.scan);
+            if self.give_back {
+                self.give_back(level, pages, system);
+            }
+        }
+        let mut ready = core::mem::take(&mut self.faulted);
+        for at in &ready {
+            let mut found = None;
+            let part = Part { from: at.1, most: 1 };
+            system.scan_part(at.0, level, part, &mut |sample| found = Some(sample));
+            self.see(*at, found.filter(|sample| sample.region == at.1), pages);
+        }
+        if self.pause.0 <= now {
+            ready.append(&mut self.waiting);
+        }
+        let (unused, populated) = self.unused(pages);
+        let mut budget = (self.bloat * populated - unused).max(0.0);
+        for at in ready {
+            if self.pause.0 > now && self.pause.1 > 0 {
+                self.waiting.insert(at);
+                continue;
+            }
+            self.consider(at, (level, pages), &mut budget, system);
+        }
+        self.next_look = system.now().max(now).saturating_add(self.interval);
+    }
+
+    fn events(&self) -> Events {
+        Events { gone: true, ..Events::default() }
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { fault: true, contents: true, ..Wants::default() }
+    }
+
+    fn told(&mut self, event: Event) {
+        let (Event::Fault { at, mapped, .. }, Some((level, pages))) = (event, self.level) else { return };
+        if mapped >= level {
+            return;
+        }
+        let key = (at.space, at.at.0 / pages);
+        let region = self.regions.entry(key).or_default();
+        region.faults.0 += 1;
+        // Each time it had a fourth more faults than at the last look.
+        if region.faults.0 >= region.faults.1 {
+            region.faults.1 = region.faults.0 + region.faults.0 / 4 + 1;
+            self.faulted.insert(key);
+        }
+    }
+
+    fn gone(&mut self, space: SpaceId) {
+        self.regions.retain(|at, _| at.0 != space);
+        self.faulted.retain(|at| at.0 != space);
+        self.waiting.retain(|at| at.0 != space);
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let Some((_, pages)) = self.level else { return Ok(()) };
+        match self.regions.iter().find(|(_, region)| region.populated > pages) {
+            Some((at, region)) => Err(format!("region {at:?} holds {} of {pages} pages", region.populated)),
+            None => Ok(()),
+        }
+    }
+}
