@@ -95,7 +95,7 @@ impl Background for Charged {
     fn tick(&mut self, _: Time, _: &mut dyn System) {}
 
     fn wants(&self) -> Wants {
-        Wants { miss: true, ..Wants::default() }
+        Wants { miss: true, neighbour: true, ..Wants::default() }
     }
 
     fn told(&mut self, event: Event) {

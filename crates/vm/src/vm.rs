@@ -145,6 +145,7 @@ impl Vm {
         if let Some(hinted) = hinted {
             answers.place.size = prefer.hinted.unwrap_or(hinted);
         }
+        answers.scarce.then = prefer.scarce.unwrap_or(answers.scarce.then);
         Some(answers)
     }
 

@@ -183,14 +183,14 @@ fn a_look_tells_pages_that_are_shared_swapped_reserved_and_not_touched() {
         let space = machine.space;
         machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.look(space, Level(1), region))
     };
-    let mut machine = Machine::new(X86, 4096, "reservation:around=2");
+    let mut machine = Machine::new(X86, 4096, "reservation:around=4");
     machine.anonymous(512, 512, Growth::Fixed);
-    [512, 513].iter().for_each(|page| machine.put(*page, *page));
+    (512..517).for_each(|page| machine.put(page, page));
     let found = look(&mut machine, 1);
     let populated = machine.vm.stats().resident_pages as u32;
     assert_eq!((found.populated, found.reserved, found.shared, found.swapped), (populated, 512 - populated, 0, 0));
     assert_eq!(found.untouched, Some(machine.vm.stats().untouched_pages as u32));
-    assert_eq!((found.accessed, found.superpage), (Some(2), false));
+    assert_eq!((found.accessed, found.superpage), (Some(8), false));
     let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
     machine.put(512, 512);
     let found = look(&mut machine, 1);
@@ -323,6 +323,7 @@ static EAR: Definition = Definition {
             start: true,
             fault: true,
             miss: true,
+            neighbour: true,
             starved: true,
             mapped: true,
             unmapped: true,

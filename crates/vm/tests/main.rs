@@ -9,6 +9,7 @@ mod allocated;
 mod common;
 mod machine;
 
+mod adaptive;
 mod aging;
 mod background;
 mod buddy;

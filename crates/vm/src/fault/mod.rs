@@ -12,7 +12,7 @@ use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::Scarce;
+use crate::policy::{Scarce, huge};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -355,10 +355,19 @@ impl Vm {
             owner.low = low.min(index);
         }
         let preferred = self.preferred(Some(&context.site), &walk);
-        if preferred > Level::BASE
-            && self.answers.scarce.then == Scarce::Compact
+        let changed = self.answers_in(&context.site.entry);
+        let compacts = changed.as_ref().unwrap_or(&self.answers).scarce.then == Scarce::Compact;
+        // An extent that reaches past the mapping may never fill, and one of a file is seldom worth it.
+        let wanted = preferred.min(huge(&self.frames.ladder));
+        let pages = self.frames.ladder.pages(wanted);
+        let entry = &context.site.entry;
+        let whole = at.align_down(pages).0 >= entry.start && at.align_down(pages).0 + pages <= entry.end;
+        if compacts
+            && wanted > Level::BASE
+            && whole
             && matches!(content, Content::Zero | Content::Read { .. })
-            && self.compact_for(context.pmap, context.memory, preferred)
+            && self.objects.get(object).file.is_none()
+            && self.compact_for(context.pmap, context.memory, wanted)
         {
             // Reservations may have been broken, and tables taken for what moved.
             walk = self.frames.population.walk(object, index);
@@ -368,7 +377,6 @@ impl Vm {
                 return Err(FaultError::OutOfMemory(at));
             }
         }
-        let changed = self.answers_in(&context.site.entry);
         let answers = changed.as_ref().unwrap_or(&self.answers);
         let extents = answers.takes_extents();
         let populated = match content {

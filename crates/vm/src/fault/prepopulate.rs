@@ -12,7 +12,7 @@ use crate::policy::{Accessed, Answers, Promote, Resident};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
 impl Vm {
@@ -52,10 +52,12 @@ impl Vm {
 
     /// Fault-around: populates, fills and maps the window of base pages around a page that was just populated, and promotes
     /// there. Windows are aligned, lie in the page's reservation, and have 2, 4, ... pages up to what the policy says; one is
-    /// populated if the window of its size before it or after it is. So windows double where pages are touched in order, up
-    /// or down, and never take more than lies populated beside them. Stops where a frame cannot be filled, or not at once;
-    /// where memory would be short; and before pages with contents elsewhere, or frames that hold cache pages. Returns the
-    /// level of the largest region around the page that is now fully populated. O(pages of the largest window).
+    /// populated if the page is its first and as many pages before it are populated, at least four, or its last and as many
+    /// after it. So windows double where pages are touched in order, up or down, and never take more than lies populated right
+    /// beside the page; touches at random, even in memory that is half full, seldom populate more than a page. Stops where a
+    /// frame cannot be filled, or not at once; where memory would be short; and before pages with contents elsewhere, or
+    /// frames that hold cache pages. Returns the level of the largest region around the page that is now fully populated.
+    /// O(pages of the largest window).
     pub(crate) fn populate_around(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -71,9 +73,13 @@ impl Vm {
         let mut pages = 2;
         while pages <= most {
             let low = index & !(pages - 1);
-            let beside = [low.checked_sub(pages), Some(low + pages)];
-            let beside =
-                beside.into_iter().flatten().any(|low| self.frames.population.is_populated(object, low, pages));
+            // As many pages as the window has, and at least four.
+            let windows = 1..=(4 / pages).max(1);
+            let all = |mut of: RangeInclusive<u64>, from: &dyn Fn(u64) -> Option<u64>| {
+                of.all(|window| from(window).is_some_and(|low| self.frames.population.is_populated(object, low, pages)))
+            };
+            let before = index == low && all(windows.clone(), &|window| low.checked_sub(window * pages));
+            let beside = before || index == low + pages - 1 && all(windows, &|window| Some(low + window * pages));
             if beside && !self.populate_window(context, object, low..low + pages, rights) {
                 break;
             }

@@ -2,18 +2,21 @@
 //! where that is known to cost little memory. How full a region will be is learnt from the regions around it: of
 //! `control` regions one is left to the program, and shows what the others would hold. A region is filled ahead and
 //! promoted when what all regions filled so far are expected to hold in vain stays below `bloat` of what is populated.
-//! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Where
-//! nothing is reserved they are promoted by copying, and memory is compacted for that. What turns out to be sparse is
-//! given back.
+//! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Faults
+//! compact memory for an extent in spaces of which the share `ahead` is dense. Where nothing is reserved a region is
+//! promoted by copying while it holds little, or once it has not changed for `age`. What turns out to be sparse is given
+//! back.
 //!
 //! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and
 //! Hill's and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this project's.
 //! Live, where faults are not told, all is looked at each `scan`.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Values, reservation};
-use crate::policy::background::{Background, Event, Events, Part, Scanned, System, Time, Wants};
-use crate::{Candidate, How, Sample, SpaceId, Why};
+use super::{
+    Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Shortage, Values, reservation,
+};
+use crate::policy::background::{Background, Event, Events, Prefer, Scanned, System, Time, Wants};
+use crate::{Candidate, How, Sample, Scarce, SpaceId, Why};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -29,20 +32,24 @@ pub(super) static POLICY: Definition = Definition {
         own("control", Values::Count(2, 1 << 20), "8", "one region of so many is left to the program, to learn from"),
         own("interval", Values::Time, "1ms", "between two looks at regions that had faults"),
         own("scan", Values::TimeFrom(MS), "1s", "between two looks at all regions"),
-        own("copy", Values::Words(SWITCH), "on", "regions where nothing is reserved are promoted by copying"),
-        own("compact", Values::Words(SWITCH), "on", "memory is compacted for that"),
+        own("age", Values::Time, "10s", "time without a change after which a region with nothing reserved is copied"),
+        own("ahead", Values::Share, "0.5", "share of a space's regions that must be full for faults to compact memory"),
         own("give-back", Values::Words(SWITCH), "on", "regions that turn out to be sparse are given back"),
     ],
     needs: &[Need::Copying],
     make: |given| {
         let place = Placing { size: Reserve::PreferredAnd(PageSize::KB64), ..reservation::ANSWERS.place };
         let populate = Populating { around: 64, ..reservation::ANSWERS.populate };
-        Made::with(Answers { place, populate, ..reservation::ANSWERS }, Adaptive::new(given))
+        let scarce = Shortage { then: Scarce::Compact, ..reservation::ANSWERS.scarce };
+        Made::with(Answers { place, populate, scarce, ..reservation::ANSWERS }, Adaptive::new(given))
     },
 };
 
 /// Regions that are near each other: what is known of one is expected of the others. 128 MB of 2 MB each.
 const GROUP: u64 = 64;
+
+/// So few regions say nothing about the rest of a space.
+const FEW: u64 = 4;
 
 #[derive(Debug)]
 struct Adaptive {
@@ -50,11 +57,15 @@ struct Adaptive {
     control: u64,
     interval: Time,
     scan: Time,
-    copy: bool,
-    compact: bool,
+    age: Time,
+    ahead: f64,
+    /// The spaces in which faults do not compact.
+    sparse: BTreeSet<SpaceId>,
     give_back: bool,
     /// The size that is promoted, and its base pages. Not known before the first call.
     level: Option<(Level, u64)>,
+    /// The target tells of faults.
+    told: bool,
     next_look: Time,
     next_scan: Time,
     /// The regions that hold a page, by space and number.
@@ -72,6 +83,8 @@ struct Region {
     populated: u64,
     /// The faults so far, and the number of them at which it is looked at next.
     faults: (u32, u32),
+    /// Since when it holds so many pages.
+    since: Time,
     state: State,
 }
 
@@ -80,7 +93,9 @@ enum State {
     /// The program alone has populated it.
     #[default]
     Own,
-    /// The policy has populated the rest of it.
+    /// So it has, and it is a superpage.
+    Full,
+    /// The policy has populated the rest of it, and it is a superpage.
     Filled,
     /// It cannot be promoted, or was given back.
     Over,
@@ -94,10 +109,12 @@ impl Adaptive {
             control: given.number("control").expect("it has a default"),
             interval: time("interval").max(1),
             scan: time("scan"),
-            copy: given.is_on("copy"),
-            compact: given.is_on("compact"),
+            age: time("age"),
+            ahead: given.share("ahead"),
+            sparse: BTreeSet::new(),
             give_back: given.is_on("give-back"),
             level: None,
+            told: false,
             next_look: 0,
             next_scan: 0,
             regions: BTreeMap::new(),
@@ -137,20 +154,29 @@ impl Adaptive {
     }
 
     /// Looks at one region.
-    fn see(&mut self, at: (SpaceId, u64), sample: Option<Sample>, pages: u64) {
+    fn see(&mut self, now: Time, at: (SpaceId, u64), sample: Option<Sample>, pages: u64) {
         let Some(sample) = sample else {
             self.regions.remove(&at);
             return;
         };
         let region = self.regions.entry(at).or_default();
-        region.populated = if sample.superpage { pages } else { u64::from(sample.populated) };
-        if region.state == State::Filled && !sample.superpage {
-            region.state = State::Own;
+        let populated = if sample.superpage { pages } else { u64::from(sample.populated) };
+        if populated != region.populated {
+            (region.populated, region.since) = (populated, now);
         }
+        region.state = match (region.state, sample.superpage) {
+            (State::Own, true) => State::Full,
+            (State::Full | State::Filled, false) => State::Own,
+            (state, _) => state,
+        };
     }
 
-    /// Looks at all regions of all spaces that have changed.
-    fn look_at_all(&mut self, level: Level, pages: u64, system: &mut dyn System) {
+    /// Looks at all regions: those that are known where faults are told, else those of all spaces that have changed.
+    fn look_at_all(&mut self, now: Time, (level, pages): (Level, u64), system: &mut dyn System) {
+        if self.told {
+            self.faulted.extend(self.regions.keys());
+            return;
+        }
         let spaces = system.spaces();
         self.regions.retain(|at, _| spaces.binary_search(&at.0).is_ok());
         for space in spaces {
@@ -163,14 +189,20 @@ impl Adaptive {
             let there: BTreeSet<u64> = samples.iter().map(|sample| sample.region).collect();
             self.regions.retain(|at, _| at.0 != space || there.contains(&at.1));
             for sample in samples {
-                self.see((space, sample.region), Some(sample), pages);
+                self.see(now, (space, sample.region), Some(sample), pages);
                 self.faulted.insert((space, sample.region));
             }
         }
     }
 
     /// Promotes the region if that is expected to cost little memory.
-    fn consider(&mut self, at: (SpaceId, u64), (level, pages): (Level, u64), budget: &mut f64, system: &mut dyn System) {
+    fn consider(
+        &mut self,
+        at: (SpaceId, u64),
+        (level, pages): (Level, u64),
+        budget: &mut f64,
+        system: &mut dyn System,
+    ) {
         let Some(region) = self.regions.get(&at).copied().filter(|region| region.state == State::Own) else { return };
         let holes = (pages - region.populated.min(pages)) as f64;
         let expected = holes.min((1.0 - self.density(at, pages)) * pages as f64);
@@ -183,18 +215,20 @@ impl Adaptive {
         }
         let sample = Sample { region: at.1, populated: region.populated as u32, superpage: false };
         let candidate = Candidate { least: sample.populated.max(1), ..sample.into() };
-        let how = if self.copy { How::Either } else { How::InPlace };
+        let settled = system.now().saturating_sub(region.since) >= self.age;
+        let few = 8 * region.populated <= pages;
+        let how = if settled || few { How::Either } else { How::InPlace };
         let mut outcome = system.promote(at.0, level, &[candidate], how).remove(0);
-        if self.compact && outcome.is_err_and(|refusal| refusal.why == Why::NoExtent) {
-            let freed = system.compact(level, None).is_some_and(|done| done.free);
-            if freed {
-                outcome = system.promote(at.0, level, &[candidate], how).remove(0);
-            }
+        if settled
+            && outcome.is_err_and(|refusal| refusal.why == Why::NoExtent)
+            && system.compact(level, None).is_some_and(|done| done.free)
+        {
+            outcome = system.promote(at.0, level, &[candidate], how).remove(0);
         }
         let known = self.regions.get_mut(&at).expect("it was found there");
         match outcome {
             Ok(()) => {
-                (known.state, known.populated) = (if holes > 0.0 { State::Filled } else { State::Own }, pages);
+                (known.state, known.populated) = (if holes > 0.0 { State::Filled } else { State::Full }, pages);
                 *budget -= if holes > 0.0 { expected } else { 0.0 };
                 self.pause.1 = 0;
             }
@@ -205,6 +239,23 @@ impl Adaptive {
             }
             Err(refusal) if refusal.why.is_over() || refusal.why == Why::Otherwise => {}
             Err(_) => known.state = State::Over,
+        }
+    }
+
+    /// Faults do not compact memory for an extent in spaces whose regions do not fill.
+    fn judge(&mut self, space: SpaceId, pages: u64, system: &mut dyn System) {
+        let own = self.regions.range((space, 0)..=(space, u64::MAX));
+        let own = own.filter(|(_, region)| region.state != State::Filled);
+        let (count, populated) = own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated));
+        let sparse = count >= FEW && (populated as f64) < self.ahead * (count * pages) as f64;
+        if sparse != self.sparse.contains(&space) {
+            let scarce = sparse.then_some(Scarce::Smaller);
+            system.prefer(space, None, Prefer { scarce, ..Prefer::default() });
+            if sparse {
+                self.sparse.insert(space)
+            } else {
+                self.sparse.remove(&space)
+            };
         }
     }
 
@@ -243,22 +294,23 @@ impl Background for Adaptive {
         let pages = system.ladder().pages(level);
         self.level = Some((level, pages));
         if self.next_scan <= now {
-            self.look_at_all(level, pages, system);
+            self.look_at_all(now, (level, pages), system);
             self.next_scan = now.saturating_add(self.scan);
             if self.give_back {
                 self.give_back(level, pages, system);
             }
         }
         let mut ready = core::mem::take(&mut self.faulted);
-        for at in &ready {
-            let mut found = None;
-            let part = Part { from: at.1, most: 1 };
-            system.scan_part(at.0, level, part, &mut |sample| found = Some(sample));
-            self.see(*at, found.filter(|sample| sample.region == at.1), pages);
+        let told = self.told;
+        for at in ready.iter().filter(|_| told) {
+            let sample = system.population(at.0, level, at.1);
+            self.see(now, *at, sample, pages);
         }
         if self.pause.0 <= now {
             ready.append(&mut self.waiting);
         }
+        let spaces: BTreeSet<SpaceId> = ready.iter().map(|at| at.0).collect();
+        spaces.into_iter().for_each(|space| self.judge(space, pages, system));
         let (unused, populated) = self.unused(pages);
         let mut budget = (self.bloat * populated - unused).max(0.0);
         for at in ready {
@@ -281,15 +333,18 @@ impl Background for Adaptive {
 
     fn told(&mut self, event: Event) {
         let (Event::Fault { at, mapped, .. }, Some((level, pages))) = (event, self.level) else { return };
-        if mapped >= level {
-            return;
-        }
+        self.told = true;
         let key = (at.space, at.at.0 / pages);
         let region = self.regions.entry(key).or_default();
+        if mapped >= level {
+            region.populated = pages;
+            region.state = if region.state == State::Own { State::Full } else { region.state };
+            return;
+        }
         region.faults.0 += 1;
-        // Each time it had a fourth more faults than at the last look.
+        // Each time it had half as many faults more than at the last look.
         if region.faults.0 >= region.faults.1 {
-            region.faults.1 = region.faults.0 + region.faults.0 / 4 + 1;
+            region.faults.1 = region.faults.0 + region.faults.0 / 2 + 1;
             self.faulted.insert(key);
         }
     }
@@ -298,6 +353,7 @@ impl Background for Adaptive {
         self.regions.retain(|at, _| at.0 != space);
         self.faulted.retain(|at| at.0 != space);
         self.waiting.retain(|at| at.0 != space);
+        self.sparse.remove(&space);
     }
 
     fn validate(&self) -> Result<(), String> {

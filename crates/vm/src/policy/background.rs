@@ -4,7 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, SpaceId};
+use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, Scarce, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -108,6 +108,8 @@ pub struct Prefer {
     /// Whether an extent above a base page is only taken if one of just that size was zeroed ahead
     /// ([`System::zero_ahead`]).
     pub only_zeroed: bool,
+    /// What is done where no extent of the preferred size is free.
+    pub scarce: Option<Scarce>,
 }
 
 /// The events that a background can use and do without ([`Background::wants`]). One that it does not want costs
@@ -120,6 +122,8 @@ pub struct Wants {
     pub fault: bool,
     /// [`Event::Miss`]: where somebody counts misses in the TLBs.
     pub miss: bool,
+    /// What [`Event::Miss`] says of a neighbour, which takes a look into the TLBs at each miss.
+    pub neighbour: bool,
     /// [`Event::Starved`]: on this crate's manager.
     pub starved: bool,
     /// [`Event::Mapped`]: on this crate's manager.
@@ -162,7 +166,8 @@ pub enum Event {
         /// The page that maps it.
         mapped: Level,
         /// The smallest region larger than that page in which the TLBs hold another page after the refill; every larger
-        /// region around it contains that page too. `None` if there is none, or nobody knows.
+        /// region around it contains that page too. `None` if there is none, nobody knows, or
+        /// [`Wants::neighbour`] does not ask for it.
         neighbour: Option<Level>,
     },
     /// A fault wanted an extent of this level and got less, or nothing.
@@ -319,6 +324,14 @@ pub trait System {
     /// what it saw.
     fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
         self.scan(space, level, see)
+    }
+
+    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports nothing. On this
+    /// crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan of the region.
+    fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {
+        let mut found = None;
+        self.scan_part(space, level, Part { from: region, most: 1 }, &mut |sample| found = Some(sample));
+        found.filter(|sample| sample.region == region)
     }
 
     /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared,

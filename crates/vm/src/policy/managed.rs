@@ -66,7 +66,7 @@ impl Vm {
 
     /// Whether it wants to know then what the TLBs hold around the page ([`Event::Miss`]).
     pub fn wants_neighbours(&self) -> bool {
-        self.wants.miss
+        self.wants.miss && self.wants.neighbour
     }
 
     /// What the background's work at a miss costs the program, in cycles.
@@ -253,6 +253,14 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         }
         self.vm.frames.stats.background_scanned += looked;
         (Scanned::Seen, next)
+    }
+
+    fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {
+        let looked = self.vm.frames.stats.background_scanned;
+        let mut found = None;
+        self.scan_part(space, level, Part { from: region, most: 1 }, &mut |sample| found = Some(sample));
+        self.vm.frames.stats.background_scanned = looked + 1;
+        found.filter(|sample| sample.region == region)
     }
 
     fn look(&mut self, space: SpaceId, level: Level, region: u64) -> Look {

@@ -40,6 +40,7 @@ pub use self::answers::{
     Wired,
 };
 pub use self::parameter::{Given, Parameter, Values};
+pub(crate) use self::promote::huge;
 
 use self::answers::KEYS;
 use self::parameter::SWITCH;
@@ -630,7 +631,7 @@ mod tests {
             }
             fn tick(&mut self, _: Time, _: &mut dyn System) {}
             fn wants(&self) -> Wants {
-                Wants { fault: true, miss: true, starved: true, ..Wants::default() }
+                Wants { fault: true, miss: true, neighbour: true, starved: true, ..Wants::default() }
             }
         }
         static WANTS: Definition = Definition {

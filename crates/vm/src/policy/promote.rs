@@ -111,7 +111,7 @@ fn nanos(time: Duration) -> Time {
 }
 
 /// The largest size of at most 2 MB.
-pub(super) fn huge(ladder: &Ladder) -> Level {
+pub(crate) fn huge(ladder: &Ladder) -> Level {
     ladder.levels().rev().find(|level| ladder.size(*level).bytes() <= 2 << 20).unwrap_or(Level::BASE)
 }
 

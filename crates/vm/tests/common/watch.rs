@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use superpage_pages::{Extent, Level, Pfn, Random, Vpn};
 use superpage_vm::{
     Answers, Background, Candidate, Definition, Events, How, Made, Need, Parameter, Place, Prefer, Reserve, Sample,
-    SpaceId, System, Time, Values,
+    Scarce, SpaceId, System, Time, Values,
 };
 
 /// How many events it remembers.
@@ -96,6 +96,7 @@ impl Watch {
                     place: places[self.random.next() as usize % 4],
                     size: sizes[self.random.next() as usize % 4],
                     only_zeroed: self.random.next().is_multiple_of(4),
+                    scarce: [None, Some(Scarce::Compact), Some(Scarce::Preempt)][self.random.next() as usize % 3],
                     ..Prefer::default()
                 };
                 let range = at.align_down(pages).pages(pages);
