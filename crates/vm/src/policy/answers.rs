@@ -1,6 +1,7 @@
 //! The answers to the six questions that a policy for superpages must answer: plain data, and all that the fault path
 //! knows of a policy. The mechanisms exist once, elsewhere in this crate.
 
+use super::hugetlb::StaticPool;
 use core::fmt;
 use core::str::FromStr;
 use superpage_pages::{Hint, Ladder, Level, PageSize, SizeError};
@@ -326,6 +327,8 @@ pub struct Placing {
     pub colours: u32,
     /// Which of the free extents of a size is taken.
     pub fit: Fit,
+    /// A static pool, of whose pages mappings that use it are made; `None`: there is none.
+    pub pool: Option<StaticPool>,
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?

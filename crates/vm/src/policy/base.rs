@@ -26,6 +26,7 @@ pub(super) const ANSWERS: Answers = Answers {
         hints: Hints::Ignored,
         colours: 0,
         fit: Fit::First,
+        pool: None,
     },
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },

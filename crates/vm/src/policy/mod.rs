@@ -16,6 +16,7 @@ mod emd;
 mod ethp;
 mod freebsd;
 mod hawkeye;
+mod hugetlb;
 mod hybrid;
 mod ingens;
 mod khugepaged;
@@ -39,6 +40,7 @@ pub use self::answers::{
     Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake,
     Wired,
 };
+pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
 
 use self::answers::KEYS;
@@ -61,6 +63,7 @@ static DEFINITIONS: &[&Definition] = &[
     &talluri_hill::POLICY,
     &thp::POLICY,
     &mthp::POLICY,
+    &hugetlb::POLICY,
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
@@ -683,7 +686,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, promote, khugepaged, ingens, hawkeye, plan"
+             has base, thp, mthp, hugetlb, promote, khugepaged, ingens, hawkeye, plan"
         );
         assert_eq!(
             message("thp:preempt=off"),
