@@ -105,6 +105,8 @@ impl Vm {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the static pool")?;
         }
         self.frames.zeroed.validate(&self.frames.buddy)?;
+        let immovable = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
+        self.frames.tainted.validate(&self.frames.ladder, immovable)?;
         self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
         let population = &self.frames.population;
         let mut roots = 0;

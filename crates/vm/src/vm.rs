@@ -4,6 +4,7 @@ use crate::fault::busy::Busy;
 use crate::fault::compact::Deferred;
 use crate::frame::Frames;
 use crate::frame::static_pool::HugePool;
+use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
@@ -99,6 +100,7 @@ impl Vm {
             wired: Vec::new(),
             foreign: None,
             pools: Pools::default(),
+            tainted: Tainted::new(answers.reclaim.unmovable, &ladder),
             huge,
             zeroed: Zeroed::default(),
             reserves: answers.place.frames == Place::Reservation,

@@ -10,6 +10,7 @@ pub(crate) mod bitmap;
 pub(crate) mod buddy;
 mod release;
 pub(crate) mod static_pool;
+pub(crate) mod steer;
 pub(crate) mod wired;
 pub(crate) mod zeroed;
 
@@ -17,6 +18,7 @@ use crate::fault::busy::Busy;
 use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
 use crate::frame::static_pool::HugePool;
+use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::population::{NONE, NodeId, Population, Walk};
@@ -56,6 +58,7 @@ pub(crate) struct Frames {
     /// Frames of somebody whom the manager does not know, which can move; allocated when there is one.
     pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
+    pub(crate) tainted: Tainted,
     /// The static pool, if the policy has one.
     pub(crate) huge: Option<HugePool>,
     pub(crate) zeroed: Zeroed,
@@ -411,6 +414,7 @@ impl Frames {
             self.zeroed.claim(&self.ladder, extent);
             self.drop_cached_in(extent);
             self.wired.push(extent);
+            self.tainted.taint(&self.ladder, extent);
             self.stats.wired_frames += self.ladder.pages(extent.level);
         }
         taken
@@ -464,6 +468,7 @@ impl Frames {
             + self.foreign.as_ref().map_or(0, Bitmap::bytes)
             + self.wired.capacity() * size_of::<Extent>()
             + self.pools.metadata_bytes()
+            + self.tainted.metadata_bytes()
             + self.huge.as_ref().map_or(0, HugePool::metadata_bytes)
     }
 }

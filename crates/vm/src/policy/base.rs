@@ -3,7 +3,7 @@
 use super::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, Made, PastEnd,
     Pieces, Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage,
-    Wake, Wired,
+    Unmovable, Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -37,6 +37,7 @@ pub(super) const ANSWERS: Answers = Answers {
         cache: Cache::Held,
         close: Close::Keep,
         wired: Wired::Scatter,
+        unmovable: Unmovable::Anywhere,
         aim: 2,
         hash: Hash::Off,
     },

@@ -37,8 +37,8 @@ mod trident;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
-    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake,
-    Wired,
+    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes,
+    Unmovable, Wake, Wired,
 };
 pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
