@@ -155,6 +155,7 @@ impl Host {
     pub(crate) fn new(setup: &Setup, mmu: &mut Mmu) -> Result<Option<Host>, superpage_vm::Error> {
         let Some(HostSetup { policy, ladder, frames, .. }) = setup.host.clone() else { return Ok(None) };
         let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 })?;
+        vm.make_pool()?;
         let (space, sizes) = (vm.create_space(), setup.machine.pages.sizes.clone());
         for memory in [Vpn(0).pages(setup.frames), mmu.guest_tables().start.pages(MOST_TABLES)] {
             let map = Map::anonymous(memory.start, memory.pages).protection(Protection::ALL);

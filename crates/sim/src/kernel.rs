@@ -61,13 +61,16 @@ impl Simulation {
                         .mmu
                         .lookup(self.processes.space.0, page)
                         .map_or(Protection::NONE, |mapped| mapped.protection);
+                    // A page of the static pool has one right.
+                    let range = self.vm.pool_page(self.processes.space, page).unwrap_or(page.pages(1));
                     let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                     self.vm
-                        .protect(&mut hardware, self.processes.space, page.pages(1), held | rights(access))
+                        .protect(&mut hardware, self.processes.space, range, held | rights(access))
                         .map_err(Problem::run)?;
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
                 Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
+                Err(error @ FaultError::NoPoolPage(_)) => return Err(Problem::Process(error.to_string())),
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
         }
@@ -282,7 +285,7 @@ impl Simulation {
             | Event::Grow { .. }
             | Event::Remap { .. }
             | Event::Fork { .. }
-            | Event::Exec => self.memory_event(event).map_err(Problem::run)?,
+            | Event::Exec => self.change_memory(event)?,
             Event::Open { .. }
             | Event::Close { .. }
             | Event::Read { .. }
@@ -348,7 +351,42 @@ impl Simulation {
         self.mmu.switch(self.processes.space.0);
     }
 
-    /// Handles an event that concerns the current process's address space.
+    /// Handles an event that concerns the current process's address space, as far as a static pool lets it.
+    fn change_memory(&mut self, event: &Event) -> Result<(), Problem> {
+        match self.memory_event(event) {
+            Err(superpage_vm::Error::PoolPage(_)) => {
+                self.counted.pool_refusals += 1;
+                match *event {
+                    Event::Remap { from, from_pages, to, to_pages } => {
+                        self.copy_remapped((from, from_pages), (to, to_pages))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Err(error @ superpage_vm::Error::PoolShort { .. }) => Err(Problem::Process(error.to_string())),
+            done => done.map_err(Problem::run),
+        }
+    }
+
+    /// What `realloc` does where a mapping of the pool cannot move or grow: the program gets a new one. Its copying is
+    /// not in the stream, and is left out.
+    fn copy_remapped(&mut self, from: (u64, u64), to: (u64, u64)) -> Result<(), Problem> {
+        let in_place = from.0 == to.0;
+        let kept = if in_place { from.1.min(to.1) } else { 0 };
+        if to.1 > kept {
+            self.change_memory(&Event::Map {
+                start: to.0 + kept,
+                pages: to.1 - kept,
+                protection: Protection::READ_WRITE,
+                shared: false,
+                backing: superpage_trace::Backing::Anonymous,
+                growth: superpage_trace::Growth::Fixed,
+            })?;
+        }
+        if in_place { Ok(()) } else { self.change_memory(&Event::Unmap { start: from.0, pages: from.1 }) }
+    }
+
+    /// The same, as the manager does it.
     fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
         self.wait_for_background();

@@ -213,7 +213,7 @@ mod tests {
     fn what_is_unknown_is_named_with_what_is_known() {
         for (text, part) in [
             ("navarro", "the simulator has base, reservation, freebsd, talluri-hill, thp"),
-            ("hugetlb", "no policy is named `hugetlb`; the simulator has base"),
+            ("text", "no policy is named `text`; the simulator has base"),
             ("reservation:shoes=on", "place"),
             ("reservation:preempt=maybe", "on, off"),
             ("reservation:preempt", "key=value"),

@@ -218,6 +218,18 @@ pub struct Row {
     /// Frames of reservations that the policy's background freed.
     #[key(count, "pages", from = it.stats.reserved_released)]
     pub reserved_released: u64,
+    /// The static pool, without surplus pages that were given back; 0 if the policy has none.
+    #[key(state, "bytes", from = it.bytes(it.stats.pool_frames))]
+    pub pool_bytes: u64,
+    /// Faults that took a page of the pool.
+    #[key(count, from = it.stats.faults_pool)]
+    pub pool_faults: u64,
+    /// Mappings that have base pages since the pool had too few pages left.
+    #[key(count, from = it.stats.pool_fallbacks)]
+    pub pool_fallbacks: u64,
+    /// Calls of the program that were refused since they would have cut a page of the pool.
+    #[key(count, from = it.run.counted.pool_refusals)]
+    pub pool_refusals: u64,
     /// Pages of zeroes that the background gave back.
     #[key(count, "pages", from = it.stats.zeroes_given_back)]
     pub zeroes_given_back: u64,

@@ -188,6 +188,10 @@ impl Setup {
             )));
         }
         let frames = memory >> ladder.base().shift();
+        if let Some(pool) = policy.answers.place.pool {
+            let fits = pool.check(&ladder, frames);
+            fits.map_err(|error| Error::Usage(format!("machine {}: policy {name}: {error}", machine.name)))?;
+        }
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
         let own = if machine.clock.cores == Some(1) { BackgroundOn::Program } else { BackgroundOn::Core };
         Ok(Setup {

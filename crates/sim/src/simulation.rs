@@ -85,6 +85,8 @@ pub(crate) struct Counted {
     pub(crate) skipped: [u64; 2],
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
+    /// Calls that would have cut a page of the static pool.
+    pub(crate) pool_refusals: u64,
     pub(crate) idle_microseconds: u64,
     pub(crate) threads: Threads,
     /// Bytes that the kernel copied beside those that the memory manager counts.
@@ -195,6 +197,7 @@ impl Simulation {
         // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
+        vm.make_pool().map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
         if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();

@@ -8,6 +8,7 @@ mod files;
 mod grid;
 mod hints;
 mod host;
+mod hugetlb;
 mod kept;
 mod kernel_model;
 mod latency;

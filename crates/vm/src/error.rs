@@ -1,7 +1,7 @@
 //! Why an operation or a fault fails.
 
 use crate::SpaceId;
-use superpage_pages::{Access, Pfn, Vpn};
+use superpage_pages::{Access, Bytes, PageSize, Pfn, Vpn};
 
 /// The end of virtual memory and of files: page numbers are below this.
 pub const PAGES_LIMIT: u64 = 1 << 52;
@@ -49,6 +49,39 @@ pub enum Error {
     /// again.
     #[error("frame {} is being read into; try again when that is done", .0.0)]
     Busy(Pfn),
+    /// Memory has no pages of this size that a static pool could be made of.
+    #[error("a static pool cannot be made of pages of {0}: memory has no superpages of that size")]
+    PoolSize(PageSize),
+    /// So many pages of the static pool are wanted, and so many fit.
+    #[error(
+        "a pool of {} does not fit: {fits} free extents of {size} are left, {}; ask for at most that",
+        Bytes(wanted * size.bytes()),
+        Bytes(fits * size.bytes())
+    )]
+    PoolRoom {
+        /// The size of its pages.
+        size: PageSize,
+        /// How many are to be set aside.
+        wanted: u64,
+        /// How many are free.
+        fits: u64,
+    },
+    /// The static pool has too few pages left for a mapping, in bytes.
+    #[error(
+        "a mapping wants {} of the pool, and {} are left; give a larger pool, or surplus",
+        Bytes(*wanted),
+        Bytes(*left)
+    )]
+    PoolShort {
+        /// What the mapping wants.
+        wanted: u64,
+        /// What is free and not reserved.
+        left: u64,
+    },
+    /// What is asked for would cut a page of the static pool, move it to where it is not aligned, let it grow, or
+    /// advise on it.
+    #[error("page {:#x} is mapped from the pool, whose pages can only be changed whole", .0.0)]
+    PoolPage(Vpn),
     /// No read into this frame is in progress.
     #[error("no read into frame {} is in progress", .0.0)]
     NotBusy(Pfn),
@@ -72,6 +105,9 @@ pub enum FaultError {
     /// file, not of an address space.
     #[error("no frame is left for page {:#x} of the address space or file; give the machine more memory, or end a process", .0.0)]
     OutOfMemory(Vpn),
+    /// The mapping is of the static pool, and no page of that is left: a SIGBUS.
+    #[error("no page of the pool is left for page {:#x}, which is not reserved; give a larger pool, or surplus", .0.0)]
+    NoPoolPage(Vpn),
     /// [`crate::Memory`] could not fill the page's frame. The number is as for [`FaultError::OutOfMemory`].
     #[error("the frame of page {:#x} of the address space or file could not be filled with its contents", .0.0)]
     Contents(Vpn),

@@ -133,6 +133,20 @@ pub struct Stats {
     pub wired_frames: u64,
     /// Frames of somebody else, now ([`Vm::hold`](crate::Vm::hold)).
     pub foreign_frames: u64,
+    /// Faults that took a page of the static pool.
+    pub faults_pool: u64,
+    /// Faults that found no page of the pool left and failed; not in `faults`.
+    pub faults_no_pool: u64,
+    /// Mappings that have base pages since the pool had too few pages left.
+    pub pool_fallbacks: u64,
+    /// Frames of the static pool, in use or not, with surplus pages, now.
+    pub pool_frames: u64,
+    /// Those of them that hold no page, now.
+    pub pool_free_frames: u64,
+    /// Those of these that are reserved for mappings, now.
+    pub pool_reserved_frames: u64,
+    /// Frames of surplus pages, now.
+    pub pool_surplus_frames: u64,
     /// Copy-on-write objects that took over the pages of the object behind them.
     pub collapses: u64,
 }
@@ -140,7 +154,7 @@ pub struct Stats {
 impl Stats {
     /// Frames that hold nobody's page.
     pub(crate) fn unknown_frames(&self) -> u64 {
-        self.wired_frames + self.foreign_frames
+        self.wired_frames + self.foreign_frames + self.pool_free_frames
     }
 
     /// Counts a page populated by an access.

@@ -1,10 +1,11 @@
 //! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
 
 use crate::frame::bitmap::Bitmap;
+use crate::frame::static_pool::HugePool;
 use crate::object::population::{NONE, NodeId};
 use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{PAGES_LIMIT, Pmap, SpaceId};
 use alloc::collections::BTreeMap;
@@ -36,6 +37,8 @@ struct Census {
     owners: Owners,
     populated: u64,
     reservations: usize,
+    /// Extents of the static pool that hold a page.
+    pool: u64,
     nodes: [usize; MAX_LEVELS],
     /// Superpages mapped just below a node, in objects of one mapping: by level and slot.
     superpages: BTreeMap<(u8, u32), u32>,
@@ -82,6 +85,7 @@ impl Vm {
             owners: Owners { taken: vec![false; buddy.frames() as usize] },
             populated: 0,
             reservations: 0,
+            pool: 0,
             nodes: [0; MAX_LEVELS],
             superpages,
         };
@@ -97,7 +101,12 @@ impl Vm {
         for extent in self.frames.pools.extents() {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
         }
+        for extent in self.frames.huge.iter().flat_map(HugePool::free) {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the static pool")?;
+        }
         self.frames.zeroed.validate(&self.frames.buddy)?;
+        let immovable = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
+        self.frames.tainted.validate(&self.frames.ladder, immovable)?;
         self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
         let population = &self.frames.population;
         let mut roots = 0;
@@ -119,6 +128,10 @@ impl Vm {
         check(reservations == census.reservations, || {
             format!("{reservations} reservations are on lists, but {} belong to nodes", census.reservations)
         })?;
+        if let Some(pool) = &self.frames.huge {
+            let entries = self.spaces.iter().flatten().flat_map(|space| space.iter());
+            pool.validate(census.pool, entries.map(|entry| self.reserved_by(entry)).sum())?;
+        }
         let stats = &self.frames.stats;
         let untouched = self.frames.untouched.as_ref().map_or(0, |untouched| untouched.count() as u64);
         let touched = census.populated - untouched;
@@ -165,12 +178,17 @@ impl Vm {
         check(marked == cached, || format!("{marked} frames are marked as cached, but {cached} are"))?;
         let lists = [List::Active, List::Inactive, List::Cache, List::Unswappable, List::Busy];
         let listed = lists.into_iter().map(|list| pages.count(list)).sum::<u64>();
-        check(listed == populated + cached, || {
+        let pooled = frames.huge.as_ref().map_or(0, HugePool::used_frames);
+        check(listed + pooled == populated + cached, || {
             format!("{listed} frames are on page lists: {populated} are populated and {cached} hold cache pages")
         })?;
         for (object, known) in self.objects.iter() {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
+                if frames.in_pool(frame) {
+                    check(pages.list(frame).is_none(), || format!("frame {frame} of the pool is on a page list"))?;
+                    continue;
+                }
                 let place = known.file.is_some() || swap_and_cache.slot(object.page(index)).is_some();
                 let unswappable = pages.list(frame) == Some(List::Unswappable);
                 check(!unswappable || !place && self.is_dirty(pmap, object.page(index), frame), || {
@@ -196,7 +214,7 @@ impl Vm {
         let population = &self.frames.population;
         let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
         let stats = &self.frames.stats;
-        let others = stats.wired_frames + stats.foreign_frames;
+        let others = stats.unknown_frames();
         self.frames.buddy.frames() - self.frames.buddy.free_frames() - others - owned
     }
 
@@ -226,6 +244,11 @@ impl Vm {
             check(!covered, || format!("{} has an extent inside another", name()))?;
             check(u64::from(node.frame) % pages == 0, || format!("{} has a misaligned extent", name()))?;
             census.owners.take(u64::from(node.frame), pages, &name())?;
+            if self.frames.in_pool(node.frame) {
+                let whole = self.frames.huge.as_ref().is_some_and(|pool| pool.level() == Level(level));
+                check(whole && full, || format!("{} has a part of a page of the pool", name()))?;
+                census.pool += 1;
+            }
         }
         check((has_extent && !full) == (node.reservation != NONE), || format!("{} has the wrong reservation", name()))?;
         if node.reservation != NONE {
@@ -347,6 +370,12 @@ impl Vm {
         counted: &mut MappedPages,
     ) -> Result<(), String> {
         let (ladder, population) = (&self.frames.ladder, &self.frames.population);
+        if entry.pooled != Pooled::Not {
+            let pool = self.frames.huge.as_ref().ok_or("a map entry is of the static pool, and there is none")?;
+            let pages = ladder.pages(pool.level());
+            let whole = [entry.start, entry.end, entry.offset].iter().all(|at| at.is_multiple_of(pages));
+            check(whole, || format!("the map entry at {:#x} has a part of a page of the pool", entry.start))?;
+        }
         let mut runs = Vec::new();
         for object in self.objects.chain(entry.object) {
             population.runs(object, entry.offset, entry.offset_end(), &mut runs);

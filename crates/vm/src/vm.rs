@@ -3,6 +3,8 @@
 use crate::fault::busy::Busy;
 use crate::fault::compact::Deferred;
 use crate::frame::Frames;
+use crate::frame::static_pool::HugePool;
+use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
@@ -67,7 +69,8 @@ impl Vm {
     /// Panics if the policy's colours are no power of two.
     ///
     /// # Errors
-    /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames.
+    /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames; [`Error::PoolSize`], [`Error::PoolRoom`] if the
+    /// policy's static pool cannot be made.
     pub fn new(config: Config) -> Result<Vm, Error> {
         let Config { ladder, frames, policy, swap_pages } = config;
         if frames >= u64::from(u32::MAX) {
@@ -81,7 +84,8 @@ impl Vm {
         let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
         let (answers, background) = (policy.answers, policy.background());
         let reclaims = answers.reclaim.pages != Reclaim::Nothing;
-        let frames = Frames {
+        let huge = placing.pool.map(|asked| HugePool::new(&asked, &ladder, frames)).transpose()?.flatten();
+        let mut frames = Frames {
             ladder,
             population: Population::new(&ladder),
             reservations: Reservations::new(),
@@ -96,11 +100,16 @@ impl Vm {
             wired: Vec::new(),
             foreign: None,
             pools: Pools::default(),
+            tainted: Tainted::new(answers.reclaim.unmovable, &ladder),
+            huge,
             zeroed: Zeroed::default(),
             reserves: answers.place.frames == Place::Reservation,
             stats: Stats::default(),
             buddy,
         };
+        if placing.pool.is_some_and(|pool| !pool.late) {
+            frames.make_pool()?;
+        }
         Ok(Vm {
             frames,
             objects: Objects::new(),

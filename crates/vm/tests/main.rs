@@ -28,6 +28,7 @@ mod files;
 mod fork;
 mod hawkeye;
 mod hints;
+mod hugetlb;
 mod kernel;
 mod metadata;
 mod missed;

@@ -57,6 +57,30 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
     policies.for_each(|policy| check(policy, ""));
 }
 
+#[test]
+fn every_state_with_a_static_pool_is_valid() {
+    let pool = "hugetlb".parse::<superpage_vm::Policy>().unwrap().definition();
+    for fixed in ["", "use=all", "use=all,without=kill", "use=all,noreserve=on,surplus=64K"] {
+        check(pool, fixed);
+    }
+    // All that can become of a fault or a mapping does.
+    let mut reached = Stats::default();
+    for case in 0..150 {
+        let mut random = Random::new(1000 + case);
+        let (ladder, frames) = (1 + (case % 8) as u8, random.next() as u16);
+        let op = |random: &mut Random| -> Op { std::array::from_fn(|byte| (random.next() >> (8 * byte)) as u8) };
+        let ops: Vec<Op> = plain((0..60).map(|_| op(&mut random)));
+        let stats = run(World::of(setting_of(pool, "use=all", ladder, u128::from(random.next()), frames)), ops);
+        reached.faults_pool += stats.faults_pool;
+        reached.faults_no_pool += stats.faults_no_pool;
+        reached.faults_copy += if stats.faults_pool > 0 { stats.faults_copy } else { 0 };
+        reached.pool_fallbacks += stats.pool_fallbacks;
+    }
+    let Stats { faults_pool, faults_no_pool, faults_copy, pool_fallbacks, .. } = reached;
+    let all = [faults_pool, faults_no_pool, faults_copy, pool_fallbacks];
+    assert!(all.iter().all(|count| *count > 20), "{all:?}");
+}
+
 proptest! {
     #[test]
     fn every_state_is_valid(setting in settings(), ops in operations()) {

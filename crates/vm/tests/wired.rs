@@ -85,3 +85,53 @@ fn with_memory_full_the_kernel_takes_a_reserved_frame_or_none() {
     machine.vm.unwire_page(frame).unwrap();
     machine.end();
 }
+
+/// Programs and the kernel take pages in turn, and the programs end: how many blocks of 2 MB have a page of the kernel.
+fn tainted(policy: &str) -> (u64, Vec<u64>) {
+    let mut machine = Machine::new("4K 2M", 16 * 512, policy);
+    machine.anonymous(0, 16 * 512, Growth::Fixed);
+    let mut kernel = Vec::new();
+    for page in 0..12 * 512 {
+        machine.put(page, 1);
+        if page % 64 == 0 {
+            kernel.push(machine.vm.wire_page().unwrap());
+        }
+    }
+    machine.vm.validate(&machine.pmap).unwrap();
+    machine.unmap(0, 16 * 512);
+    let (mut blocks, steered) =
+        (kernel.iter().map(|frame| frame.0 / 512).collect::<Vec<_>>(), policy.contains("pools"));
+    blocks.sort_unstable();
+    blocks.dedup();
+    assert_eq!(machine.vm.tainted_blocks(), if steered { blocks.len() as u64 } else { 0 }, "{policy}");
+    let free = machine.vm.buddy().free_extents(Level(1));
+    assert_eq!(free, 16 - blocks.len() as u64, "{policy}");
+    kernel.into_iter().for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+    assert_eq!(machine.vm.tainted_blocks(), 0);
+    machine.end();
+    (free, blocks)
+}
+
+#[test]
+fn the_kernels_pages_are_steered_to_the_upper_end() {
+    assert_eq!(tainted("base"), (3, (0..13).collect()), "a page in every block that programs use");
+    assert_eq!(tainted("base:pools=two"), (15, vec![15]));
+    assert_eq!(tainted("base:pools=two,wired=cluster"), (15, vec![15]));
+}
+
+#[test]
+fn the_kernels_pages_are_steered_to_a_block_that_has_some() {
+    let second = |policy: &str| {
+        let mut machine = Machine::new("4K 2M 1G", 2 << 18, policy);
+        // A program has the first gigabyte; when the kernel has a page in the second, a little of the first is free.
+        machine.anonymous(0, 1 << 18, Growth::Fixed);
+        (0..1 << 18).step_by(512).for_each(|page| machine.put(page, 1));
+        let first = machine.vm.wire_page().unwrap();
+        machine.unmap(0, 3);
+        let next = machine.vm.wire_page().unwrap();
+        machine.vm.validate(&machine.pmap).unwrap();
+        (first.0 >> 18, next.0 >> 18, machine.vm.tainted_blocks())
+    };
+    assert_eq!(second("thp"), (1, 0, 0));
+    assert_eq!(second("thp:pools=block:1G"), (1, 1, 1));
+}

@@ -1,26 +1,8 @@
 //! `hugetlb`: a static pool of huge pages, for the C library's allocator.
 
-use super::{
-    AS_SET, Aim, Answers, Bytes, Definition, Did, Error, Found, Given, HUGETLB_POOL, Live, Made, Need, Parameter, Plan,
-    Policy, System, Values, Wanted, found,
-};
+use super::{AS_SET, Aim, Bytes, Did, Error, Found, Given, HUGETLB_POOL, Live, Plan, Policy, System, Wanted, found};
 use superpage_linux::proc::bytes_of;
 use superpage_linux::settings::HUGETLB_OVERCOMMIT;
-
-pub(super) static POLICY: Definition = Definition {
-    name: "hugetlb",
-    paper: "Linux, Documentation/admin-guide/mm/hugetlbpage.rst; glibc.malloc.hugetlb=2",
-    help: "hugetlb pages for the C library's allocator",
-    parameters: &[Parameter {
-        name: "pool",
-        values: Values::Bytes,
-        default: "",
-        help: "set aside before the command starts; otherwise pages are taken as it runs",
-        needs: &[],
-    }],
-    needs: &[Need::Settings],
-    make: |_| Made::answers(Answers::BASE),
-};
 
 pub(super) fn live(_: &Given) -> Live {
     Live { plan, did, aim: Some(Aim::Hugetlb), ..Live::default() }

@@ -78,7 +78,7 @@ static LIVE: [Known; 6] = [
 pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
-    own: &[&now::POLICY, &hugetlb::POLICY, &text::POLICY],
+    own: &[&now::POLICY, &text::POLICY],
     read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
 };
 
@@ -171,7 +171,7 @@ mod tests {
             (
                 2,
                 "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-                 now, hugetlb, text, base, thp, mthp, promote, khugepaged, ingens, hawkeye, plan"
+                 now, text, base, thp, mthp, hugetlb, promote, khugepaged, ingens, hawkeye, plan"
             )
         );
     }

@@ -178,7 +178,7 @@ impl Vm {
                 *free += ladder.pages(extent.level) as u32;
             }
         }
-        for extent in self.frames.wired.iter().copied().chain(self.frames.pools.extents()) {
+        for extent in self.frames.immovable() {
             let last = (extent.start.0 + ladder.pages(extent.level) - 1) >> order;
             for index in extent.start.0 >> order..=last {
                 if let Some(free) = free.get_mut(index as usize) {
@@ -206,7 +206,7 @@ impl Vm {
     fn wired_in(&self, target: Extent) -> bool {
         let ladder = &self.frames.ladder;
         let end = |extent: Extent| extent.start.0 + ladder.pages(extent.level);
-        let mut wired = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
+        let mut wired = self.frames.immovable();
         wired.any(|extent| extent.start.0 < end(target) && target.start.0 < end(extent))
     }
 

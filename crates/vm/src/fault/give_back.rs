@@ -3,7 +3,7 @@
 use crate::Why;
 use crate::fault::relocate::Region;
 use crate::policy::Pieces;
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
 use alloc::vec::Vec;
@@ -79,6 +79,9 @@ impl Vm {
     fn zeroes(&self, memory: &mut impl Memory, region: Region) -> Result<(Entry, Vec<(u64, u64)>), Why> {
         let Region { space, start, level } = region;
         let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
+        if entry.pooled != Pooled::Not {
+            return Err(Why::Otherwise);
+        }
         let (object, end) = (entry.object, start + self.frames.ladder.pages(level));
         if level > self.frames.ladder.largest() || end.0 > entry.end {
             return Err(Why::TooSmall);

@@ -4,16 +4,18 @@
 pub(crate) mod busy;
 pub(crate) mod compact;
 pub(crate) mod give_back;
+pub(crate) mod pooled;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
 
 use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
+use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Scarce, huge};
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
 use superpage_pages::{Access, Extent, Level, Mapped, Pfn, Protection, Vpn};
@@ -166,7 +168,8 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, the page is not mapped, or the access is not allowed; no frame is left: run
-    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; `memory` cannot fill the frame; or the page is
+    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; the static pool has no page left
+    /// ([`FaultError::NoPoolPage`]): end the process; `memory` cannot fill the frame; or the page is
     /// being read in ([`FaultError::Busy`]): wait for [`Vm::read_done`] and try again.
     #[inline]
     pub fn fault(
@@ -183,7 +186,9 @@ impl Vm {
             return Err(FaultError::Protection(at, access));
         }
         // Before anything is decided: making room for a table may take a reservation or a cache page.
-        if !self.give_tables(pmap, space, at, Level::BASE) {
+        let pool = self.frames.huge.as_ref().filter(|_| entry.pooled != Pooled::Not);
+        let least = pool.map_or(Level::BASE, HugePool::level);
+        if !self.give_tables(pmap, space, at, least) {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         }
@@ -192,7 +197,9 @@ impl Vm {
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
         let mut context = FaultContext { pmap, memory, site };
-        let ended = if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
+        let ended = if entry.pooled != Pooled::Not {
+            self.fault_in_pool(&mut context)
+        } else if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
             let content = Content::new(entry.object, file, site.index());
             self.fill(&mut context, walk, content)
         } else {

@@ -4,7 +4,7 @@
 use crate::fault::promotion::Leaf;
 use crate::fault::{FaultContext, Site};
 use crate::object::ObjectId;
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Memory, Page, Pmap, SpaceId, Used, Why};
 use alloc::vec::Vec;
@@ -109,6 +109,9 @@ impl Vm {
         }
         let pages = ladder.pages(level);
         let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
+        if entry.pooled != Pooled::Not {
+            return Err(Why::Otherwise);
+        }
         let (object, low) = (entry.object, entry.index(start.0));
         let high = low + pages;
         let known = self.objects.get(object);

@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 use cached::Cached;
 use colour::ByColour;
 use core::fmt;
+use core::ops::Range;
 use superpage_pages::{Extent, Ladder, Level, Pfn, Random};
 
 /// The free frames of a machine's memory, as maximal free extents.
@@ -296,6 +297,19 @@ impl Buddy {
         if word >> (tier.first_sibling(index) % 64) & tier.siblings == tier.siblings {
             self.coalesce(extent);
         }
+    }
+
+    /// The lowest extent of a level that is wholly free and lies in a range of frames, in the smallest maximal extents
+    /// that have one there; nothing is taken. O(L log64 N).
+    pub(crate) fn find_in(&self, range: Range<u64>, level: Level) -> Option<Extent> {
+        let pages = 1 << self.tiers[level.index()].order;
+        self.tiers.iter().enumerate().skip(level.index()).find_map(|(from, tier)| {
+            let aged = self.cached.as_ref().map(|cached| cached.aged(from).bits());
+            let first = (range.start >> tier.order) as usize;
+            let found = [tier.plain.next(first), aged.and_then(|aged| aged.next(first))].into_iter().flatten().min()?;
+            let start = ((found as u64) << tier.order).max(range.start.next_multiple_of(pages));
+            (start + pages <= range.end).then_some(Extent { start: Pfn(start), level })
+        })
     }
 
     /// Whether every frame of the extent is free, as a maximal free extent or inside one. False for anything that is

@@ -1,20 +1,24 @@
 //! Frames and their owners: the buddy allocator, the reservations and the population maps together.
 //!
-//! Every frame is in exactly one of four states: free in the buddy allocator; in a reservation and unpopulated;
-//! populated, by a page of a memory object; or wired. In the first two it may still hold a cache page, until it is
-//! overwritten. The operations here move frames between these states and keep the structures consistent; they know
-//! nothing of page tables.
+//! Every frame is in exactly one of five states: free in the buddy allocator; in a reservation and unpopulated;
+//! populated, by a page of a memory object; wired; or free in the static pool, if there is one. In the first two it
+//! may still hold a cache page, until it is overwritten. The operations here move frames between these states and keep
+//! the structures consistent; they know nothing of page tables.
 
 mod allocate;
 pub(crate) mod bitmap;
 pub(crate) mod buddy;
 mod release;
+pub(crate) mod static_pool;
+pub(crate) mod steer;
 pub(crate) mod wired;
 pub(crate) mod zeroed;
 
 use crate::fault::busy::Busy;
 use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
+use crate::frame::static_pool::HugePool;
+use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::population::{NONE, NodeId, Population, Walk};
@@ -30,7 +34,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
-/// All physical memory and the owner of each frame; every frame is in exactly one of the four states above.
+/// All physical memory and the owner of each frame; every frame is in exactly one of the five states above.
 pub(crate) struct Frames {
     pub(crate) ladder: Ladder,
     pub(crate) buddy: Buddy,
@@ -54,6 +58,9 @@ pub(crate) struct Frames {
     /// Frames of somebody whom the manager does not know, which can move; allocated when there is one.
     pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
+    pub(crate) tainted: Tainted,
+    /// The static pool, if the policy has one.
+    pub(crate) huge: Option<HugePool>,
     pub(crate) zeroed: Zeroed,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
     pub(crate) reserves: bool,
@@ -122,7 +129,7 @@ impl Frames {
 
     /// Populates all pages of a region around the page of a walk, none of which is populated, in an extent that was
     /// allocated for it; that page is the one that is touched.
-    fn install_whole(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
+    pub(crate) fn install_whole(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
         let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
         let (first, position) = (extent.start.0 as u32, walk.page.index & (pages - 1));
         self.population.populate_region(walk, level);
@@ -231,7 +238,10 @@ impl Frames {
     /// Updates what is kept by frame after a page was populated in it: what it held before is gone.
     #[inline]
     pub(crate) fn frame_used(&mut self, frame: u32) {
-        if let Some(pages) = &mut self.pages {
+        let listed = !self.in_pool(frame);
+        if let Some(pages) = &mut self.pages
+            && listed
+        {
             if self.buddy.is_cached(Pfn(u64::from(frame))) {
                 self.list_used(frame..frame + 1);
             } else {
@@ -243,7 +253,10 @@ impl Frames {
 
     /// Puts frames on the page lists in which pages were populated.
     pub(crate) fn list_used(&mut self, frames: Range<u32>) {
-        if let Some(pages) = &mut self.pages {
+        let listed = !self.in_pool(frames.start);
+        if let Some(pages) = &mut self.pages
+            && listed
+        {
             let cached = if self.swap_and_cache.is_empty() { 0..0 } else { frames.clone() };
             for frame in cached {
                 // The mark says so: what the lists keep of the frame would be a miss of the cache.
@@ -401,6 +414,7 @@ impl Frames {
             self.zeroed.claim(&self.ladder, extent);
             self.drop_cached_in(extent);
             self.wired.push(extent);
+            self.tainted.taint(&self.ladder, extent);
             self.stats.wired_frames += self.ladder.pages(extent.level);
         }
         taken
@@ -434,6 +448,12 @@ impl Frames {
         self.foreign.as_ref().is_some_and(|foreign| foreign.contains(frame as usize))
     }
 
+    /// Extents that cannot move: the kernel's, and those of the static pool.
+    pub(crate) fn immovable(&self) -> impl Iterator<Item = Extent> + '_ {
+        let pool = self.huge.iter().flat_map(HugePool::extents);
+        self.wired.iter().copied().chain(self.pools.extents()).chain(pool)
+    }
+
     /// Bytes held by all of these structures.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.buddy.metadata_bytes()
@@ -448,5 +468,7 @@ impl Frames {
             + self.foreign.as_ref().map_or(0, Bitmap::bytes)
             + self.wired.capacity() * size_of::<Extent>()
             + self.pools.metadata_bytes()
+            + self.tainted.metadata_bytes()
+            + self.huge.as_ref().map_or(0, HugePool::metadata_bytes)
     }
 }

@@ -138,7 +138,7 @@ impl Frames {
             }
             self.population.node_mut(level, slot).reservation = NONE;
             let start = Pfn(u64::from(self.take_extent(level, slot)));
-            self.buddy.free(Extent { start, level: Level(level) });
+            self.free_extent(Extent { start, level: Level(level) });
         } else if !self.reserves {
             self.break_extent(Pieces::Free, level, slot);
         } else if was_full {

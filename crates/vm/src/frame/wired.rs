@@ -97,7 +97,9 @@ impl Frames {
                 self.ladder.levels().rev().find(fits).unwrap_or(Level::BASE)
             }
         };
-        let free = (1..=most.0).rev().find_map(|level| self.buddy.allocate(Level(level)));
+        let least = u8::from(most > Level::BASE);
+        let steered = self.allocate_steered(answers, least..most.0 + 1);
+        let free = steered.or_else(|| (1..=most.0).rev().find_map(|level| self.buddy.allocate(Level(level))));
         let extent = match free {
             Some(extent) => {
                 self.zeroed.claim(&self.ladder, extent);
@@ -112,6 +114,7 @@ impl Frames {
         if pages > 1 {
             self.pools.open.insert(first);
         }
+        self.tainted.taint(&self.ladder, extent);
         self.pools.pools.insert(first, Pool { level: extent.level, vacant });
         Some(first)
     }
@@ -131,6 +134,7 @@ impl Frames {
             self.pools.pools.remove(&first);
             self.pools.open.remove(&first);
             self.stats.wired_frames -= pages;
+            self.tainted.clean(&self.ladder, extent);
             self.buddy.free(extent);
         }
         true
@@ -184,6 +188,12 @@ impl Vm {
             assert!(ours, "frame {} was not given for page tables", frame.0);
             self.frames.stats.table_frames -= 1;
         }
+    }
+
+    /// The number of blocks of memory with frames that cannot move, where the policy steers these
+    /// ([`Unmovable`](crate::Unmovable)); otherwise 0.
+    pub fn tainted_blocks(&self) -> u64 {
+        self.frames.tainted.count()
     }
 
     /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts whole pools.

@@ -1,7 +1,7 @@
 //! Copy-on-write: fork, and the copy-on-write objects that follow from it (see [`crate::object`]).
 
 use crate::object::{Object, ObjectId};
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Error, Pmap, SpaceId};
 use alloc::vec;
@@ -36,7 +36,9 @@ impl Vm {
                 });
                 self.space_mut(parent).put(Entry { copy, ..entry });
             }
-            self.space_mut(child).put(Entry { copy, ..entry });
+            // What the parent has reserved in the static pool stays the parent's alone, as in Linux.
+            let pooled = if entry.pooled == Pooled::Reserved { Pooled::Unreserved } else { entry.pooled };
+            self.space_mut(child).put(Entry { copy, pooled, ..entry });
         }
         pmap.flush_gathered(parent);
         Ok(child)

@@ -1,6 +1,7 @@
 //! The answers to the six questions that a policy for superpages must answer: plain data, and all that the fault path
 //! knows of a policy. The mechanisms exist once, elsewhere in this crate.
 
+use super::hugetlb::StaticPool;
 use core::fmt;
 use core::str::FromStr;
 use superpage_pages::{Hint, Ladder, Level, PageSize, SizeError};
@@ -284,6 +285,18 @@ pub enum Wired {
     Cluster,
 }
 
+/// From which part of memory are the kernel's own pages, which cannot move?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmovable {
+    /// From wherever the allocator takes any page.
+    Anywhere,
+    /// From the upper end of memory, and all others from the lower one: two regions (Contiguitas; Linux: a movable
+    /// zone).
+    Apart,
+    /// From blocks of so many bytes that have such pages already, while they have room (superpageblocks).
+    Blocks(u64),
+}
+
 /// Are dirty base pages of a superpage inferred from digests of their contents (section 4.7)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hash {
@@ -326,6 +339,8 @@ pub struct Placing {
     pub colours: u32,
     /// Which of the free extents of a size is taken.
     pub fit: Fit,
+    /// A static pool, of whose pages mappings that use it are made; `None`: there is none.
+    pub pool: Option<StaticPool>,
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?
@@ -392,6 +407,8 @@ pub struct Reclaiming {
     pub close: Close,
     /// Where the kernel's own pages are placed.
     pub wired: Wired,
+    /// From which part of memory they are.
+    pub unmovable: Unmovable,
     /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of
     /// that. FreeBSD 4 aims at
     /// 4 to 10, by its options.
@@ -452,7 +469,7 @@ impl Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 28] = [
+pub(super) static KEYS: [Key; 29] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -597,6 +614,15 @@ pub(super) static KEYS: [Key; 28] = [
         values: &["cluster", "scatter"],
         help: "the kernel's own pages are placed in contiguous pools, or anywhere",
         set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
+    },
+    Key {
+        name: "pools",
+        values: &["none", "two", "block:1G"],
+        help: "the kernel's own pages are from anywhere, from the upper end of memory, or from blocks that have some",
+        set: |answers, value| {
+            let all = [Unmovable::Anywhere, Unmovable::Apart, Unmovable::Blocks(1 << 30)];
+            answers.reclaim.unmovable = all[value];
+        },
     },
     Key {
         name: "aim",

@@ -3,7 +3,7 @@
 use super::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, Made, PastEnd,
     Pieces, Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage,
-    Wake, Wired,
+    Unmovable, Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -26,6 +26,7 @@ pub(super) const ANSWERS: Answers = Answers {
         hints: Hints::Ignored,
         colours: 0,
         fit: Fit::First,
+        pool: None,
     },
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
@@ -36,6 +37,7 @@ pub(super) const ANSWERS: Answers = Answers {
         cache: Cache::Held,
         close: Close::Keep,
         wired: Wired::Scatter,
+        unmovable: Unmovable::Anywhere,
         aim: 2,
         hash: Hash::Off,
     },

@@ -3,6 +3,7 @@
 use crate::fault::promotion::Window;
 use crate::object::Growth;
 use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
+use crate::space::Pooled;
 use crate::vm::Vm;
 use crate::{
     Address, Candidate, Compacted, Fault, FaultError, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why,
@@ -369,6 +370,9 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
         let Some(start) = self.start(level, region) else { return false };
         let Some(entry) = self.vm.space(space).ok().and_then(|map| map.find(start.0)) else { return false };
+        if entry.pooled != Pooled::Not {
+            return false;
+        }
         let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.level(mapped.size));
         let holder = self.vm.holder(entry.object, entry.index(start.0));
         match (mapped, holder) {

@@ -16,6 +16,7 @@ mod emd;
 mod ethp;
 mod freebsd;
 mod hawkeye;
+mod hugetlb;
 mod hybrid;
 mod ingens;
 mod khugepaged;
@@ -36,9 +37,10 @@ mod trident;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
-    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake,
-    Wired,
+    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes,
+    Unmovable, Wake, Wired,
 };
+pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
 pub(crate) use self::promote::huge;
 
@@ -62,6 +64,7 @@ static DEFINITIONS: &[&Definition] = &[
     &talluri_hill::POLICY,
     &thp::POLICY,
     &mthp::POLICY,
+    &hugetlb::POLICY,
     &promote::POLICY,
     &khugepaged::POLICY,
     &ingens::POLICY,
@@ -684,7 +687,7 @@ mod tests {
         assert_eq!(
             message("reservation"),
             "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, promote, khugepaged, ingens, hawkeye, plan"
+             has base, thp, mthp, hugetlb, promote, khugepaged, ingens, hawkeye, plan"
         );
         assert_eq!(
             message("thp:preempt=off"),

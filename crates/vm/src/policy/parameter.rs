@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use superpage_pages::{format_bytes, parse_bytes};
+use superpage_pages::{PageSize, format_bytes, parse_bytes};
 
 /// The values of a switch.
 pub(super) const SWITCH: &[&str] = &["on", "off"];
@@ -34,6 +34,8 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// Page sizes: `64K`, `64K+2M`.
     PageSizes,
+    /// One page size: `2M`.
+    PageSize,
     /// A size of memory above 0: `512M`.
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
@@ -59,6 +61,7 @@ impl Values {
         match self {
             Values::Words(words) => format!("one of {}", words.join(", ")),
             Values::PageSizes => "a page size, or several, such as 64K or 64K+2M".to_string(),
+            Values::PageSize => "a page size such as 2M".to_string(),
             Values::Bytes => "a size of memory such as 512M".to_string(),
             Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
             Values::Time => {
@@ -80,6 +83,7 @@ impl Values {
         match self {
             Values::Words(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
             Values::PageSizes => text.parse().ok().map(Value::Sizes),
+            Values::PageSize => text.parse().ok().map(|size| Value::Sizes(Sizes::from_iter([size]))),
             Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
             Values::Share => share(text).filter(|share| *share > 0.0 && *share <= 1.0).map(Value::Share),
             Values::Time => time(text).map(Value::Time),
@@ -102,7 +106,7 @@ impl fmt::Display for Values {
         match self {
             Values::Words(words) => f.write_str(&words.join("|")),
             Values::PageSizes => f.write_str("SIZE+SIZE..."),
-            Values::Bytes => f.write_str("SIZE"),
+            Values::PageSize | Values::Bytes => f.write_str("SIZE"),
             Values::Share => f.write_str("SHARE"),
             Values::Time | Values::TimeFrom(_) => f.write_str("TIME"),
             Values::Count(..) | Values::Number(..) => f.write_str("NUMBER"),
@@ -288,6 +292,14 @@ impl Given {
             Some(Value::Sizes(sizes)) => sizes,
             other => panic!("{name} is {other:?}"),
         }
+    }
+
+    /// One page size; `None` if it has no default.
+    pub fn find_size(&self, name: &str) -> Option<PageSize> {
+        self.value(name).map(|value| match value {
+            Value::Sizes(sizes) => sizes.iter().next().expect("there is one"),
+            other => panic!("{name} is {other:?}"),
+        })
     }
 
     /// A share.

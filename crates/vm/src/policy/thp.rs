@@ -62,6 +62,7 @@ pub(super) const ANSWERS: Answers = Answers {
         hints: Hints::OptOut,
         colours: 0,
         fit: Fit::First,
+        pool: None,
     },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },

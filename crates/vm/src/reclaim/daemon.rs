@@ -444,7 +444,8 @@ impl Vm {
     fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
         let first = extent.start.0 as u32;
         let frames = first..first + self.frames.ladder.pages(extent.level) as u32;
-        let stays = |frame| matches!(self.list_of(frame), Some(List::Active | List::Unswappable | List::Busy));
+        let listed = |frame| matches!(self.list_of(frame), Some(List::Active | List::Unswappable | List::Busy));
+        let stays = |frame| listed(frame) || self.frames.in_pool(frame);
         if frames.clone().any(stays) {
             return None;
         }

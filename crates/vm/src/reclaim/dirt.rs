@@ -38,8 +38,9 @@ impl Vm {
     /// Keeps the dirty bit of a mapping of `count` frames that was removed, in the state of those frames.
     #[inline]
     pub(crate) fn note_modified(&mut self, used: Used, first: u32, count: u64) {
+        let listed = used.modified && !self.frames.in_pool(first);
         if let Some(pages) = &mut self.frames.pages
-            && used.modified
+            && listed
         {
             (first..first + count as u32).for_each(|frame| pages.set_dirty(frame, true));
         }

@@ -1,7 +1,7 @@
 //! What a process requests: map, unmap, protect, advise, discard, grow, remap, and an address for a new mapping.
 
 use crate::object::{Growth, Object, ObjectId};
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Error, Event, PAGES_LIMIT, Pmap, Prefer, SpaceId};
 use core::ops::Range;
@@ -91,28 +91,38 @@ fn bounds(PageRange { start, pages }: PageRange) -> Result<(u64, u64), Error> {
 }
 
 impl Vm {
-    /// Makes a mapping; whatever it overlaps is unmapped first. O(log mappings) plus the cost of unmapping.
+    /// Makes a mapping; whatever it overlaps is unmapped first. If the policy has a static pool and the mapping is one
+    /// that uses it, the pages of the pool that lie whole in it are reserved. O(log mappings) plus the cost of
+    /// unmapping.
     ///
     /// # Errors
     /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
-    /// page is busy.
+    /// page is busy; [`Error::PoolPage`] if it would cut a page of the pool, [`Error::PoolShort`] if too few are left
+    /// and the policy does not fall back.
     pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
         let (start, end) = bounds(map.start.pages(map.pages))?;
         if let Backing::File { pages, offset, .. } = map.backing {
             bounds(Vpn(offset).pages(map.pages))?;
             bounds(Vpn(0).pages(pages))?;
         }
+        self.none_busy(space, start..end, None)?;
+        self.cuts_pool(space, start, end)?;
+        let part = self.part_of_pool(pmap, &map);
+        let pooled = part.as_ref().map(|part| self.reserve_part(part)).transpose()?.flatten();
         self.unmap(pmap, space, map.start.pages(map.pages))?;
-        let (object, offset, copy, growth) = match map.backing {
-            Backing::Anonymous => (self.objects.add(Object::new(map.growth, start, end)), start, false, map.growth),
-            Backing::File { file, pages, offset } => {
-                (self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
+        match part.zip(pooled) {
+            Some((part, pooled)) => {
+                for (ends, pooled) in
+                    [(start..part.start, Pooled::Not), (part.clone(), pooled), (part.end..end, Pooled::Not)]
+                {
+                    if !ends.is_empty() {
+                        let range = Vpn(ends.start).pages(ends.end - ends.start);
+                        self.put_new(space, Map { start: range.start, pages: range.pages, ..map }, pooled);
+                    }
+                }
             }
-        };
-        self.objects.get_mut(object).entries += 1;
-        let Map { protection, shared, hint, .. } = map;
-        let prefer = self.space(space)?.prefer;
-        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer });
+            None => self.put_new(space, map, Pooled::Not),
+        }
         self.join(space, start);
         self.join(space, end);
         if self.wants.mapped {
@@ -121,14 +131,32 @@ impl Vm {
         Ok(())
     }
 
+    /// Puts the entry of a new mapping where nothing is.
+    fn put_new(&mut self, space: SpaceId, map: Map, pooled: Pooled) {
+        let (start, end) = (map.start.0, map.start.0 + map.pages);
+        let (object, offset, copy, growth) = match map.backing {
+            Backing::Anonymous => (self.objects.add(Object::new(map.growth, start, end)), start, false, map.growth),
+            Backing::File { file, pages, offset } => {
+                (self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
+            }
+        };
+        self.objects.get_mut(object).entries += 1;
+        let Map { protection, shared, hint, .. } = map;
+        let space = self.space_mut(space);
+        let prefer = space.prefer;
+        space.put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer, pooled });
+    }
+
     /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
     /// that nobody else can reach are freed. O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, or a page there is busy ([`Error::Busy`]).
+    /// The address space does not exist, the range is empty or too long, a page there is busy ([`Error::Busy`]), or it
+    /// would cut a page of the static pool ([`Error::PoolPage`]).
     pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
+        self.cuts_pool(space, low, high)?;
         self.remove(pmap, space, low..high);
         Ok(())
     }
@@ -140,6 +168,7 @@ impl Vm {
         pmap.gather(space, Vpn(low)..Vpn(high));
         for entry in entries {
             let part = entry.within(low, high);
+            self.unreserve(&part);
             self.remove_mapped(pmap, space, &entry, &part);
             self.cut(space, part.start);
             self.cut(space, part.end);
@@ -157,7 +186,7 @@ impl Vm {
     /// (section 4.6). O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, or the range is empty or too long.
+    /// The address space does not exist, the range is empty or too long, or it would cut a page of the static pool.
     pub fn protect(
         &mut self,
         pmap: &mut impl Pmap,
@@ -166,6 +195,7 @@ impl Vm {
         protection: Protection,
     ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
+        self.cuts_pool(space, low, high)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
         pmap.gather(space, range.start..Vpn(high));
@@ -194,7 +224,7 @@ impl Vm {
     }
 
     /// Puts a part of an entry, changed, in the place of what it was, and joins it with its neighbours where they are alike.
-    fn put_part(&mut self, space: SpaceId, part: Entry) {
+    pub(crate) fn put_part(&mut self, space: SpaceId, part: Entry) {
         self.cut(space, part.start);
         self.cut(space, part.end);
         self.space_mut(space).put(part);
@@ -207,8 +237,10 @@ impl Vm {
     /// faults do is the policy's ([`Hints`](crate::Hints)). O(entries there).
     ///
     /// # Errors
-    /// The address space does not exist, or the range is empty or too long.
+    /// The address space does not exist, the range is empty or too long, or a part of it is of the static pool.
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
+        let (low, high) = bounds(range)?;
+        self.is_pool_free(space, low, high)?;
         self.change_entries(pmap, space, range, |entry| entry.hint = hint)
     }
 
@@ -221,6 +253,7 @@ impl Vm {
         change: impl Fn(&mut Entry),
     ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
+        self.cuts_pool(space, low, high)?;
         let entries = self.space(space)?.overlapping(low, high);
         pmap.gather(space, range.start..Vpn(high));
         for entry in entries {
@@ -287,15 +320,18 @@ impl Vm {
     /// the file. Contents that a shared mapping shares with others stay for them. O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, or a page there is busy.
+    /// The address space does not exist, the range is empty or too long, a page there is busy, or it would cut a page
+    /// of the static pool.
     pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
+        self.cuts_pool(space, low, high)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
         pmap.gather(space, range.start..Vpn(high));
         for entry in entries {
             let part = entry.within(low, high);
+            self.unreserve(&part);
             self.remove_mapped(pmap, space, &entry, &part);
             let given_up = self.give_up(space, &part);
             let file = self.file_behind(part.object);
@@ -309,6 +345,7 @@ impl Vm {
             self.put_fresh(space, part);
             self.drop_entry(&part);
         }
+        self.reserve_again(space, low, high);
         pmap.flush_gathered(space);
         self.take_tables(pmap);
         Ok(())
@@ -399,7 +436,8 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, a mapping would move onto
-    /// a part of itself, or a page of either range is busy.
+    /// a part of itself, a page of either range is busy, or the move would cut a page of the static pool, change its
+    /// alignment or let it grow.
     pub fn remap(&mut self, pmap: &mut impl Pmap, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
         let (low, from_end) = bounds(from)?;
         let (to_low, to_end) = bounds(to)?;
@@ -408,6 +446,7 @@ impl Vm {
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
+        self.may_move_pool(space, from.pages(from_pages), to.pages(to_pages))?;
         let moving = from_pages.min(to_pages);
         // Both parts that go are asked about at once: an object may be mapped in these two alone.
         let (tail, new) = (low + moving..from_end, if from == to { to_low + moving } else { to_low }..to_end);

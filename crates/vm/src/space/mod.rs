@@ -10,6 +10,14 @@ use core::cell::Cell;
 use core::ops::Range;
 use superpage_pages::{Hint, Protection, Vpn};
 
+/// Whether a map entry is of the static pool, and whether its pages are reserved there until it touches them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pooled {
+    Not,
+    Unreserved,
+    Reserved,
+}
+
 /// A range of virtual pages with one object, one protection, one hint and one way to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
@@ -28,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) hint: Hint,
     /// What the policy's background prefers there: a number of [`Vm::preferences`](crate::vm::Vm::preferences), 0 for nothing.
     pub(crate) prefer: u16,
+    /// If it is of the static pool, it begins and ends where pages of that do.
+    pub(crate) pooled: Pooled,
 }
 
 impl Entry {

@@ -95,6 +95,11 @@ impl World {
                         None => {}
                     }
                 }
+                // The pool has none left for what is not reserved.
+                Err(FaultError::NoPoolPage(_)) => {
+                    assert!(allowed && self.vm.stats().pool_free_frames == self.vm.stats().pool_reserved_frames);
+                    return false;
+                }
                 // The store has failed, which it does not do twice.
                 Err(FaultError::Contents(_)) => {
                     assert!(allowed);

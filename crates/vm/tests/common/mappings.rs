@@ -1,9 +1,9 @@
 //! What is mapped where: programs map, discard, grow and move it.
 
 use super::scenario::*;
-use super::{Op, PAGES, Slot, Source, World, file_number};
+use super::{Op, PAGES, Slot, Source, World, cuts_pool, file_number};
 use superpage_pages::{Hint, PageRange, Protection, Vpn};
-use superpage_vm::{Backing, Growth, Map, SpaceId};
+use superpage_vm::{Backing, Error, Growth, Map, SpaceId};
 
 impl World {
     pub(super) fn map(&mut self, space: SpaceId, range: PageRange, protection: Protection, op: Op) {
@@ -23,7 +23,10 @@ impl World {
         let hint = [Hint::Huge, Hint::Base][who as usize >> 5 & 1];
         let hint = if who >> 6 == 3 { hint } else { Hint::None };
         let map = map.backing(backing).growth(growth).hint(hint);
-        self.wait(|world| world.vm.map(&mut world.pmap, space, map)).unwrap();
+        match self.wait(|world| world.vm.map(&mut world.pmap, space, map)) {
+            Err(Error::PoolPage(_) | Error::PoolShort { .. }) => return,
+            done => done.unwrap(),
+        }
         for page in start..start + pages {
             let source = match backing {
                 Backing::Anonymous => Source::Cell { cell: self.cell(), shared },
@@ -35,7 +38,9 @@ impl World {
     }
 
     pub(super) fn discard(&mut self, space: SpaceId, start: u64, pages: u64) {
-        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start).pages(pages))).unwrap();
+        if cuts_pool(self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start).pages(pages)))) {
+            return;
+        }
         for page in start..start + pages {
             let Some(slot) = self.slots(space).get(&page).copied() else { continue };
             if let Source::Cell { cell, shared: true } = slot.source {

@@ -50,6 +50,15 @@ struct Slot {
     begun: Option<u32>,
 }
 
+/// Whether a call was refused since it would cut a page of the static pool, or ask something of one.
+fn cuts_pool(done: Result<(), Error>) -> bool {
+    match done {
+        Ok(()) => false,
+        Err(Error::PoolPage(_)) => true,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// The number of the file that an operation works on, from its last byte: below that of the long one.
 fn file_number(more: u8) -> u32 {
     let bits = u32::from(more & FILE);
@@ -105,7 +114,8 @@ impl World {
         let Setting { daemon_comes, ends, .. } = setting;
         let frames = config.frames;
         let through = config.policy.answers.reclaim.pages == superpage_vm::Reclaim::Nothing;
-        let vm = Vm::new(config).unwrap();
+        let mut vm = Vm::new(config).unwrap();
+        vm.make_pool().unwrap();
         let mut world = World {
             vm,
             pmap: SoftPmap::new(mapped),
@@ -233,16 +243,25 @@ impl World {
         match what % KINDS {
             MAP..=3 => self.map(space, Vpn(start).pages(pages), protection, op),
             UNMAP => {
-                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages))).unwrap();
+                let unmap = |world: &mut World| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages));
+                if cuts_pool(self.wait(unmap)) {
+                    return;
+                }
                 self.forget(space, start, start + pages);
             }
             PROTECT | 6 => {
-                self.vm.protect(&mut self.pmap, space, Vpn(start).pages(pages), protection).unwrap();
+                let range = Vpn(start).pages(pages);
+                if cuts_pool(self.attempt(|world| world.vm.protect(&mut world.pmap, space, range, protection))) {
+                    return;
+                }
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
             }
             ADVISE => {
                 let hint = [Hint::None, Hint::None, Hint::Huge, Hint::Base][flags as usize >> 6];
-                self.vm.advise(&mut self.pmap, space, Vpn(start).pages(pages), hint).unwrap();
+                let range = Vpn(start).pages(pages);
+                if cuts_pool(self.attempt(|world| world.vm.advise(&mut world.pmap, space, range, hint))) {
+                    return;
+                }
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.hint = hint);
             }
             DISCARD => self.discard(space, start, pages),

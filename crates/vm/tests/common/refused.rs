@@ -67,7 +67,7 @@ impl Before {
     pub(crate) fn unresolved(&self, world: &World, error: FaultError) {
         let (before, now) = (&self.stats, world.vm.stats());
         match error {
-            FaultError::OutOfMemory(_) | FaultError::Contents(_) => {
+            FaultError::OutOfMemory(_) | FaultError::Contents(_) | FaultError::NoPoolPage(_) => {
                 let held = world.vm.answers().reclaim.cache == Cache::Held;
                 assert!(
                     now.resident_pages == before.resident_pages || held && now.resident_pages < before.resident_pages

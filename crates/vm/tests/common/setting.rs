@@ -112,6 +112,7 @@ impl Draw {
                 superpages.join("+")
             }
             Values::PageSizes => self.of(question, superpages).to_string(),
+            Values::PageSize => self.of(question, superpages).to_string(),
             Values::Bytes => format!("{}", 4096_u64 << (number % 12)),
             Values::Share => format!("{}%", 1 + number % 100),
             Values::Time => time(Duration::ZERO),
@@ -158,7 +159,7 @@ pub(crate) fn setting_of(
     let open = |name: &str| fixed().all(|(key, _)| key != name);
     let mut pairs: Vec<(&str, String)> = fixed().map(|(key, value)| (key, value.to_string())).collect();
     for parameter in Target::MANAGER.parameters(definition).filter(|parameter| open(parameter.name)) {
-        let of_sizes = matches!(parameter.values, Values::PageSizes);
+        let of_sizes = matches!(parameter.values, Values::PageSizes | Values::PageSize);
         let drawn =
             if of_sizes { !superpages.is_empty() } else { draw.once_in(&format!("whether {}", parameter.name), 2) };
         if drawn {
@@ -172,18 +173,29 @@ pub(crate) fn setting_of(
             pairs.push((key.name, draw.of(key.name, key.values).to_string()));
         }
     }
-    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
     // Page tables may lack a size.
     let lacks = name == "mthp" || draw.once_in("whether page tables lack a size", 8);
     let lacks = if lacks { draw.of("lacks", &[&superpages[..], &[""]].concat()) } else { "" };
     let ladder = ladder(sizes, "");
     let large = ladder.pages(Level(ladder.len() as u8 - 1)).clamp(128, LARGE);
     let (size, more) = (frames % 8, u64::from(frames / 8 % 64));
+    let frames = [1, large / 2, large, large * 3 / 2, 2 * large, 2 * large, 3 * large, 4 * large][size as usize] + more;
+    // A static pool must fit.
+    let page = pairs.iter().find(|(key, _)| *key == "size").and_then(|(_, size)| size.parse::<PageSize>().ok());
+    if name == "hugetlb" && open("pool") {
+        let most = page.map_or(0, |page| (frames * ladder.base().bytes()) / page.bytes());
+        pairs.retain(|(key, _)| *key != "pool" && (*key != "size" || most > 0));
+        let (some, page) = (draw.number("pool") % (most + 1), page.map_or(0, |page| page.bytes()));
+        if some > 0 && draw.once_in("whether pool", 2) {
+            pairs.push(("pool", format!("{}", some * page)));
+        }
+    }
+    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
     Setting {
         ladder: sizes,
         lacks,
         policy: format!("{name}:{}", pairs.join(",")),
-        frames: [1, large / 2, large, large * 3 / 2, 2 * large, 2 * large, 3 * large, 4 * large][size as usize] + more,
+        frames,
         swap_pages: draw.of("swap", &["4000", "1000", "300", "5", "0"]).parse().unwrap(),
         daemon_comes: draw.once_in("daemon", 2),
         ends: !draw.once_in("goes on", 4),

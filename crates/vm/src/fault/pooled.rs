@@ -1,0 +1,301 @@
+//! Mappings of the static pool ([`StaticPool`](crate::StaticPool)): which part of a mapping is of the pool, what it has
+//! reserved, and its faults. Pages of the pool are mapped, copied and freed whole; what would cut one is refused, as in
+//! Linux.
+
+use crate::fault::promotion::Leaf;
+use crate::fault::{Destination, Fault, FaultContext, FaultKind, Site};
+use crate::frame::Populated;
+use crate::object::population::Walk;
+use crate::space::{Entry, Pooled};
+use crate::vm::Vm;
+use crate::{Backing, Error, FaultError, Growth, Map, Memory, NoContents, Page, Pmap, SpaceId};
+use core::ops::Range;
+use superpage_pages::{Access, Extent, Level, Mapped, PageRange, Pfn, Protection, Vpn};
+
+use super::Content;
+
+impl Vm {
+    /// Sets the static pool of the policy aside, if that is to be done late
+    /// ([`StaticPool::late`](crate::StaticPool::late)) and was not: now, of what is free and contiguous. O(pages of
+    /// the pool).
+    ///
+    /// # Errors
+    /// [`Error::PoolRoom`], with nothing changed, if not all of it is free.
+    pub fn make_pool(&mut self) -> Result<(), Error> {
+        self.frames.make_pool()
+    }
+
+    /// The pages of the static pool's page around a page that is mapped from the pool; `None` if it is not. O(log
+    /// entries).
+    pub fn pool_page(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
+        let pages = self.pool_pages()?;
+        let entry = self.space(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
+        debug_assert!(entry.start.is_multiple_of(pages));
+        Some(at.align_down(pages).pages(pages))
+    }
+
+    /// Base pages in one of the pool, if there is one.
+    fn pool_pages(&self) -> Option<u64> {
+        self.frames.huge.as_ref().map(|pool| self.frames.ladder.pages(pool.level()))
+    }
+
+    /// The part of a mapping that is to be of the pool: the pages of the pool that lie whole in it. `None` if there is
+    /// none.
+    pub(crate) fn part_of_pool(&self, pmap: &impl Pmap, map: &Map) -> Option<Range<u64>> {
+        let (pool, pages) = (self.answers.place.pool?, self.pool_pages()?);
+        let level = self.frames.huge.as_ref()?.level();
+        let wanted = map.backing == Backing::Anonymous
+            && map.growth == Growth::Fixed
+            && map.protection.contains(Protection::WRITE)
+            && (if map.shared { pool.shared } else { pool.private })
+            && self.answers.place.hints.allow(map.hint)
+            && pmap.contiguity(self.frames.ladder.size(level)).is_whole();
+        let (start, end) = (map.start.0.next_multiple_of(pages), (map.start.0 + map.pages) & !(pages - 1));
+        (wanted && start < end).then_some(start..end)
+    }
+
+    /// Reserves the pages of a part of a mapping: how it is then mapped, and `None` if it falls back to base pages.
+    pub(crate) fn reserve_part(&mut self, part: &Range<u64>) -> Result<Option<Pooled>, Error> {
+        let (Some(pool), Some(pages)) = (self.answers.place.pool, self.pool_pages()) else { return Ok(None) };
+        let wanted = (part.end - part.start) / pages;
+        if !pool.reserves {
+            return Ok(Some(Pooled::Unreserved));
+        }
+        if self.frames.reserve_in_pool(wanted) {
+            return Ok(Some(Pooled::Reserved));
+        }
+        if pool.kills {
+            let (stats, size) = (&self.frames.stats, self.frames.ladder.size(Level::BASE));
+            let left = (stats.pool_free_frames - stats.pool_reserved_frames) * size.bytes();
+            return Err(Error::PoolShort { wanted: wanted * pages * size.bytes(), left });
+        }
+        self.frames.stats.pool_fallbacks += 1;
+        Ok(None)
+    }
+
+    /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log entries).
+    pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
+        let Some(pages) = self.pool_pages() else { return Ok(()) };
+        let space = self.space(space)?;
+        let cut = [low, high].into_iter().find(|at| {
+            !at.is_multiple_of(pages)
+                && space.find(*at).is_some_and(|entry| entry.pooled != Pooled::Not && entry.start < *at)
+        });
+        cut.map_or(Ok(()), |at| Err(Error::PoolPage(Vpn(at))))
+    }
+
+    /// Checks what a move may do to pages of the pool: it moves them whole, and to where they are aligned; what is
+    /// mapped from the pool does not grow, as in Linux.
+    pub(crate) fn may_move_pool(&self, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
+        let Some(pages) = self.pool_pages() else { return Ok(()) };
+        let ends = |range: PageRange| (range.start.0, range.start.0 + range.pages);
+        let moving = from.pages.min(to.pages);
+        for (low, high) in [ends(from), ends(to), ends(from.start.pages(moving))] {
+            self.cuts_pool(space, low, high)?;
+        }
+        let (low, high) = ends(from.start.pages(moving));
+        let entries = self.space(space)?.overlapping(low, high);
+        let pooled = |entry: &&Entry| entry.pooled != Pooled::Not;
+        let aligned = (from.start.0 ^ to.start.0).is_multiple_of(pages);
+        let grows = to.pages > from.pages && entries.last().filter(pooled).is_some();
+        let moves = entries.iter().find(pooled).is_some() && !aligned;
+        if grows || moves { Err(Error::PoolPage(from.start)) } else { Ok(()) }
+    }
+
+    /// Whether a range has pages of the pool, of which a program cannot ask anything.
+    pub(crate) fn is_pool_free(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
+        let entries = self.space(space)?.overlapping(low, high);
+        let pooled = entries.iter().find(|entry| entry.pooled != Pooled::Not);
+        pooled.map_or(Ok(()), |entry| Err(Error::PoolPage(Vpn(entry.start.max(low)))))
+    }
+
+    /// How many pages of the pool an entry, or a part of one, keeps reserved: those that it has not touched. O(its
+    /// pages of the pool).
+    pub(crate) fn reserved_by(&self, part: &Entry) -> u64 {
+        let Some(pages) = self.pool_pages().filter(|_| part.pooled == Pooled::Reserved) else { return 0 };
+        let untouched = |at: &u64| self.holder(part.object, part.index(*at)).is_none();
+        (part.start..part.end).step_by(pages as usize).filter(untouched).count() as u64
+    }
+
+    /// Gives up what a part of an entry has reserved.
+    pub(crate) fn unreserve(&mut self, part: &Entry) {
+        if part.pooled == Pooled::Reserved {
+            let reserved = self.reserved_by(part);
+            self.frames.unreserve_in_pool(reserved);
+        }
+    }
+
+    /// Reserves again what entries in a range have lost the contents of, after [`Vm::unreserve`]; an entry for which
+    /// too few pages are left has none reserved from then on.
+    pub(crate) fn reserve_again(&mut self, space: SpaceId, low: u64, high: u64) {
+        for entry in self.space_mut(space).overlapping(low, high) {
+            let part = entry.within(low, high);
+            if part.pooled == Pooled::Reserved {
+                let wanted = self.reserved_by(&part);
+                if !self.frames.reserve_in_pool(wanted) {
+                    self.put_part(space, Entry { pooled: Pooled::Unreserved, ..part });
+                }
+            }
+        }
+    }
+
+    /// Whether a page of the pool is reserved for the page of this index, by this entry or by another that shares it.
+    fn is_reserved(&self, entry: &Entry, index: u64) -> bool {
+        let reserved = |entry: &Entry| entry.pooled == Pooled::Reserved;
+        let others = || self.spaces.iter().flatten().flat_map(|space| space.holding(entry.object, index));
+        reserved(entry) || entry.shared && others().any(|other| reserved(&other))
+    }
+
+    /// Resolves a fault in a mapping of the pool: maps all of the page of the pool that has it, or takes one.
+    pub(crate) fn fault_in_pool(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+    ) -> Result<Fault, FaultError> {
+        let Site { space, entry, at, access, .. } = context.site;
+        let (index, writing) = (context.site.index(), access == Access::Write);
+        let found = self.holder(entry.object, index);
+        if let Some(walk) = &found {
+            let own = walk.page.object == entry.object && !entry.copy;
+            if own || !writing {
+                let rights = if own { entry.protection } else { entry.rights_without_write() };
+                return Ok(self.map_pool_page(context.pmap, &context.site, walk, rights));
+            }
+        }
+        let own = if entry.copy { self.own(space, entry) } else { entry };
+        if let Some(walk) = found.filter(|walk| walk.page.object == own.object) {
+            context.site.entry = own;
+            return Ok(self.map_pool_page(context.pmap, &context.site, &walk, own.protection));
+        }
+        let reserved = found.is_none() && self.is_reserved(&own, index);
+        let taken = self.frames.take_from_pool(reserved);
+        let filled = match taken {
+            Some(extent) => self.fill_pool_page(context, &own, extent, found.as_ref()),
+            None => {
+                self.frames.stats.faults_no_pool += 1;
+                Err(FaultError::NoPoolPage(at))
+            }
+        };
+        if let Err(error) = filled {
+            if let Some(extent) = taken {
+                self.frames.free_extent(extent);
+                let kept = self.frames.reserve_in_pool(u64::from(reserved));
+                debug_assert!(kept, "it was just freed");
+            }
+            if own.object != entry.object {
+                self.disown(space, entry, own.object);
+            }
+            return Err(error);
+        }
+        let extent = taken.expect("it was filled");
+        Ok(self.install_pool_page(context, (&entry, &own), extent, found.as_ref()))
+    }
+
+    /// Fills a page of the pool with zeroes, or with a copy of what lies behind a copy-on-write object.
+    fn fill_pool_page(
+        &self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        own: &Entry,
+        extent: Extent,
+        source: Option<&Walk>,
+    ) -> Result<(), FaultError> {
+        let Site { space, at, .. } = context.site;
+        let pages = self.frames.ladder.pages(extent.level);
+        let Some(walk) = source else {
+            let to = Destination { page: context.site.page(), object: own.object, frames: extent };
+            let level = extent.level;
+            let taken = Populated { full: level.0, reserved: false, allocated: level, preempted: 0, zeroed: false };
+            let filled = self.provide(context.memory, to, Content::Zero, &taken);
+            return filled.map(drop).map_err(|NoContents| FaultError::Contents(at));
+        };
+        let (from, start) = (Pfn(u64::from(walk.frame)).align_down(pages), at.align_down(pages));
+        for page in 0..pages {
+            context.memory.copy(from + page, extent.start + page, Page::Mapped { space, at: start + page });
+        }
+        Ok(())
+    }
+
+    /// Populates the region of a fault in a page of the pool that was filled, and maps it in place of what it copies.
+    fn install_pool_page(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        (before, own): (&Entry, &Entry),
+        extent: Extent,
+        source: Option<&Walk>,
+    ) -> Fault {
+        let Site { space, at, access, .. } = context.site;
+        let (level, ladder) = (extent.level, self.frames.ladder);
+        let (pages, size) = (ladder.pages(level), ladder.size(level));
+        let start = at.align_down(pages);
+        if let Some(walk) = source
+            && let Some(mapped) = context.pmap.lookup(space, start)
+        {
+            let used = context.pmap.remove(space, start, size);
+            let frame = walk.frame & !(pages as u32 - 1);
+            self.note_removed(before, Leaf { at: start, frame, level, rights: mapped.protection }, used);
+        }
+        let mut walk = self.frames.population.walk(own.object, own.index(at.0));
+        let _ = self.frames.install_whole(&mut walk, extent);
+        let mapped = Mapped { frame: extent.start, size, protection: own.rights(own.object) };
+        context.pmap.enter(space, start, mapped, access);
+        self.note_pool_page(&walk, level);
+        let stats = &mut self.frames.stats;
+        stats.faults += 1;
+        stats.faults_pool += 1;
+        let kind = if source.is_some() {
+            stats.faults_copy += 1;
+            stats.bytes_copied += size.bytes();
+            FaultKind::Copy
+        } else {
+            stats.faults_zero += 1;
+            stats.bytes_zeroed += size.bytes();
+            FaultKind::Zero
+        };
+        Fault {
+            source: source.map(|walk| Pfn(u64::from(walk.frame))),
+            wanted: level,
+            allocated: Some(level),
+            ..Fault::new(kind, Pfn(u64::from(walk.frame)), level)
+        }
+    }
+
+    /// A page of the pool was mapped, with one entry in a page table.
+    fn note_pool_page(&mut self, walk: &Walk, level: Level) {
+        let stats = &mut self.frames.stats;
+        stats.mapped[level.index()] += 1;
+        stats.promotions[level.index()] += 1;
+        stats.promotions_at_fault += 1;
+        if self.objects.get(walk.page.object).sole {
+            self.count_superpage(walk, level, 1);
+            self.count_children(walk, level, 0);
+        }
+    }
+
+    /// Maps the page of the pool that has the page of a walk, or gives its mapping more rights.
+    fn map_pool_page(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, rights: Protection) -> Fault {
+        let Site { space, at, access, .. } = *site;
+        let (ladder, level) = (self.frames.ladder, Level(walk.covered));
+        let (pages, size) = (ladder.pages(level), ladder.size(level));
+        let start = at.align_down(pages);
+        let stats = &mut self.frames.stats;
+        stats.faults += 1;
+        let kind = match pmap.lookup(space, start) {
+            Some(mapped) if mapped.protection.allows(access) => {
+                stats.faults_spurious += 1;
+                FaultKind::Spurious
+            }
+            Some(_) => {
+                stats.faults_rights += 1;
+                pmap.protect(space, start, size, rights);
+                FaultKind::Rights
+            }
+            None => {
+                stats.faults_resident += 1;
+                let frame = Pfn(u64::from(walk.frame)).align_down(pages);
+                pmap.enter(space, start, Mapped { frame, size, protection: rights }, access);
+                self.note_pool_page(walk, level);
+                FaultKind::Resident
+            }
+        };
+        Fault::new(kind, Pfn(u64::from(walk.frame)), level)
+    }
+}
