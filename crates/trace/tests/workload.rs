@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 36] = [
+const SAMPLES: [(&str, u64); 37] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -46,6 +46,7 @@ const SAMPLES: [(&str, u64); 36] = [
     ("draw:bytes=256K,row=1K,times=300", 0xd48077ccbe3a488b),
     ("stacks:threads=30,touched=10K,guard=early", 0x3c5f01566e36205e),
     ("stacks:threads=30", 0x222541b54c3fc8e1),
+    ("gups:bytes=1M,updates=50K", 0xd83501b3263c5c6a),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x95aef9bb6134848b),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x5b84281187629064),
 ];
@@ -161,6 +162,8 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("start", "times=1,beside=1"),
         ("reread", "bytes=1,times=1"),
         ("draw", "bytes=128K,row=16K,times=1"),
+        ("gups", "bytes=4K,updates=0"),
+        ("gups", "bytes=4K,updates=1"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -305,6 +308,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("seek:idle=5", "a time in us, ms or s"),
         ("dirty-file:page=6K", "a multiple of 4K"),
         ("stride:step=16T,touches=2", "at most 16T"),
+        ("gups:bytes=3M", "a power of two"),
+        ("gups:bytes=1K", "expected a size from 4K to 16T"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
         ("touch;", "no such workload"),
@@ -358,7 +363,7 @@ fn a_resumed_process_fetches_where_it_was() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..22_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..27_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -375,6 +380,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         16 => format!("pipe-bandwidth:bytes={}", 100 * a),
         17 => format!("start:times={b},beside={}K", a - 1).replace("=0K", "=0"),
         19 => format!("draw:bytes=128K,row=512,times={b},seed={a}"),
+        22 => format!("gups:bytes=64K,updates={c}"),
         20 => format!("stacks:threads={a},bytes={}K", 16 + 4 * c),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

@@ -22,6 +22,7 @@ mod dirty_file;
 mod fftw;
 mod files;
 mod fill;
+mod gups;
 mod lmbench;
 mod loads;
 mod matrix;
@@ -63,7 +64,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 27] = [
+static ALL: [Kind; 28] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -91,6 +92,7 @@ static ALL: [Kind; 27] = [
     lmbench::reread::KIND,
     lmbench::draw::KIND,
     stacks::KIND,
+    gups::KIND,
 ];
 
 /// All built-in workloads.
