@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 37] = [
+const SAMPLES: [(&str, u64); 39] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -47,6 +47,8 @@ const SAMPLES: [(&str, u64); 37] = [
     ("stacks:threads=30,touched=10K,guard=early", 0x3c5f01566e36205e),
     ("stacks:threads=30", 0x222541b54c3fc8e1),
     ("gups:bytes=1M,updates=50K", 0xd83501b3263c5c6a),
+    ("graph:scale=10,roots=3", 0x975710ebd35273ae),
+    ("graph:scale=11,edges=5,build=no,seed=7", 0x0ab6a5fcc2a3f874),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x95aef9bb6134848b),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x5b84281187629064),
 ];
@@ -164,6 +166,9 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("draw", "bytes=128K,row=16K,times=1"),
         ("gups", "bytes=4K,updates=0"),
         ("gups", "bytes=4K,updates=1"),
+        ("graph", "scale=1,edges=1,roots=0"),
+        ("graph", "scale=1,edges=1,roots=3"),
+        ("graph", "scale=1,edges=1,roots=1,build=no"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -310,6 +315,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("stride:step=16T,touches=2", "at most 16T"),
         ("gups:bytes=3M", "a power of two"),
         ("gups:bytes=1K", "expected a size from 4K to 16T"),
+        ("graph:scale=29", "expected a count from 1 to 28"),
+        ("graph:edges=0", "expected a count from 1 to 64"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
         ("touch;", "no such workload"),
@@ -381,6 +388,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         17 => format!("start:times={b},beside={}K", a - 1).replace("=0K", "=0"),
         19 => format!("draw:bytes=128K,row=512,times={b},seed={a}"),
         22 => format!("gups:bytes=64K,updates={c}"),
+        23 => format!("graph:scale={},edges={b},roots={b},seed={a}", 1 + a % 9),
         20 => format!("stacks:threads={a},bytes={}K", 16 + 4 * c),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

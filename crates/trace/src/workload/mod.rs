@@ -22,6 +22,7 @@ mod dirty_file;
 mod fftw;
 mod files;
 mod fill;
+mod graph;
 mod gups;
 mod lmbench;
 mod loads;
@@ -64,7 +65,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 28] = [
+static ALL: [Kind; 29] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -93,6 +94,7 @@ static ALL: [Kind; 28] = [
     lmbench::draw::KIND,
     stacks::KIND,
     gups::KIND,
+    graph::KIND,
 ];
 
 /// All built-in workloads.

@@ -11,6 +11,11 @@ pub(super) const PAGE: u64 = 1 << TRACE_PAGE_SHIFT;
 /// machine here.
 pub(super) const REGION: u64 = 1 << 30;
 
+/// Where the next region starts after `bytes` from `start` on: at the next multiple of [`REGION`].
+pub(super) fn next_region(start: u64, bytes: u64) -> u64 {
+    (start + bytes).next_multiple_of(REGION)
+}
+
 /// A workload at work.
 pub(super) trait Program: Send {
     /// Does the next piece of work; `false` once nothing is left, when nothing may have been added.
