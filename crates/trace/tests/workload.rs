@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 39] = [
+const SAMPLES: [(&str, u64); 41] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -49,6 +49,8 @@ const SAMPLES: [(&str, u64); 39] = [
     ("gups:bytes=1M,updates=50K", 0xd83501b3263c5c6a),
     ("graph:scale=10,roots=3", 0x975710ebd35273ae),
     ("graph:scale=11,edges=5,build=no,seed=7", 0x0ab6a5fcc2a3f874),
+    ("kv:keys=3K,operations=10K", 0xe6c4b2cc7b434c38),
+    ("kv:keys=2K,least=4K,most=20K,drop=0.7,discard=no,theta=0.5,operations=9K,inserts=0.3", 0x6fa0a0177779f168),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x95aef9bb6134848b),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x5b84281187629064),
 ];
@@ -169,6 +171,9 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("graph", "scale=1,edges=1,roots=0"),
         ("graph", "scale=1,edges=1,roots=3"),
         ("graph", "scale=1,edges=1,roots=1,build=no"),
+        ("kv", "keys=1,least=8,most=8,operations=0"),
+        ("kv", "keys=1,least=1M,most=1M,drop=1,operations=9"),
+        ("kv", "keys=3,operations=50,inserts=0.5,deletes=0.5"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -317,6 +322,11 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("gups:bytes=1K", "expected a size from 4K to 16T"),
         ("graph:scale=29", "expected a count from 1 to 28"),
         ("graph:edges=0", "expected a count from 1 to 64"),
+        ("kv:keys=65M", "to 64000000"),
+        ("kv:keys=64M,most=8K", "at most 32G bytes"),
+        ("kv:least=12", "a multiple of 8"),
+        ("kv:least=2K", "expected a size from 2K to 1M"),
+        ("kv:inserts=0.6,deletes=0.5", "at most 1 together"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
         ("touch;", "no such workload"),
@@ -389,6 +399,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         19 => format!("draw:bytes=128K,row=512,times={b},seed={a}"),
         22 => format!("gups:bytes=64K,updates={c}"),
         23 => format!("graph:scale={},edges={b},roots={b},seed={a}", 1 + a % 9),
+        24 => format!("kv:keys={a},least=8,most={}K,drop=0.{b},operations={c},inserts=0.4,seed={a}", 4 * b),
         20 => format!("stacks:threads={a},bytes={}K", 16 + 4 * c),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

@@ -24,6 +24,7 @@ mod files;
 mod fill;
 mod graph;
 mod gups;
+mod kv;
 mod lmbench;
 mod loads;
 mod matrix;
@@ -65,7 +66,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 29] = [
+static ALL: [Kind; 30] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -95,6 +96,7 @@ static ALL: [Kind; 29] = [
     stacks::KIND,
     gups::KIND,
     graph::KIND,
+    kv::KIND,
 ];
 
 /// All built-in workloads.
