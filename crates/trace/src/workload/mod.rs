@@ -15,6 +15,7 @@
 //! assert_eq!(runs, 16);
 //! ```
 
+mod btree;
 mod c4;
 mod chase;
 mod cmp;
@@ -66,7 +67,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 30] = [
+static ALL: [Kind; 31] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -97,6 +98,7 @@ static ALL: [Kind; 30] = [
     gups::KIND,
     graph::KIND,
     kv::KIND,
+    btree::KIND,
 ];
 
 /// All built-in workloads.
