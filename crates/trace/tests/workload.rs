@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 43] = [
+const SAMPLES: [(&str, u64); 45] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -53,6 +53,8 @@ const SAMPLES: [(&str, u64); 43] = [
     ("kv:keys=2K,least=4K,most=20K,drop=0.7,discard=no,theta=0.5,operations=9K,inserts=0.3", 0x6fa0a0177779f168),
     ("btree:keys=9K,operations=5K,inserts=0.4", 0x351e0bfb55f8c0e0),
     ("btree:keys=9K,order=64,fill=ascending,operations=5K,seed=5", 0x8076139b5630a7de),
+    ("xsbench:nuclides=68,gridpoints=100,lookups=2K", 0x07f4aeb6ead82cc1),
+    ("xsbench:nuclides=80,gridpoints=9,lookups=500,seed=2", 0x9f62997b995ae2e9),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x95aef9bb6134848b),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x5b84281187629064),
 ];
@@ -178,6 +180,8 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("kv", "keys=3,operations=50,inserts=0.5,deletes=0.5"),
         ("btree", "keys=1,operations=0"),
         ("btree", "keys=1,order=4,operations=90,inserts=1"),
+        ("xsbench", "nuclides=68,gridpoints=2,lookups=0"),
+        ("xsbench", "nuclides=68,gridpoints=2,lookups=1"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -334,6 +338,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("btree:order=3", "expected a count from 4 to 512"),
         ("btree:keys=4G,operations=1K,inserts=0.5", "at most 4G keys"),
         ("btree:fill=sorted", "expected random or ascending"),
+        ("xsbench:nuclides=67", "expected a count from 68"),
+        ("xsbench:nuclides=1000,gridpoints=10M", "at most 16T bytes"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
         ("touch;", "no such workload"),
@@ -408,6 +414,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         23 => format!("graph:scale={},edges={b},roots={b},seed={a}", 1 + a % 9),
         24 => format!("kv:keys={a},least=8,most={}K,drop=0.{b},operations={c},inserts=0.4,seed={a}", 4 * b),
         25 => format!("btree:keys={a},order={},operations={c},inserts=0.{b}", 3 + b),
+        26 => format!("xsbench:nuclides={},gridpoints={},lookups={b}", 68 + a, 1 + a % 9 + b),
         20 => format!("stacks:threads={a},bytes={}K", 16 + 4 * c),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

@@ -45,6 +45,7 @@ mod stride;
 mod touch;
 mod tree;
 mod web;
+mod xsbench;
 mod zipf;
 
 pub use parameters::Parameter;
@@ -67,7 +68,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 31] = [
+static ALL: [Kind; 32] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -99,6 +100,7 @@ static ALL: [Kind; 31] = [
     graph::KIND,
     kv::KIND,
     btree::KIND,
+    xsbench::KIND,
 ];
 
 /// All built-in workloads.
