@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
 use superpage_trace::{Info, Source};
-use superpage_vm::Policy;
+use superpage_vm::{Policy, Reserve};
 
 /// The conditions that all simulations of a grid share.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -172,16 +172,15 @@ pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Res
 
 /// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
 fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    let (extents, asked) = policy.answers.place.size.extents();
+    let Reserve::Among(extents) = policy.answers.place.size else { return Ok(*ladder) };
     let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
-    let fits = |size: &PageSize| *size > base && *size <= largest;
-    if let Some(size) = extents.iter().find(|size| asked && !fits(size)) {
+    if let Some(size) = extents.iter().find(|size| *size <= base || *size > largest) {
         let (name, policy) = (&machine.name, policy.definition().name);
         return Err(Error::Usage(format!(
             "machine {name}: policy {policy} takes extents of {size}, where they can be larger than {base} and up to {largest}"
         )));
     }
-    let extents = extents.iter().filter(|size| fits(size) && !machine.pages.sizes.contains(size));
+    let extents = extents.iter().filter(|size| !machine.pages.sizes.contains(size));
     let mut sizes: Vec<PageSize> = ladder.sizes().iter().copied().chain(extents).collect();
     sizes.sort_unstable();
     Ladder::new(&sizes).map_err(|error| Error::Usage(format!("machine {}: {error}", machine.name)))
@@ -229,7 +228,7 @@ const TURN: Duration = Duration::from_millis(20);
 /// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch` asks for.
 ///
 /// # Errors
-/// As for [`run`], or the sampling interval is 0.
+/// As for [`run`], or the sampling interval is 0, or what reading the stream takes ([`Info::memory`]) is not left.
 pub fn run_parts(
     setups: &[Setup],
     source: &mut dyn Source,
@@ -239,6 +238,8 @@ pub fn run_parts(
 ) -> Result<Vec<Run>, Error> {
     watch.every.map_or(Ok(()), crate::Every::check)?;
     check_setups(setups, source.info(), watch.lines)?;
+    let guard = Guard::new();
+    guard.check_stream(source.info())?;
     let mut phases = Phases::new(source);
     let info = source.info().clone();
     let begin = |group: Vec<usize>| {
@@ -256,7 +257,6 @@ pub fn run_parts(
     let mut done = Progress { runs: 0, of: info.runs };
     let mut more = now.fill(source, &mut phases, &mut courses)?;
     let mut complete = true;
-    let guard = Guard::new();
     // Each looks before each piece, so that only what one piece needs is allocated after memory ran short.
     let step = |simulation: &mut Simulation, piece: &Piece| {
         if !guard.is_short() {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use superpage_mmu::Mmu;
 use superpage_report::bytes;
+use superpage_trace::Info;
 
 /// The most bytes of the manager's own structures per frame: page lists, free extents and reservations.
 const FRAME_BYTES: u64 = 17;
@@ -59,6 +60,23 @@ impl Guard {
 
     fn of(left: Option<fn() -> Vec<Limit>>) -> Guard {
         Guard { left, begun: Instant::now(), asked: AtomicU64::new(0), short: OnceLock::new() }
+    }
+
+    /// Checks whether what reading the stream takes fits, before any of it is allocated.
+    pub(crate) fn check_stream(&self, info: &Info) -> Result<(), Error> {
+        let limits = self.left.filter(|_| info.memory > 0).map_or_else(Vec::new, |left| left());
+        let Some(Limit { bytes: left, of, .. }) =
+            limits.into_iter().find(|limit| limit.bytes < info.memory.saturating_add(Guard::RESERVE))
+        else {
+            return Ok(());
+        };
+        Err(Error::Usage(format!(
+            "workload {} takes {} of memory to generate, besides what its simulation takes, and {} are left of {of}; give \
+             a smaller one",
+            info.workload,
+            bytes(info.memory),
+            bytes(left)
+        )))
     }
 
     /// Whether simulations must end. Cost: that of a look at a clock, mostly.
@@ -200,6 +218,22 @@ mod tests {
         let alone = check_memory(&many, &timed, &limit(whole, false)).unwrap_err().to_string();
         assert!(alone.contains("200 rows at once"), "{alone}");
         assert_eq!(said(&many, limit(whole, false)), "", "they share two kernels");
+    }
+
+    #[test]
+    fn a_stream_that_does_not_fit_is_refused() {
+        let guard = Guard::of(Some(|| vec![Limit { bytes: 1 << 30, of: "the test".into(), counts_untouched: false }]));
+        let said = |memory| {
+            let info = Info { workload: "graph".into(), memory, ..Info::default() };
+            guard.check_stream(&info).map_err(|error| error.to_string())
+        };
+        assert_eq!((said(0), said((1 << 30) - Guard::RESERVE)), (Ok(()), Ok(())));
+        let short = said((1 << 30) - Guard::RESERVE + 1).unwrap_err();
+        assert!(
+            short.contains("workload graph takes 768 MB") && short.contains("1.00 GB are left of the test"),
+            "{short}"
+        );
+        assert!(Guard::of(None).check_stream(&Info { memory: u64::MAX, ..Info::default() }).is_ok());
     }
 
     #[test]

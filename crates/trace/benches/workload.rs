@@ -18,6 +18,11 @@ fn main() {
         "web",
         "c4",
         "sp",
+        "gups:updates=20M",
+        "graph:scale=20,roots=2",
+        "kv:operations=5M",
+        "btree:keys=4M,operations=2M",
+        "xsbench:gridpoints=2000,lookups=100K",
         "random:references=20M + random:references=20M",
     ];
     println!("{:48} {:>12} {:>12}", "workload", "references/s", "runs/s");

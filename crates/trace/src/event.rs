@@ -430,6 +430,9 @@ pub struct Info {
     pub short_windows: bool,
     /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
+    /// Bytes of memory that reading the stream will take, besides batches: what a built-in workload keeps of its
+    /// program's data, allocated when the stream begins.
+    pub memory: u64,
 }
 
 /// Where events come from: a trace file, a built-in workload, or a running program.

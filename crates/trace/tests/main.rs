@@ -8,6 +8,7 @@ mod file;
 mod import;
 mod lmbench;
 mod navarro;
+mod programs;
 mod record;
 mod sample;
 mod workload;

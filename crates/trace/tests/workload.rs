@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 36] = [
+const SAMPLES: [(&str, u64); 45] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -46,6 +46,15 @@ const SAMPLES: [(&str, u64); 36] = [
     ("draw:bytes=256K,row=1K,times=300", 0xd48077ccbe3a488b),
     ("stacks:threads=30,touched=10K,guard=early", 0x3c5f01566e36205e),
     ("stacks:threads=30", 0x222541b54c3fc8e1),
+    ("gups:bytes=1M,updates=50K", 0xd83501b3263c5c6a),
+    ("graph:scale=10,roots=3", 0x975710ebd35273ae),
+    ("graph:scale=11,edges=5,build=no,seed=7", 0x0ab6a5fcc2a3f874),
+    ("kv:keys=3K,operations=10K", 0xe6c4b2cc7b434c38),
+    ("kv:keys=2K,least=4K,most=20K,drop=0.7,discard=no,theta=0.5,operations=9K,inserts=0.3", 0x6fa0a0177779f168),
+    ("btree:keys=9K,operations=5K,inserts=0.4", 0x351e0bfb55f8c0e0),
+    ("btree:keys=9K,order=64,fill=ascending,operations=5K,seed=5", 0x8076139b5630a7de),
+    ("xsbench:nuclides=68,gridpoints=100,lookups=2K", 0x07f4aeb6ead82cc1),
+    ("xsbench:nuclides=80,gridpoints=9,lookups=500,seed=2", 0x9f62997b995ae2e9),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x95aef9bb6134848b),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x5b84281187629064),
 ];
@@ -161,6 +170,18 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("start", "times=1,beside=1"),
         ("reread", "bytes=1,times=1"),
         ("draw", "bytes=128K,row=16K,times=1"),
+        ("gups", "bytes=4K,updates=0"),
+        ("gups", "bytes=4K,updates=1"),
+        ("graph", "scale=1,edges=1,roots=0"),
+        ("graph", "scale=1,edges=1,roots=3"),
+        ("graph", "scale=1,edges=1,roots=1,build=no"),
+        ("kv", "keys=1,least=8,most=8,operations=0"),
+        ("kv", "keys=1,least=1M,most=1M,drop=1,operations=9"),
+        ("kv", "keys=3,operations=50,inserts=0.5,deletes=0.5"),
+        ("btree", "keys=1,operations=0"),
+        ("btree", "keys=1,order=4,operations=90,inserts=1"),
+        ("xsbench", "nuclides=68,gridpoints=2,lookups=0"),
+        ("xsbench", "nuclides=68,gridpoints=2,lookups=1"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -305,6 +326,20 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("seek:idle=5", "a time in us, ms or s"),
         ("dirty-file:page=6K", "a multiple of 4K"),
         ("stride:step=16T,touches=2", "at most 16T"),
+        ("gups:bytes=3M", "a power of two"),
+        ("gups:bytes=1K", "expected a size from 4K to 16T"),
+        ("graph:scale=29", "expected a count from 1 to 28"),
+        ("graph:edges=0", "expected a count from 1 to 64"),
+        ("kv:keys=65M", "to 64000000"),
+        ("kv:keys=64M,most=8K", "at most 32G bytes"),
+        ("kv:least=12", "a multiple of 8"),
+        ("kv:least=2K", "expected a size from 2K to 1M"),
+        ("kv:inserts=0.6,deletes=0.5", "at most 1 together"),
+        ("btree:order=3", "expected a count from 4 to 512"),
+        ("btree:keys=4G,operations=1K,inserts=0.5", "at most 4G keys"),
+        ("btree:fill=sorted", "expected random or ascending"),
+        ("xsbench:nuclides=67", "expected a count from 68"),
+        ("xsbench:nuclides=1000,gridpoints=10M", "at most 16T bytes"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
         ("touch;", "no such workload"),
@@ -358,7 +393,7 @@ fn a_resumed_process_fetches_where_it_was() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..22_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..27_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -375,6 +410,11 @@ fn any_workload() -> impl Strategy<Value = String> {
         16 => format!("pipe-bandwidth:bytes={}", 100 * a),
         17 => format!("start:times={b},beside={}K", a - 1).replace("=0K", "=0"),
         19 => format!("draw:bytes=128K,row=512,times={b},seed={a}"),
+        22 => format!("gups:bytes=64K,updates={c}"),
+        23 => format!("graph:scale={},edges={b},roots={b},seed={a}", 1 + a % 9),
+        24 => format!("kv:keys={a},least=8,most={}K,drop=0.{b},operations={c},inserts=0.4,seed={a}", 4 * b),
+        25 => format!("btree:keys={a},order={},operations={c},inserts=0.{b}", 3 + b),
+        26 => format!("xsbench:nuclides={},gridpoints={},lookups={b}", 68 + a, 1 + a % 9 + b),
         20 => format!("stacks:threads={a},bytes={}K", 16 + 4 * c),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

@@ -108,7 +108,8 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let lines = version >= LINED && flags & LINES != 0;
     let calls = version >= CALLED && flags & CALLS != 0;
     let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
+    let (runs, memory) = (None, 0);
     let info =
-        Info { workload, sampling, fetches, lines, calls, loads_in_writes, cold_windows, short_windows, runs: None };
+        Info { workload, sampling, fetches, lines, calls, loads_in_writes, cold_windows, short_windows, runs, memory };
     Ok((info, notes))
 }

@@ -23,7 +23,7 @@
 
 use super::Kind;
 use super::parameters::{Parameter, Values};
-use super::program::{Out, PAGE, Pass, Program, REGION, Running};
+use super::program::{Out, PAGE, Pass, Program, REGION, Running, next_region};
 use crate::{Error, Event, Source};
 use superpage_pages::Access;
 
@@ -47,9 +47,8 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let array = n * n * n * ELEMENT;
     let runs = array.div_ceil(PAGE) + 12 * n * n * n * transforms;
     let arrays = values.count("arrays", 1..=2)?;
-    let after = |start: u64| (start + array).next_multiple_of(REGION);
-    let result = if arrays == 2 { after(REGION) } else { REGION };
-    let work = after(result);
+    let result = if arrays == 2 { next_region(REGION, array) } else { REGION };
+    let work = next_region(result, array);
     let fill = Pass::new(REGION, array, 8, Access::Write, 2);
     let transform = Transform { n, result, work, fill, started: false, left: transforms * 3, line: 0 };
     Ok(Running::start(values, transform, false, runs))

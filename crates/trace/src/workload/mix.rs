@@ -65,6 +65,7 @@ impl Mix {
             calls: sources.iter().any(|source| source.info().calls),
             lines: sources.iter().any(|source| source.info().lines),
             runs: sources.iter().map(|source| source.info().runs).sum(),
+            memory: sources.iter().map(|source| source.info().memory).sum(),
             ..Info::default()
         };
         let members = sources.into_iter().map(Member::new).collect();

@@ -15,6 +15,7 @@
 //! assert_eq!(runs, 16);
 //! ```
 
+mod btree;
 mod c4;
 mod chase;
 mod cmp;
@@ -22,6 +23,9 @@ mod dirty_file;
 mod fftw;
 mod files;
 mod fill;
+mod graph;
+mod gups;
+mod kv;
 mod lmbench;
 mod loads;
 mod matrix;
@@ -41,6 +45,7 @@ mod stride;
 mod touch;
 mod tree;
 mod web;
+mod xsbench;
 mod zipf;
 
 pub use parameters::Parameter;
@@ -63,7 +68,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 27] = [
+static ALL: [Kind; 32] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -91,6 +96,11 @@ static ALL: [Kind; 27] = [
     lmbench::reread::KIND,
     lmbench::draw::KIND,
     stacks::KIND,
+    gups::KIND,
+    graph::KIND,
+    kv::KIND,
+    btree::KIND,
+    xsbench::KIND,
 ];
 
 /// All built-in workloads.

@@ -11,6 +11,11 @@ pub(super) const PAGE: u64 = 1 << TRACE_PAGE_SHIFT;
 /// machine here.
 pub(super) const REGION: u64 = 1 << 30;
 
+/// Where the next region starts after `bytes` from `start` on: at the next multiple of [`REGION`].
+pub(super) fn next_region(start: u64, bytes: u64) -> u64 {
+    (start + bytes).next_multiple_of(REGION)
+}
+
 /// A workload at work.
 pub(super) trait Program: Send {
     /// Does the next piece of work; `false` once nothing is left, when nothing may have been added.
@@ -219,6 +224,39 @@ impl Pass {
             self.next += bytes;
         }
         some
+    }
+}
+
+/// Anonymous memory that grows upward in steps: the heap of `brk`, or mappings that Linux merges because each is made
+/// next to the one before it.
+pub(super) struct Growing {
+    start: u64,
+    step: u64,
+    mapped: u64,
+    used: u64,
+}
+
+impl Growing {
+    /// From `start` on in steps of `step` bytes, both multiples of a page; nothing is mapped yet.
+    pub(super) fn new(start: u64, step: u64) -> Growing {
+        Growing { start, step, mapped: 0, used: 0 }
+    }
+
+    /// Returns the address of the next `bytes`, for which the mapping grows if it must.
+    pub(super) fn take(&mut self, out: &mut Out, bytes: u64) -> u64 {
+        let address = self.start + self.used;
+        self.used += bytes;
+        if self.used > self.mapped {
+            let (first, start) = (self.mapped == 0, self.start / PAGE);
+            self.mapped = self.used.next_multiple_of(self.step);
+            let pages = self.mapped / PAGE;
+            let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
+            out.event(match first {
+                true => Event::Map { start, pages, protection, shared: false, backing, growth: Growth::Up },
+                false => Event::Grow { start, pages },
+            });
+        }
+        address
     }
 }
 
