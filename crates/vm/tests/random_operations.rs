@@ -55,6 +55,11 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
         .policies()
         .filter(|policy| policy.name.parse::<superpage_vm::Policy>().unwrap().background().is_some());
     policies.for_each(|policy| check(policy, ""));
+    // Policies of which some values have one.
+    let of = |name: &str| Target::MANAGER.policies().find(|policy| policy.name == name).unwrap();
+    for (name, parameters) in [("thp", "defrag=defer"), ("thp", "defrag=defer+madvise"), ("mthp", "defrag=defer")] {
+        check(of(name), parameters);
+    }
 }
 
 proptest! {

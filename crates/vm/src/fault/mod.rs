@@ -12,7 +12,6 @@ use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::Scarce;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -356,7 +355,7 @@ impl Vm {
         }
         let preferred = self.preferred(Some(&context.site), &walk);
         if preferred > Level::BASE
-            && self.answers.scarce.then == Scarce::Compact
+            && self.answers.scarce.then.compacts(context.site.entry.hint)
             && matches!(content, Content::Zero | Content::Read { .. })
             && self.compact_for(context.pmap, context.memory, preferred)
         {

@@ -216,6 +216,17 @@ pub enum Scarce {
     /// Compact at the fault: relocate the pages of the extent with the most free frames, then take it; otherwise as
     /// [`Scarce::Smaller`]. After failures that is put off (Linux: direct compaction).
     Compact,
+    /// [`Scarce::Compact`] where the program asks for superpages, [`Scarce::Smaller`] elsewhere (Linux: `defrag` at
+    /// `madvise`).
+    CompactAdvised,
+}
+
+impl Scarce {
+    /// Whether a fault compacts where the program asks for `hint`.
+    #[inline]
+    pub fn compacts(self, hint: Hint) -> bool {
+        self == Scarce::Compact || self == Scarce::CompactAdvised && hint == Hint::Huge
+    }
 }
 
 /// What happens to the partially populated pieces of a preempted reservation (section 4.8)?
@@ -518,11 +529,12 @@ pub(super) static KEYS: [Key; 28] = [
     },
     Key {
         name: "compact",
-        values: SWITCH,
-        help: "compact at a fault for an extent of the preferred size, rather than preempt or take a smaller one",
+        values: &["on", "off", "advised"],
+        help: "compact at a fault for an extent of the preferred size, rather than preempt or take a smaller one; advised: where the program asks for superpages",
         set: |answers, value| match (value, answers.scarce.then) {
             (0, _) => answers.scarce.then = Scarce::Compact,
-            (_, Scarce::Compact) => answers.scarce.then = Scarce::Smaller,
+            (2, _) => answers.scarce.then = Scarce::CompactAdvised,
+            (_, Scarce::Compact | Scarce::CompactAdvised) => answers.scarce.then = Scarce::Smaller,
             _ => {}
         },
     },

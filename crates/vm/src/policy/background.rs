@@ -8,7 +8,7 @@ use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal,
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
+use superpage_pages::{Extent, Hint, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
 
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
@@ -169,6 +169,8 @@ pub enum Event {
     Starved {
         /// The level.
         level: Level,
+        /// What the program asks for there.
+        hint: Hint,
     },
     /// A range was mapped.
     Mapped {

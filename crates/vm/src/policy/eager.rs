@@ -87,7 +87,7 @@ impl Background for Eager {
     }
 
     fn told(&mut self, event: Event) {
-        if let Event::Starved { level } = event {
+        if let Event::Starved { level, .. } = event {
             self.wanted = self.wanted.max(level);
         }
     }

@@ -93,16 +93,19 @@ impl Vm {
     /// Tells the background how a fault ended, as far as it wants to know.
     #[cold]
     pub(crate) fn tell_fault(&mut self, at: Address, ended: &Result<Fault, FaultError>) {
+        let hint = self.hint(at.space, at.at).unwrap_or_default();
         match *ended {
             Ok(Fault { kind, wanted, mapped, allocated, .. }) => {
                 if self.wants.fault {
                     self.tell(Event::Fault { at, kind, wanted, mapped });
                 }
                 if self.wants.starved && allocated.is_some_and(|allocated| allocated < wanted) {
-                    self.tell(Event::Starved { level: wanted });
+                    self.tell(Event::Starved { level: wanted, hint });
                 }
             }
-            Err(FaultError::OutOfMemory(_)) if self.wants.starved => self.tell(Event::Starved { level: Level::BASE }),
+            Err(FaultError::OutOfMemory(_)) if self.wants.starved => {
+                self.tell(Event::Starved { level: Level::BASE, hint });
+            }
             Err(_) => {}
         }
     }

@@ -18,6 +18,7 @@ mod freebsd;
 mod hawkeye;
 mod hybrid;
 mod ingens;
+mod kcompactd;
 mod khugepaged;
 mod managed;
 mod mthp;

@@ -1,12 +1,23 @@
 //! Linux's transparent huge pages: at the first touch of an aligned 2 MB (the largest size up to that) of anonymous
-//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base
-//! page. With
-//! `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages. Not
-//! modelled: khugepaged, which collapses base pages later and is a policy of that name; huge pages of files; the
-//! shared huge
-//! page of zeroes; huge pages at first touches in memory that a living parent or child shares, which take base
-//! pages here.
+//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base page.
+//! With `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages.
+//!
+//! `defrag` says what happens where no 2 MB is free, by what the program asks for:
+//!
+//! | `defrag` | elsewhere | where it asks for huge pages |
+//! | --- | --- | --- |
+//! | `always` | the fault compacts | the fault compacts |
+//! | `defer` | kcompactd compacts afterwards | kcompactd compacts afterwards |
+//! | `defer+madvise` | kcompactd compacts afterwards | the fault compacts |
+//! | `madvise` | nothing | the fault compacts |
+//! | `never` | nothing | nothing |
+//!
+//! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
+//! fault that is allowed to retry; khugepaged, which collapses base pages later and is a policy of that name; huge
+//! pages of files; the shared huge page of zeroes; huge pages at first touches in memory that a living parent or child
+//! shares, which take base pages here.
 
+use super::kcompactd::Kcompactd;
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
     Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
@@ -18,6 +29,7 @@ pub(super) static POLICY: Definition = Definition {
     help: "Linux: all of an aligned 2 MB at its first touch (live: a setting of the whole system)",
     parameters: &[
         ENABLED,
+        DEFRAG,
         Parameter {
             name: "malloc",
             values: Values::Words(SWITCH),
@@ -34,7 +46,7 @@ pub(super) static POLICY: Definition = Definition {
         },
     ],
     needs: &[],
-    make: |given| Made::answers(answers(given)),
+    make: |given| made(given, answers(given)),
 };
 
 /// As the file in Linux's sysfs.
@@ -45,6 +57,31 @@ pub(super) const ENABLED: Parameter = Parameter {
     help: "wherever the program does not ask for base pages, or only where it asks for huge ones (madvise)",
     needs: &[Need::Faults],
 };
+
+/// As the file in Linux's sysfs.
+pub(super) const DEFRAG: Parameter = Parameter {
+    name: "defrag",
+    values: Values::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
+    default: "madvise",
+    help: "where no huge page is free: a fault compacts, or a thread afterwards (defer); madvise: a fault where asked",
+    needs: &[Need::Faults],
+};
+
+/// The policy with these answers and [`DEFRAG`] as it was given: `vma_thp_gfp_mask` in mm/huge_memory.c.
+pub(super) fn made(given: &Given, answers: Answers) -> Made {
+    let (then, kcompactd) = match given.word("defrag") {
+        "always" => (Scarce::Compact, None),
+        "defer" => (Scarce::Smaller, Some(Kcompactd::for_all(true))),
+        "defer+madvise" => (Scarce::CompactAdvised, Some(Kcompactd::for_all(false))),
+        "madvise" => (Scarce::CompactAdvised, None),
+        _ => (Scarce::Smaller, None),
+    };
+    let answers = Answers { scarce: Shortage { then, ..answers.scarce }, ..answers };
+    match kcompactd {
+        Some(kcompactd) => Made::with(answers, kcompactd),
+        None => Made::answers(answers),
+    }
+}
 
 /// The answers with [`ENABLED`] as it was given.
 pub(super) fn answers(given: &Given) -> Answers {

@@ -1,0 +1,50 @@
+//! Linux's kcompactd, which `thp` wakes where `defrag` is `defer` or `defer+madvise`: a fault that found no extent does
+//! not wait; the thread compacts until one of that size is free, so that a later fault finds it. After failures it is
+//! put off, as direct compaction is. Not modelled: kswapd, which Linux wakes first, and which may evict pages for it;
+//! compaction for more than one extent at a time (`compaction_proactiveness`).
+
+use crate::fault::compact::Deferred;
+use crate::policy::background::{Background, Event, System, Time, Wants};
+use superpage_pages::{Hint, Level};
+
+#[derive(Debug)]
+pub(super) struct Kcompactd {
+    /// Whether faults in memory for which the program asks for huge pages wake it too.
+    for_all: bool,
+    /// The largest size that a fault wanted in vain since the last call.
+    wanted: Level,
+    deferred: Deferred,
+}
+
+impl Kcompactd {
+    /// For faults everywhere, or only where the program does not ask for huge pages.
+    pub(super) fn for_all(for_all: bool) -> Kcompactd {
+        Kcompactd { for_all, wanted: Level::BASE, deferred: Deferred::default() }
+    }
+}
+
+impl Background for Kcompactd {
+    fn next(&self) -> Option<Time> {
+        (self.wanted > Level::BASE).then_some(0)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { starved: true, ..Wants::default() }
+    }
+
+    fn told(&mut self, event: Event) {
+        if let Event::Starved { level, hint } = event
+            && (self.for_all || hint != Hint::Huge)
+        {
+            self.wanted = self.wanted.max(level);
+        }
+    }
+
+    fn tick(&mut self, _now: Time, system: &mut dyn System) {
+        let level = core::mem::replace(&mut self.wanted, Level::BASE);
+        if level > Level::BASE && system.free_extents(level) == Some(0) && !self.deferred.skips() {
+            let free = system.compact(level, None).is_some_and(|compacted| compacted.free);
+            self.deferred.ended(free);
+        }
+    }
+}
