@@ -57,7 +57,14 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
     policies.for_each(|policy| check(policy, ""));
     // Policies of which some values have one.
     let of = |name: &str| Target::MANAGER.policies().find(|policy| policy.name == name).unwrap();
-    for (name, parameters) in [("thp", "defrag=defer"), ("thp", "defrag=defer+madvise"), ("mthp", "defrag=defer")] {
+    let those = [
+        ("thp", "defrag=defer"),
+        ("thp", "defrag=defer+madvise"),
+        ("thp", "khugepaged=on,interval=1ms"),
+        ("thp", "khugepaged=on,enabled=madvise,interval=1ms"),
+        ("mthp", "defrag=defer"),
+    ];
+    for (name, parameters) in those {
         check(of(name), parameters);
     }
 }

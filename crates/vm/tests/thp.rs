@@ -1,8 +1,9 @@
-//! What Linux does beside taking a huge page at the first touch: `defrag`.
+//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged.
 
+use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
-use superpage_pages::{Hint, Level, Vpn};
-use superpage_vm::{Growth, Map, Place, Policy, Prefer};
+use superpage_pages::{Extent, Hint, Level, Pfn, Vpn};
+use superpage_vm::{Growth, How, Map, Place, Policy, Prefer, Region, Why};
 
 /// Memory in which each third page of a full one is left, so that no extent of 2 MB is free; faults take huge pages
 /// from now on.
@@ -59,4 +60,71 @@ fn compaction_at_the_fault_is_one_answer_with_two_names() {
     assert_eq!(answers("thp:defrag=never"), answers("thp:compact=off"));
     assert_eq!("thp:compact=off".parse::<Policy>().unwrap().to_string(), "thp:compact=off");
     assert_eq!("thp:compact=advised".parse::<Policy>().unwrap().to_string(), "thp");
+}
+
+/// Two regions a wake-up, whichever policy the thread belongs to; faults take what each answers.
+#[test]
+fn khugepaged_is_a_switch_of_thp() {
+    for policy in ["thp:khugepaged=on,pages=1024,place=base", "khugepaged:pages=1024,fault=off", "thp:place=base"] {
+        let mut machine = Machine::new(X86, 8192, policy);
+        machine.anonymous(512, 5 * 512, Growth::Fixed);
+        (1..6).for_each(|region| machine.put(region * 512, region));
+        let mut huge = Vec::new();
+        for second in [9, 10, 20, 30] {
+            advance(&mut machine, second, 0);
+            huge.push((1..6).filter(|region| machine.level(region * 512) == Some(Level(1))).count());
+        }
+        assert_eq!(huge, if policy.contains("pages") { [0, 2, 4, 5] } else { [0; 4] }, "{policy}");
+        machine.end();
+    }
+    let mut machine = Machine::new(X86, 8192, "thp:khugepaged=on,defrag=defer");
+    machine.anonymous(512, 512, Growth::Fixed);
+    assert_eq!((machine.write(512).mapped, machine.vm.due()), (Level(1), Some(10 * SECOND)));
+    machine.end();
+}
+
+#[test]
+fn khugepaged_collapses_what_enabled_allows() {
+    for (enabled, levels) in [("always", [1, 1, 0]), ("madvise", [0, 1, 0])] {
+        let policy = format!("thp:khugepaged=on,enabled={enabled},place=base");
+        let mut machine = Machine::new(X86, 8192, &policy);
+        for (start, hint) in [(512, Hint::None), (1024, Hint::Huge), (1536, Hint::Base)] {
+            machine.vm.map(&mut machine.pmap, machine.space, Map::anonymous(Vpn(start), 512).hint(hint)).unwrap();
+            machine.put(start, start);
+        }
+        advance(&mut machine, 10, 0);
+        assert_eq!([512, 1024, 1536].map(|page| machine.level(page).unwrap()), levels.map(Level), "{enabled}");
+        let of = |start| Region { space: machine.space, start: Vpn(start), level: Level(1) };
+        let [none, _, base] = [512, 1024, 1536].map(of);
+        let mut promote = |region| machine.vm.promote_region(&mut machine.pmap, &mut machine.disk, region, How::Either);
+        assert_eq!(promote(base), Err(Why::AdvisedAgainst));
+        assert_eq!(promote(none), Err(if enabled == "madvise" { Why::NotAdvised } else { Why::Superpage }));
+        machine.end();
+    }
+}
+
+#[test]
+fn khugepaged_compacts_once_unless_it_is_told_not_to() {
+    for (compacts, level, next) in [("on", Level(1), 20), ("off", Level::BASE, 70)] {
+        let policy = format!("thp:khugepaged=on,khugepaged-defrag={compacts},pages=512,place=base");
+        let mut machine = Machine::new(X86, 2048, &policy);
+        // Somebody else's page in each extent.
+        (0..4).for_each(|extent| machine.vm.hold(Pfn(extent * 512 + 5)).unwrap());
+        machine.anonymous(512, 512, Growth::Fixed);
+        machine.put(512, 7);
+        assert_eq!(advance(&mut machine, 10, 0), Some(next * SECOND), "{compacts}");
+        assert_eq!((machine.level(512), machine.get(512)), (Some(level), 7), "{compacts}");
+        assert_eq!(machine.vm.stats().compactions, u64::from(level.0), "{compacts}");
+        machine.end();
+    }
+    // Where it cannot, it sleeps.
+    let mut machine = Machine::new(X86, 2048, "thp:khugepaged=on,place=base");
+    for extent in 0..4 {
+        machine.vm.wire(Extent { start: Pfn(extent * 512 + 5), level: Level::BASE }).unwrap();
+    }
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.put(512, 7);
+    assert_eq!(advance(&mut machine, 10, 0), Some(70 * SECOND));
+    assert_eq!((machine.level(512), machine.get(512)), (Some(Level::BASE), 7));
+    machine.end();
 }

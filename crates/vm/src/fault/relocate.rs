@@ -119,6 +119,9 @@ impl Vm {
         if entry.hint == Hint::Base {
             return Err(Why::AdvisedAgainst);
         }
+        if !self.answers.place.hints.allow_background(entry.hint) {
+            return Err(Why::NotAdvised);
+        }
         if known.file.is_some() {
             return Err(Why::FileFolios);
         }

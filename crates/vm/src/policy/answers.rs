@@ -146,6 +146,11 @@ impl Hints {
             Hints::OptIn => hint == Hint::Huge,
         }
     }
+
+    /// Whether a background may make a superpage where the program asks for `hint`: never against it.
+    pub(crate) fn allow_background(self, hint: Hint) -> bool {
+        hint != Hint::Base && self.allow(hint)
+    }
 }
 
 /// When does the fault path make a superpage of a region?

@@ -4,7 +4,7 @@
 //! compaction for more than one extent at a time (`compaction_proactiveness`).
 
 use crate::fault::compact::Deferred;
-use crate::policy::background::{Background, Event, System, Time, Wants};
+use crate::policy::background::System;
 use superpage_pages::{Hint, Level};
 
 #[derive(Debug)]
@@ -21,26 +21,20 @@ impl Kcompactd {
     pub(super) fn for_all(for_all: bool) -> Kcompactd {
         Kcompactd { for_all, wanted: Level::BASE, deferred: Deferred::default() }
     }
-}
 
-impl Background for Kcompactd {
-    fn next(&self) -> Option<Time> {
-        (self.wanted > Level::BASE).then_some(0)
+    /// Whether it has work.
+    pub(super) fn is_woken(&self) -> bool {
+        self.wanted > Level::BASE
     }
 
-    fn wants(&self) -> Wants {
-        Wants { starved: true, ..Wants::default() }
-    }
-
-    fn told(&mut self, event: Event) {
-        if let Event::Starved { level, hint } = event
-            && (self.for_all || hint != Hint::Huge)
-        {
+    /// A fault wanted an extent of this level, and got less.
+    pub(super) fn starved(&mut self, level: Level, hint: Hint) {
+        if self.for_all || hint != Hint::Huge {
             self.wanted = self.wanted.max(level);
         }
     }
 
-    fn tick(&mut self, _now: Time, system: &mut dyn System) {
+    pub(super) fn work(&mut self, system: &mut dyn System) {
         let level = core::mem::replace(&mut self.wanted, Level::BASE);
         if level > Level::BASE && system.free_extents(level) == Some(0) && !self.deferred.skips() {
             let free = system.compact(level, None).is_some_and(|compacted| compacted.free);

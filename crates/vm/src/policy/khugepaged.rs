@@ -2,14 +2,15 @@
 //! from where it stopped, and
 //! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or
 //! shared, and a
-//! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under
-//! `thp`, unless `fault=off`.
-//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
+//! page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that fails too it sleeps for
+//! `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that of
+//! `thp:khugepaged=on`.
+//! Not modelled: files; that Linux scans only memory that had a huge page or a first touch where it may have one; regions with pages in swap space or shared since a fork, which Linux collapses within the
 //! limits and the manager refuses.
 
-use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
-use crate::policy::background::{Background, Part, System, Time, Wants};
+use super::promote::{MS, parameter as own};
+use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Values, thp};
+use crate::policy::background::{Part, System, Time};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
 use alloc::vec::Vec;
 use superpage_pages::Level;
@@ -20,25 +21,41 @@ pub(super) static POLICY: Definition = Definition {
     help: "Linux: huge pages at first touches, and regions that are collapsed later, a few every 10 s",
     parameters: &[
         thp::ENABLED,
+        thp::DEFRAG,
         Parameter { needs: &[Need::Faults], ..own("fault", Values::Words(SWITCH), "on", "faults take huge pages too") },
-        own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)"),
-        own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)"),
-        own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)"),
-        own("max-none", Values::Count(0, 1 << 20), "511", "entries of a region that may be empty (max_ptes_none)"),
-        own("max-swap", Values::Count(0, 1 << 20), "64", "entries that may be in swap space (max_ptes_swap)"),
-        own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)"),
+        PAGES,
+        INTERVAL,
+        ALLOC_SLEEP,
+        MAX_NONE,
+        MAX_SWAP,
+        MAX_SHARED,
+        COMPACT,
     ],
     needs: &[Need::Copying],
     make: |given| {
         let thp = thp::answers(given);
         let frames = if given.is_on("fault") { thp.place.frames } else { Place::BasePage };
-        let number = |name| given.number(name).expect("it has a default");
-        let time = |name| (given.time(name).as_nanos() as Time).max(1);
-        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
-        let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
-        let khugepaged = Khugepaged::new(pages, [next, alloc_sleep], most, 0);
-        Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, khugepaged)
+        let answers = Answers { place: Placing { frames, ..thp.place }, ..thp };
+        thp::made(given, answers, Some(Khugepaged::of(given)))
     },
+};
+
+pub(super) const PAGES: Parameter =
+    own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)");
+pub(super) const INTERVAL: Parameter =
+    own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)");
+pub(super) const ALLOC_SLEEP: Parameter =
+    own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)");
+pub(super) const MAX_NONE: Parameter =
+    own("max-none", Values::Count(0, 1 << 20), "511", "entries of a region that may be empty (max_ptes_none)");
+pub(super) const MAX_SWAP: Parameter =
+    own("max-swap", Values::Count(0, 1 << 20), "64", "entries that may be in swap space (max_ptes_swap)");
+pub(super) const MAX_SHARED: Parameter =
+    own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)");
+/// Live, what is asked to be collapsed (`MADV_COLLAPSE`) is always compacted for.
+pub(super) const COMPACT: Parameter = Parameter {
+    needs: &[Need::Faults],
+    ..own("khugepaged-defrag", Values::Words(SWITCH), "on", "khugepaged compacts where no extent is free")
 };
 
 #[derive(Debug)]
@@ -58,6 +75,14 @@ pub(super) struct Khugepaged {
 }
 
 impl Khugepaged {
+    /// With the parameters above as they were given.
+    pub(super) fn of(given: &Given) -> Khugepaged {
+        let number = |name| given.number(name).expect("it has a default");
+        let times = ["interval", "alloc-sleep"].map(|name| (given.time(name).as_nanos() as Time).max(1));
+        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
+        Khugepaged::new(number("pages"), times, most, u64::from(given.is_on("khugepaged-defrag")))
+    }
+
     pub(super) fn new(pages: u64, [interval, alloc_sleep]: [Time; 2], most: [u32; 3], compactions: u64) -> Khugepaged {
         Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0), left: 0 }
     }
@@ -117,19 +142,5 @@ impl Khugepaged {
                 break;
             }
         }
-    }
-}
-
-impl Background for Khugepaged {
-    fn next(&self) -> Option<Time> {
-        Some(self.next)
-    }
-
-    fn wants(&self) -> Wants {
-        Wants { accessed: true, ..Wants::default() }
-    }
-
-    fn tick(&mut self, now: Time, system: &mut dyn System) {
-        self.wake(huge(system.ladder()), now, system);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Hint, Ladder, Level, PageRange, Vpn};
+use superpage_pages::{Extent, Ladder, Level, PageRange, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -222,13 +222,13 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     ) -> (Scanned, Option<u64>) {
         let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
-        let pages = ladder.pages(level);
+        let (pages, hints) = (ladder.pages(level), self.vm.answers.place.hints);
         let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
         let mut runs = Vec::new();
         for entry in map.iter().skip_while(|entry| entry.end <= first) {
             let known = self.vm.objects.get(entry.object);
             let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
-            if known.file.is_some() || entry.shared || entry.copy || entry.hint == Hint::Base || !aligned {
+            if known.file.is_some() || entry.shared || entry.copy || !hints.allow_background(entry.hint) || !aligned {
                 continue;
             }
             // Nothing exists yet below the lowest touched page of a stack.

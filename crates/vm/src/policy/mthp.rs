@@ -20,6 +20,6 @@ pub(super) static POLICY: Definition = Definition {
     needs: &[],
     make: |given| {
         let (size, answers) = (Reserve::Among(given.sizes("size")), thp::answers(given));
-        thp::made(given, Answers { place: Placing { size, ..answers.place }, ..answers })
+        thp::made(given, Answers { place: Placing { size, ..answers.place }, ..answers }, None)
     },
 };

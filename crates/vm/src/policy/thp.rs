@@ -12,16 +12,20 @@
 //! | `madvise` | nothing | the fault compacts |
 //! | `never` | nothing | nothing |
 //!
+//! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of that name.
+//!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
-//! fault that is allowed to retry; khugepaged, which collapses base pages later and is a policy of that name; huge
-//! pages of files; the shared huge page of zeroes; huge pages at first touches in memory that a living parent or child
+//! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches in memory that a living parent or child
 //! shares, which take base pages here.
 
 use super::kcompactd::Kcompactd;
+use super::khugepaged::{self, Khugepaged};
+use super::promote::{huge, parameter as own};
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
     Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
 };
+use crate::policy::background::{Background, Event, System, Time, Wants};
 
 pub(super) static POLICY: Definition = Definition {
     name: "thp",
@@ -44,10 +48,23 @@ pub(super) static POLICY: Definition = Definition {
             help: "shared memory too, all that is mapped at once (shmem_enabled=within_size)",
             needs: &[Need::Settings],
         },
+        simulated(own("khugepaged", Values::Words(SWITCH), "off", "regions are collapsed later, a few every 10 s")),
+        simulated(khugepaged::PAGES),
+        simulated(khugepaged::INTERVAL),
+        simulated(khugepaged::ALLOC_SLEEP),
+        simulated(khugepaged::MAX_NONE),
+        simulated(khugepaged::MAX_SWAP),
+        simulated(khugepaged::MAX_SHARED),
+        khugepaged::COMPACT,
     ],
     needs: &[],
-    make: |given| made(given, answers(given)),
+    make: |given| made(given, answers(given), given.is_on("khugepaged").then(|| Khugepaged::of(given))),
 };
+
+/// A parameter that a live Linux does not have: `thp` only sets what its kernel does.
+const fn simulated(parameter: Parameter) -> Parameter {
+    Parameter { needs: &[Need::Faults], ..parameter }
+}
 
 /// As the file in Linux's sysfs.
 pub(super) const ENABLED: Parameter = Parameter {
@@ -67,8 +84,8 @@ pub(super) const DEFRAG: Parameter = Parameter {
     needs: &[Need::Faults],
 };
 
-/// The policy with these answers and [`DEFRAG`] as it was given: `vma_thp_gfp_mask` in mm/huge_memory.c.
-pub(super) fn made(given: &Given, answers: Answers) -> Made {
+/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this thread.
+pub(super) fn made(given: &Given, answers: Answers, khugepaged: Option<Khugepaged>) -> Made {
     let (then, kcompactd) = match given.word("defrag") {
         "always" => (Scarce::Compact, None),
         "defer" => (Scarce::Smaller, Some(Kcompactd::for_all(true))),
@@ -77,9 +94,45 @@ pub(super) fn made(given: &Given, answers: Answers) -> Made {
         _ => (Scarce::Smaller, None),
     };
     let answers = Answers { scarce: Shortage { then, ..answers.scarce }, ..answers };
-    match kcompactd {
-        Some(kcompactd) => Made::with(answers, kcompactd),
-        None => Made::answers(answers),
+    match (kcompactd, khugepaged) {
+        (None, None) => Made::answers(answers),
+        (kcompactd, khugepaged) => Made::with(answers, Threads { kcompactd, khugepaged }),
+    }
+}
+
+/// The threads of the kernel.
+#[derive(Debug)]
+struct Threads {
+    kcompactd: Option<Kcompactd>,
+    khugepaged: Option<Khugepaged>,
+}
+
+impl Background for Threads {
+    fn next(&self) -> Option<Time> {
+        let woken = self.kcompactd.as_ref().filter(|kcompactd| kcompactd.is_woken()).map(|_| 0);
+        let due = self.khugepaged.as_ref().map(|khugepaged| khugepaged.next);
+        woken.into_iter().chain(due).min()
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { starved: self.kcompactd.is_some(), accessed: self.khugepaged.is_some(), ..Wants::default() }
+    }
+
+    fn told(&mut self, event: Event) {
+        if let (Some(kcompactd), Event::Starved { level, hint }) = (&mut self.kcompactd, event) {
+            kcompactd.starved(level, hint);
+        }
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        if let Some(kcompactd) = &mut self.kcompactd {
+            kcompactd.work(system);
+        }
+        if let Some(khugepaged) = &mut self.khugepaged
+            && khugepaged.next <= now
+        {
+            khugepaged.wake(huge(system.ladder()), now, system);
+        }
     }
 }
 
