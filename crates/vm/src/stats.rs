@@ -129,6 +129,12 @@ pub struct Stats {
     pub swap_used_pages: u64,
     /// Frames in use for page tables ([`crate::Pmap::give_table`]), now.
     pub table_frames: u64,
+    /// Frames of pages that were unmapped out of a huge page that is split later, now.
+    pub deferred_pages: u64,
+    /// The most of these at any time.
+    pub peak_deferred_pages: u64,
+    /// Huge pages of those that were split, since memory was short or one of their pages was evicted or compacted.
+    pub deferred_splits: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
     /// Frames of somebody else, now ([`Vm::hold`](crate::Vm::hold)).
@@ -140,7 +146,7 @@ pub struct Stats {
 impl Stats {
     /// Frames that hold nobody's page.
     pub(crate) fn unknown_frames(&self) -> u64 {
-        self.wired_frames + self.foreign_frames
+        self.wired_frames + self.foreign_frames + self.deferred_pages
     }
 
     /// Counts a page populated by an access.

@@ -97,6 +97,14 @@ impl Vm {
         for extent in self.frames.pools.extents() {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
         }
+        for extent in self.frames.deferred.held() {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a huge page to be split")?;
+        }
+        let deferred = self.frames.deferred.held().map(|extent| self.frames.ladder.pages(extent.level)).sum::<u64>();
+        check(deferred == self.frames.stats.deferred_pages, || {
+            format!("huge pages to be split hold {deferred} frames, which is not the count")
+        })?;
+        self.frames.deferred.validate(&self.frames.ladder)?;
         self.frames.zeroed.validate(&self.frames.buddy)?;
         self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
         let population = &self.frames.population;
@@ -196,7 +204,7 @@ impl Vm {
         let population = &self.frames.population;
         let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
         let stats = &self.frames.stats;
-        let others = stats.wired_frames + stats.foreign_frames;
+        let others = stats.unknown_frames();
         self.frames.buddy.frames() - self.frames.buddy.free_frames() - others - owned
     }
 

@@ -1,8 +1,9 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::fault::busy::Busy;
-use crate::fault::compact::Deferred;
+use crate::fault::compact;
 use crate::frame::Frames;
+use crate::frame::deferred::Deferred;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
@@ -56,7 +57,7 @@ pub struct Vm {
     /// By reason: regions that were not promoted.
     pub(crate) refused: [u64; Why::ALL.len()],
     /// When direct compaction is tried again.
-    pub(crate) deferred: Deferred,
+    pub(crate) deferred: compact::Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
     pub(crate) futile: Option<u64>,
 }
@@ -97,6 +98,8 @@ impl Vm {
             foreign: None,
             pools: Pools::default(),
             zeroed: Zeroed::default(),
+            deferred: Deferred::default(),
+            defers: answers.demote.deferred && answers.place.frames != Place::Reservation,
             reserves: answers.place.frames == Place::Reservation,
             stats: Stats::default(),
             buddy,
@@ -115,7 +118,7 @@ impl Vm {
             random: 0,
             exhausted: [None; MAX_LEVELS],
             refused: [0; Why::ALL.len()],
-            deferred: Deferred::default(),
+            deferred: compact::Deferred::default(),
             futile: None,
         })
     }

@@ -62,7 +62,10 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
         ("thp", "defrag=defer+madvise"),
         ("thp", "khugepaged=on,interval=1ms"),
         ("thp", "khugepaged=on,enabled=madvise,interval=1ms"),
+        ("thp", "deferred-split=on"),
+        ("thp", "deferred-split=on,khugepaged=on,interval=1ms,compact=on"),
         ("mthp", "defrag=defer"),
+        ("mthp", "deferred-split=on"),
     ];
     for (name, parameters) in those {
         check(of(name), parameters);

@@ -1,4 +1,4 @@
-//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged.
+//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred split.
 
 use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
@@ -126,5 +126,104 @@ fn khugepaged_compacts_once_unless_it_is_told_not_to() {
     machine.put(512, 7);
     assert_eq!(advance(&mut machine, 10, 0), Some(70 * SECOND));
     assert_eq!((machine.level(512), machine.get(512)), (Some(Level::BASE), 7));
+    machine.end();
+}
+
+fn discard(machine: &mut Machine, start: u64, pages: u64) {
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(start).pages(pages)).unwrap();
+    machine.vm.validate(&machine.pmap).unwrap();
+}
+
+/// A machine with three huge pages, of which the first lost 100 pages and the second 50.
+fn parted(policy: &str) -> Machine {
+    let mut machine = Machine::new("4K 2M", 2048, policy);
+    machine.anonymous(512, 3 * 512, Growth::Fixed);
+    (512..2048).for_each(|page| machine.put(page, page));
+    assert_eq!(machine.vm.buddy().free_frames(), 512);
+    discard(&mut machine, 600, 100);
+    machine.unmap(1030, 50);
+    machine
+}
+
+#[test]
+fn a_huge_page_that_lost_pages_keeps_their_frames() {
+    for (policy, held) in [("thp", 150), ("thp:deferred-split=off", 0), ("thp:place=reservation,reserve=huge", 0)] {
+        let mut machine = parted(policy);
+        let stats = machine.vm.stats();
+        assert_eq!((stats.deferred_pages, stats.resident_pages), (held, 3 * 512 - 150), "{policy}");
+        if policy.contains("reserv") {
+            assert_eq!(machine.vm.buddy().free_frames(), 512, "they are reserved");
+            machine.end();
+            continue;
+        }
+        assert_eq!(machine.vm.buddy().free_frames(), 512 + 150 - held, "{policy}");
+        // What is touched again lies elsewhere, so that the huge page does not come back.
+        let frames: Vec<Pfn> = [599, 700].map(|page| machine.frame(page).unwrap()).into();
+        (600..700).for_each(|page| machine.put(page, 7));
+        assert_eq!([599, 700].map(|page| machine.frame(page).unwrap()).to_vec(), frames);
+        let inside = (600..700).filter(|page| machine.frame(*page).unwrap().0 >> 9 == frames[0].0 >> 9).count();
+        assert_eq!(inside, if held > 0 { 0 } else { 100 }, "{policy}");
+        assert_eq!((machine.level(599), machine.vm.stats().deferred_pages), (Some(Level::BASE), held), "{policy}");
+        // When its last page is gone it is free as a whole.
+        let free = machine.vm.buddy().free_extents(Level(1));
+        discard(&mut machine, 512, 512);
+        assert_eq!(machine.vm.stats().deferred_pages, held / 3, "{policy}");
+        assert_eq!(machine.vm.stats().deferred_splits, 0);
+        assert!(machine.vm.buddy().free_extents(Level(1)) > free, "{policy}");
+        machine.end();
+    }
+}
+
+#[test]
+fn where_memory_is_short_the_oldest_is_split_first() {
+    // By a request for a page.
+    let mut machine = parted("thp:reclaim=none");
+    let mut left = Vec::new();
+    while let Ok(frame) = machine.vm.wire_page() {
+        left.push((frame, machine.vm.stats().deferred_pages, machine.vm.stats().deferred_splits));
+    }
+    let held: Vec<(u64, u64)> = left.iter().map(|(_, pages, splits)| (*pages, *splits)).collect();
+    assert_eq!(held.len(), 512 + 150);
+    assert_eq!([511, 512, 611, 612].map(|at| held[at]), [(150, 0), (50, 1), (50, 1), (0, 2)]);
+    left.into_iter().for_each(|(frame, ..)| machine.vm.unwire_page(frame).unwrap());
+    machine.end();
+    // By the daemon, which evicts nothing while that is enough.
+    let mut machine = parted("thp");
+    let wired: Vec<Pfn> = (0..504).map(|_| machine.vm.wire_page().unwrap()).collect();
+    let memory = machine.vm.memory_state();
+    assert_eq!((memory.free, memory.available, machine.vm.daemon_wanted()), (8, 8, true));
+    assert!(memory.aim <= 108);
+    assert!(machine.vm.run_daemon(&mut machine.pmap, &mut machine.disk));
+    machine.vm.validate(&machine.pmap).unwrap();
+    let stats = machine.vm.stats();
+    assert_eq!((stats.deferred_pages, stats.deferred_splits, stats.evictions), (50, 1, 0));
+    assert!((700..1030).chain(1080..2048).all(|page| machine.get(page) == page));
+    wired.into_iter().for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+    machine.end();
+}
+
+#[test]
+fn eviction_and_compaction_split_what_they_touch() {
+    let mut machine = parted("thp");
+    let start = Extent { start: machine.frame(512).unwrap(), level: Level(1) };
+    let done =
+        machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| system.compact(Level(1), Some(start)));
+    machine.vm.validate(&machine.pmap).unwrap();
+    assert_eq!(done.map(|done| (done.moved, done.free)), Some((412, true)));
+    let stats = machine.vm.stats();
+    assert_eq!((stats.deferred_pages, stats.deferred_splits), (50, 1));
+    machine.end();
+    // Pages of zeroes are given back at once, of a whole huge page and of one that lost pages.
+    let mut machine = parted("thp");
+    (1080..1180).chain(1536..1636).for_each(|page| machine.put(page, 0));
+    let free = machine.vm.buddy().free_frames();
+    let space = machine.space;
+    let given = machine.vm.as_system(&mut machine.pmap, &mut machine.disk, |system| {
+        [2, 3].map(|region| system.shrink(space, Level(1), region))
+    });
+    machine.vm.validate(&machine.pmap).unwrap();
+    // The mapping of the second region ends at the hole: it is no region any more.
+    assert_eq!(given, [0, 100]);
+    assert_eq!((machine.vm.buddy().free_frames() - free, machine.vm.stats().deferred_pages), (100, 150));
     machine.end();
 }

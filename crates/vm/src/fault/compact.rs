@@ -6,7 +6,7 @@
 //! copied to a free frame
 //! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may
 //! map, whole. Reservations
-//! there are broken, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
+//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
 
 use crate::fault::promotion::Leaf;
 use crate::object::population::{NONE, NodeId};
@@ -93,6 +93,7 @@ impl Vm {
             self.count_compaction(done);
             return done;
         }
+        self.frames.split_in(target);
         let mut held = BTreeMap::new();
         self.isolate(target, &mut held);
         let mut frame = frames.start;

@@ -231,7 +231,7 @@ impl Vm {
         // What can fail comes first.
         let mut holes = (0..pages).filter(|position| !populated(fit, *position));
         if !ready && holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
-            self.frames.buddy.free(extent);
+            self.frames.free(extent);
             return Err(Why::Contents);
         }
         let used = self.remove_region(pmap, fit);

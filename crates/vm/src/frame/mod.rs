@@ -1,13 +1,14 @@
 //! Frames and their owners: the buddy allocator, the reservations and the population maps together.
 //!
-//! Every frame is in exactly one of four states: free in the buddy allocator; in a reservation and unpopulated;
-//! populated, by a page of a memory object; or wired. In the first two it may still hold a cache page, until it is
-//! overwritten. The operations here move frames between these states and keep the structures consistent; they know
+//! Every frame is in exactly one of five states: free in the buddy allocator; in a reservation and unpopulated;
+//! populated, by a page of a memory object; wired; or nobody's, in a huge page that is split later. In the first two it
+//! may still hold a cache page, until it is overwritten. The operations here move frames between these states and keep the structures consistent; they know
 //! nothing of page tables.
 
 mod allocate;
 pub(crate) mod bitmap;
 pub(crate) mod buddy;
+pub(crate) mod deferred;
 mod release;
 pub(crate) mod wired;
 pub(crate) mod zeroed;
@@ -15,6 +16,7 @@ pub(crate) mod zeroed;
 use crate::fault::busy::Busy;
 use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
+use crate::frame::deferred::Deferred;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
 use crate::object::population::{NONE, NodeId, Population, Walk};
@@ -30,7 +32,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
-/// All physical memory and the owner of each frame; every frame is in exactly one of the four states above.
+/// All physical memory and the owner of each frame; every frame is in exactly one of the five states above.
 pub(crate) struct Frames {
     pub(crate) ladder: Ladder,
     pub(crate) buddy: Buddy,
@@ -55,6 +57,9 @@ pub(crate) struct Frames {
     pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
     pub(crate) zeroed: Zeroed,
+    pub(crate) deferred: Deferred,
+    /// Whether huge pages of which a part is unmapped are split later.
+    pub(crate) defers: bool,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
     pub(crate) reserves: bool,
     pub(crate) stats: Stats,
@@ -373,6 +378,7 @@ impl Frames {
 
     /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the contents.
     pub(crate) fn evict(&mut self, page: PageOf, frame: u32, keep: bool) {
+        self.split_at(frame);
         if keep {
             self.buddy.mark_cached(Pfn(u64::from(frame)));
         }
@@ -442,6 +448,7 @@ impl Frames {
             + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
             + self.swap_and_cache.metadata_bytes()
             + self.zeroed.metadata_bytes()
+            + self.deferred.metadata_bytes()
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()

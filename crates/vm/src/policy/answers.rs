@@ -395,6 +395,9 @@ pub struct Demoting {
     /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
     /// pressure (section 4.6).
     pub speculate: u8,
+    /// Whether an extent that was populated as a whole keeps its frames when a part of it is unmapped, until memory is
+    /// short (Linux: deferred split). Otherwise those frames are free at once. An extent that is reserved keeps them anyway.
+    pub deferred: bool,
 }
 
 /// Question 6: which pages are evicted when memory is short, and what is kept of them?
@@ -468,7 +471,7 @@ impl Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 28] = [
+pub(super) static KEYS: [Key; 29] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -572,6 +575,12 @@ pub(super) static KEYS: [Key; 28] = [
         values: SWITCH,
         help: "demote a clean superpage at its first write, where dirty bits matter",
         set: |answers, value| answers.demote.on_write = value == 0,
+    },
+    Key {
+        name: "deferred-split",
+        values: SWITCH,
+        help: "a huge page of which a part is unmapped keeps its frames until memory is short",
+        set: |answers, value| answers.demote.deferred = value == 0,
     },
     Key {
         name: "hash",

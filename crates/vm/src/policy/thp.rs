@@ -155,7 +155,7 @@ pub(super) const ANSWERS: Answers = Answers {
     },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },
-    demote: Demoting { steps: Demote::ToBase, on_unmap: false, ..base::ANSWERS.demote },
+    demote: Demoting { steps: Demote::ToBase, on_unmap: false, deferred: true, ..base::ANSWERS.demote },
     reclaim: Reclaiming { cache: Cache::Free, ..base::ANSWERS.reclaim },
     ..base::ANSWERS
 };
