@@ -47,7 +47,7 @@ pub struct Stats {
     pub reservations_preempted: u64,
     /// Frames of reservations that the background of the policy freed.
     pub reserved_released: u64,
-    /// Pages of zeroes that the background gave back.
+    /// Pages of zeroes that were given back: by the background, and of underused huge pages by the page daemon.
     pub zeroes_given_back: u64,
     /// Compactions of an extent, direct and by the background.
     pub compactions: u64,

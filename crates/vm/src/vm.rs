@@ -100,6 +100,7 @@ impl Vm {
             zeroed: Zeroed::default(),
             deferred: Deferred::default(),
             defers: answers.demote.deferred && answers.place.frames != Place::Reservation,
+            looks_at_huge: answers.demote.underused.is_some(),
             reserves: answers.place.frames == Place::Reservation,
             stats: Stats::default(),
             buddy,

@@ -64,6 +64,8 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
         ("thp", "khugepaged=on,enabled=madvise,interval=1ms"),
         ("thp", "deferred-split=on"),
         ("thp", "deferred-split=on,khugepaged=on,interval=1ms,compact=on"),
+        ("thp", "underused=on,max-none=3"),
+        ("thp", "underused=on,max-none=1,deferred-split=on"),
         ("mthp", "defrag=defer"),
         ("mthp", "deferred-split=on"),
     ];

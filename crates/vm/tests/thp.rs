@@ -1,4 +1,4 @@
-//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred split.
+//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred and underused split.
 
 use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
@@ -226,4 +226,38 @@ fn eviction_and_compaction_split_what_they_touch() {
     assert_eq!(given, [0, 100]);
     assert_eq!((machine.vm.buddy().free_frames() - free, machine.vm.stats().deferred_pages), (100, 150));
     machine.end();
+}
+
+/// Three huge pages of which 1, 400 and 401 pages are used, the third the oldest; memory becomes short.
+#[test]
+fn underused_huge_pages_lose_their_zeroes_where_memory_is_short() {
+    for (parameters, given_back, looked) in [
+        ("underused=on,max-none=511", 0, 0),
+        ("underused=off,max-none=111", 0, 0),
+        // 111 pages of zeroes are not more than that. The look at the third ends with its 401st page in use.
+        ("underused=on,max-none=111", 112, 401 + 512),
+        ("underused=on,max-none=0,deferred-split=off", 111, 512),
+        ("underused=on,max-none=400", 511, 512 + 112 + 112),
+    ] {
+        let mut machine = Machine::new("4K 2M", 2048, &format!("thp:{parameters}"));
+        machine.anonymous(512, 3 * 512, Growth::Fixed);
+        for (start, used) in [(1536, 401), (1024, 400), (512, 1)] {
+            (start..start + used).for_each(|page| machine.put(page, page));
+        }
+        let wired: Vec<Pfn> = (0..495).map(|_| machine.vm.wire_page().unwrap()).collect();
+        assert!(!machine.vm.daemon_wanted(), "{parameters}");
+        let more: Vec<Pfn> = (0..4).map(|_| machine.vm.wire_page().unwrap()).collect();
+        assert!(machine.vm.daemon_wanted(), "{parameters}");
+        machine.vm.run_daemon(&mut machine.pmap, &mut machine.disk);
+        machine.vm.validate(&machine.pmap).unwrap();
+        let stats = machine.vm.stats();
+        assert_eq!((stats.zeroes_given_back, stats.background_scanned), (given_back, looked), "{parameters}");
+        let evicts = given_back == 0;
+        assert_eq!(stats.evictions > 0, evicts, "{parameters}");
+        for (start, used) in [(1536, 401), (1024, 400), (512, 1)] {
+            assert!((start..start + used).all(|page| machine.get(page) == page), "{parameters}");
+        }
+        wired.into_iter().chain(more).for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+        machine.end();
+    }
 }

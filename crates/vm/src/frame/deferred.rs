@@ -3,6 +3,9 @@
 //! is short the oldest such huge pages are split, which frees those frames; when the last page of one is gone it is free
 //! as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not come back.
 //!
+//! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them wait here from the moment
+//! they are made, and those whose turn comes are looked at once.
+//!
 //! The population map knows nothing of this: it has what is left of the extent in pieces, as it would have without.
 
 use crate::frame::Frames;
@@ -13,12 +16,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Ladder, Level, Pfn};
 
-/// The huge pages, disjoint, from the first that lost a page on.
+/// The huge pages, disjoint.
 #[derive(Default)]
 pub(crate) struct Deferred {
     folios: BTreeMap<u32, Folio>,
     /// First frames, by when they came.
     order: BTreeMap<u64, u32>,
+    /// Those of them that lost pages.
+    parted: BTreeMap<u64, u32>,
     next: u64,
 }
 
@@ -51,6 +56,7 @@ impl Deferred {
     fn remove(&mut self, first: u32) -> Option<Folio> {
         let folio = self.folios.remove(&first)?;
         self.order.remove(&folio.came);
+        self.parted.remove(&folio.came);
         Some(folio)
     }
 
@@ -59,7 +65,7 @@ impl Deferred {
         self.folios.values().flat_map(|folio| folio.held.iter().copied())
     }
 
-    /// Checks that they are disjoint, hold a part of themselves each, and that the order knows them.
+    /// Checks that they are disjoint, hold a part of themselves each or nothing, and are listed.
     pub(crate) fn validate(&self, ladder: &Ladder) -> Result<(), String> {
         let mut end = 0;
         for (first, folio) in &self.folios {
@@ -69,18 +75,21 @@ impl Deferred {
             };
             let frames: u64 = folio.held.iter().map(|extent| ladder.pages(extent.level)).sum();
             let right = u64::from(*first) >= end && folio.held.iter().all(inside) && frames == folio.frames;
-            if !right || frames >= pages || self.order.get(&folio.came) != Some(first) {
+            let listed = |list: &BTreeMap<u64, u32>| list.get(&folio.came) == Some(first);
+            if !right || frames >= pages || !listed(&self.order) || listed(&self.parted) != (frames > 0) {
                 return Err(format!("the huge page at frame {first}, which is to be split, holds {frames} frames"));
             }
             end = u64::from(*first) + pages;
         }
-        if self.order.len() == self.folios.len() { Ok(()) } else { Err("huge pages to be split are lost".into()) }
+        let parted = self.folios.values().filter(|folio| folio.frames > 0).count();
+        let right = self.order.len() == self.folios.len() && self.parted.len() == parted;
+        if right { Ok(()) } else { Err("huge pages to be split are lost".into()) }
     }
 
     /// Bytes held, about.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let held: usize = self.folios.values().map(|folio| folio.held.capacity()).sum();
-        self.folios.len() * (size_of::<(u32, Folio)>() + size_of::<(u64, u32)>()) + held * size_of::<Extent>()
+        self.folios.len() * (size_of::<(u32, Folio)>() + 2 * size_of::<(u64, u32)>()) + held * size_of::<Extent>()
     }
 }
 
@@ -90,10 +99,15 @@ impl Frames {
         let first =
             if self.deferred.is_empty() { None } else { self.deferred.find(&self.ladder, extent.start.0 as u32) };
         let Some(first) = first else { return self.buddy.free(extent) };
+        if !self.defers {
+            self.split(first);
+            return self.buddy.free(extent);
+        }
         let pages = self.ladder.pages(extent.level);
         let folio = self.deferred.folios.get_mut(&first).expect("it was found");
         folio.held.push(extent);
         folio.frames += pages;
+        self.deferred.parted.insert(folio.came, first);
         let whole = self.ladder.pages(folio.level);
         let level = folio.level;
         if folio.frames == whole {
@@ -127,6 +141,13 @@ impl Frames {
         }
     }
 
+    /// A huge page was made: it is looked at when its turn comes.
+    pub(super) fn await_look(&mut self, extent: Extent) {
+        if self.looks_at_huge && extent.level > Level::BASE {
+            self.deferred.add(extent.start.0 as u32, extent.level);
+        }
+    }
+
     /// Splits the huge page that has this frame, if it is one that was to be split later.
     pub(crate) fn split_at(&mut self, frame: u32) {
         if !self.deferred.is_empty()
@@ -144,16 +165,26 @@ impl Frames {
         inside.into_iter().for_each(|first| self.split(first));
     }
 
-    /// Splits the one that has waited longest. Returns whether there was one.
-    pub(crate) fn split_oldest(&mut self) -> bool {
-        let oldest = self.deferred.order.first_key_value().map(|(_, first)| *first);
+    /// Of those that lost pages, splits the one that has waited longest. Returns whether there was one.
+    pub(super) fn split_oldest(&mut self) -> bool {
+        let oldest = self.deferred.parted.first_key_value().map(|(_, first)| *first);
         oldest.into_iter().for_each(|first| self.split(first));
         oldest.is_some()
     }
 
+    /// Takes the one that has waited longest off the list, and splits it if it lost pages. Otherwise returns it, to be
+    /// looked at.
+    pub(crate) fn take_oldest(&mut self) -> Option<Result<(), Extent>> {
+        let first = *self.deferred.order.first_key_value()?.1;
+        let folio = &self.deferred.folios[&first];
+        let (extent, parted) = (Extent { start: Pfn(u64::from(first)), level: folio.level }, folio.frames > 0);
+        self.split(first);
+        Some(if parted { Ok(()) } else { Err(extent) })
+    }
+
     fn split(&mut self, first: u32) {
         let Some(folio) = self.deferred.remove(first) else { return };
-        self.stats.deferred_splits += 1;
+        self.stats.deferred_splits += u64::from(folio.frames > 0);
         self.stats.deferred_pages -= folio.frames;
         folio.held.into_iter().for_each(|extent| self.buddy.free(extent));
     }

@@ -60,6 +60,8 @@ pub(crate) struct Frames {
     pub(crate) deferred: Deferred,
     /// Whether huge pages of which a part is unmapped are split later.
     pub(crate) defers: bool,
+    /// Whether all huge pages wait there to be looked at.
+    pub(crate) looks_at_huge: bool,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
     pub(crate) reserves: bool,
     pub(crate) stats: Stats,
@@ -138,6 +140,7 @@ impl Frames {
         self.frame_used(walk.frame);
         self.frames_used_untouched(first..walk.frame);
         self.frames_used_untouched(walk.frame + 1..first + pages as u32);
+        self.await_look(extent);
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
@@ -196,6 +199,7 @@ impl Frames {
                 None => self.frame_used_untouched(frame),
             }
         }
+        self.await_look(extent);
     }
 
     /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a

@@ -14,6 +14,10 @@
 //!
 //! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of that name.
 //!
+//! A huge page of which a part is unmapped keeps the frames until memory is short (`deferred-split`, of every policy;
+//! here it is on). With `underused=on` (Linux 6.12) huge pages with more than `max-none` pages of zeroes lose them then; at
+//! the default of 511 none does, as in Linux.
+//!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
 //! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches in memory that a living parent or child
 //! shares, which take base pages here.
@@ -56,10 +60,28 @@ pub(super) static POLICY: Definition = Definition {
         simulated(khugepaged::MAX_SWAP),
         simulated(khugepaged::MAX_SHARED),
         khugepaged::COMPACT,
+        Parameter {
+            needs: &[Need::Faults, Need::Contents],
+            ..own(
+                "underused",
+                Values::Words(SWITCH),
+                "off",
+                "where memory is short, huge pages with more than max-none pages of zeroes are split (shrink_underused)",
+            )
+        },
     ],
     needs: &[],
-    make: |given| made(given, answers(given), given.is_on("khugepaged").then(|| Khugepaged::of(given))),
+    make: |given| {
+        let (answers, most) = (answers(given), given.number("max-none").expect("it has a default"));
+        // As the kernel: at its default, all of a huge page but one may be empty, and nothing is looked at.
+        let underused = (given.is_on("underused") && most != MOST_NONE).then_some(most as u32);
+        let answers = Answers { demote: Demoting { underused, ..answers.demote }, ..answers };
+        made(given, answers, given.is_on("khugepaged").then(|| Khugepaged::of(given)))
+    },
 };
+
+/// `HPAGE_PMD_NR - 1` on x86.
+const MOST_NONE: u64 = 511;
 
 /// A parameter that a live Linux does not have: `thp` only sets what its kernel does.
 const fn simulated(parameter: Parameter) -> Parameter {

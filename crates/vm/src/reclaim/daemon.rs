@@ -109,9 +109,7 @@ impl Vm {
         self.frames.wants = false;
         let starved = core::mem::take(&mut self.frames.starved);
         if self.available() < self.least() {
-            while self.available() < self.target() && self.frames.split_oldest() {
-                split = true;
-            }
+            split = self.split_deferred(pmap, memory, self.target());
             self.restore_memory(pmap, memory);
             if starved && self.available() == 0 {
                 self.take_latest(pmap, memory);
