@@ -66,6 +66,8 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
         ("thp", "deferred-split=on,khugepaged=on,interval=1ms,compact=on"),
         ("thp", "underused=on,max-none=3"),
         ("thp", "underused=on,max-none=1,deferred-split=on"),
+        ("mthp", "khugepaged=on,interval=1ms,max-none=511"),
+        ("mthp", "khugepaged=on,interval=1ms,max-none=0"),
         ("mthp", "defrag=defer"),
         ("mthp", "deferred-split=on"),
     ];

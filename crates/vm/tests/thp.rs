@@ -1,4 +1,5 @@
-//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred and underused split.
+//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred and underused split,
+//! folios of several sizes.
 
 use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
@@ -258,6 +259,56 @@ fn underused_huge_pages_lose_their_zeroes_where_memory_is_short() {
             assert!((start..start + used).all(|page| machine.get(page) == page), "{parameters}");
         }
         wired.into_iter().chain(more).for_each(|frame| machine.vm.unwire_page(frame).unwrap());
+        machine.end();
+    }
+}
+
+#[test]
+fn folios_have_their_sizes_by_what_is_asked_for() {
+    for (parameters, levels) in [
+        ("size=64K", [1, 1, 0]),
+        ("size=64K+2M", [2, 2, 0]),
+        ("size=64K,madvise=2M", [1, 2, 0]),
+        ("size=2M,enabled=madvise", [0, 2, 0]),
+        ("size=2M,enabled=madvise,always=64K", [1, 2, 0]),
+        ("size=64K,enabled=madvise,always=2M", [2, 2, 0]),
+        ("size=64K,enabled=madvise,madvise=2M", [0, 2, 0]),
+    ] {
+        let mut machine = Machine::new("4K 64K 2M", 4096, &format!("mthp:{parameters}"));
+        for (start, hint) in [(512, Hint::None), (1024, Hint::Huge), (1536, Hint::Base)] {
+            machine.vm.map(&mut machine.pmap, machine.space, Map::anonymous(Vpn(start), 512).hint(hint)).unwrap();
+        }
+        let found = [512, 1024, 1536].map(|start| machine.write(start + 7).mapped);
+        assert_eq!(found, levels.map(Level), "{parameters}");
+        machine.end();
+    }
+}
+
+/// Of a region of 2 MB the first 64 KB are populated, of the second all but a page, of the fourth one page.
+#[test]
+fn khugepaged_makes_folios_of_what_is_occupied_and_no_more() {
+    for (parameters, levels) in [
+        ("size=64K,max-none=511", [1, 1, 0, 1]),
+        ("size=64K,max-none=100", [1, 0, 0, 0]),
+        ("size=64K,max-none=0", [1, 0, 0, 0]),
+        ("size=64K+2M,max-none=0", [1, 0, 0, 0]),
+        ("size=64K+2M,max-none=511", [2, 2, 2, 2]),
+        // 480 pages are empty.
+        ("size=64K+2M,max-none=480", [2, 2, 2, 2]),
+        ("size=64K+2M,max-none=479", [1, 0, 0, 0]),
+        ("size=64K,always=64K,madvise=2M,max-none=511", [1, 1, 0, 1]),
+        ("size=64K,enabled=madvise", [0, 0, 0, 0]),
+    ] {
+        let mut machine = Machine::new("4K 64K 2M", 4096, &format!("mthp:khugepaged=on,place=base,{parameters}"));
+        machine.anonymous(512, 512, Growth::Fixed);
+        let pages = || (512..543).chain([560]);
+        pages().for_each(|page| machine.put(page, page));
+        for second in [10, 20, 30] {
+            advance(&mut machine, second, 0);
+            let found = [512, 528, 544, 560].map(|page| machine.level(page).unwrap_or(Level::BASE));
+            assert_eq!(found, levels.map(Level), "{parameters} after {second} s");
+        }
+        assert!(pages().all(|page| machine.get(page) == page), "{parameters}");
         machine.end();
     }
 }

@@ -250,6 +250,8 @@ pub struct Look {
     pub accessed: Option<u32>,
     /// Whether it is a superpage, or part of one.
     pub superpage: bool,
+    /// What the program asks for at its first page; `None` where nothing is mapped, or that is not known, as live.
+    pub hint: Option<Hint>,
 }
 
 /// What memory is like ([`System::memory`]), in base pages.

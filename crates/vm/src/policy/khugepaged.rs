@@ -9,11 +9,11 @@
 //! limits and the manager refuses.
 
 use super::promote::{MS, parameter as own};
-use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Values, thp};
-use crate::policy::background::{Part, System, Time};
+use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Sizes, Values, thp};
+use crate::policy::background::{Look, Part, System, Time};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
 use alloc::vec::Vec;
-use superpage_pages::Level;
+use superpage_pages::{Hint, Level};
 
 pub(super) static POLICY: Definition = Definition {
     name: "khugepaged",
@@ -58,6 +58,9 @@ pub(super) const COMPACT: Parameter = Parameter {
     ..own("khugepaged-defrag", Values::Words(SWITCH), "on", "khugepaged compacts where no extent is free")
 };
 
+/// `HPAGE_PMD_NR - 1` on x86: the default of `max-none`.
+pub(super) const MOST_NONE: u32 = 511;
+
 #[derive(Debug)]
 pub(super) struct Khugepaged {
     pages: u64,
@@ -66,6 +69,8 @@ pub(super) struct Khugepaged {
     pub(super) next: Time,
     /// The most entries of a region that may be empty, in swap space, shared.
     most: [u32; 3],
+    /// The sizes of folios, in memory without advice and with; `None`: regions as a whole.
+    sizes: Option<[Sizes; 2]>,
     /// How often an extent is compacted for a region, at most.
     compactions: u64,
     /// Where the next scan begins.
@@ -84,18 +89,86 @@ impl Khugepaged {
     }
 
     pub(super) fn new(pages: u64, [interval, alloc_sleep]: [Time; 2], most: [u32; 3], compactions: u64) -> Khugepaged {
-        Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0), left: 0 }
+        let (sizes, cursor) = (None, (SpaceId(0), 0));
+        Khugepaged { pages, interval, alloc_sleep, next: interval, most, sizes, compactions, cursor, left: 0 }
+    }
+
+    /// With folios of these sizes, in memory without advice and where the program asks for huge pages; see `mthp`.
+    pub(super) fn into_sizes(self, sizes: [Sizes; 2]) -> Khugepaged {
+        Khugepaged { sizes: Some(sizes), ..self }
     }
 
     /// Collapses a region if it qualifies.
     fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
         let look = system.look(space, level, sample.region);
-        let none = (system.ladder().pages(level) as u32).saturating_sub(look.populated + look.shared + look.swapped);
-        let fits = [none, look.swapped, look.shared].iter().zip(self.most).all(|(found, most)| *found <= most);
+        let none = self.none(system, level, &look);
+        let fits = [look.swapped, look.shared].iter().zip(&self.most[1..]).all(|(found, most)| found <= most);
         if sample.superpage || !fits || look.accessed == Some(0) {
             return Ok(());
         }
-        let candidate = Candidate { least: look.populated.max(1), ..sample.into() };
+        let Some(sizes) = self.sizes else {
+            return if none <= self.most[0] {
+                self.promote(system, space, level, sample.region, &look)
+            } else {
+                Ok(())
+            };
+        };
+        self.collapse_in(system, space, (level, sample.region), sizes[usize::from(look.hint == Some(Hint::Huge))], true)
+    }
+
+    /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one with the limits.
+    fn collapse_in(
+        &self,
+        system: &mut dyn System,
+        space: SpaceId,
+        (level, region): (Level, u64),
+        sizes: Sizes,
+        whole: bool,
+    ) -> Result<(), Refusal> {
+        if level == Level::BASE {
+            return Ok(());
+        }
+        if sizes.contains(system.ladder().size(level)) {
+            let look = system.look(space, level, region);
+            let none = self.none(system, level, &look);
+            // Below the whole region only two values mean anything (`collapse_max_ptes_none`).
+            let occupied = match self.most[0] {
+                most if whole => none <= most,
+                MOST_NONE => look.populated > 0,
+                _ => none == 0,
+            };
+            if occupied && look.populated > 0 && (whole || look.swapped + look.shared == 0) {
+                return if look.superpage { Ok(()) } else { self.promote(system, space, level, region, &look) };
+            }
+        }
+        let below = level.down();
+        let parts = system.ladder().ratio(level);
+        for part in region * parts..(region + 1) * parts {
+            match self.collapse_in(system, space, (below, part), sizes, false) {
+                // What is refused for its own sake does not keep others from it.
+                Err(Refusal { why, until }) if why != Why::NoExtent && until <= system.now() => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a region that are empty.
+    fn none(&self, system: &dyn System, level: Level, look: &Look) -> u32 {
+        (system.ladder().pages(level) as u32).saturating_sub(look.populated + look.shared + look.swapped)
+    }
+
+    /// Promotes a region, with compaction where no extent is free.
+    fn promote(
+        &self,
+        system: &mut dyn System,
+        space: SpaceId,
+        level: Level,
+        region: u64,
+        look: &Look,
+    ) -> Result<(), Refusal> {
+        let least = look.populated.max(1);
+        let candidate = Candidate { least, ..Sample { region, populated: look.populated, superpage: false }.into() };
         let mut done = system.promote(space, level, &[candidate], How::Either).remove(0);
         for _ in 0..self.compactions {
             if done != Err(Why::NoExtent.into()) {

@@ -261,7 +261,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn look(&mut self, space: SpaceId, level: Level, region: u64) -> Look {
         let Some(start) = self.start(level, region) else { return Look::default() };
         let vm = &*self.vm;
-        let (pages, mut look) = (vm.frames.ladder.pages(level), Look::default());
+        let pages = vm.frames.ladder.pages(level);
+        let mut look = Look { hint: vm.hint(space, start), ..Look::default() };
         let whole = vm.frames.ladder.size(level);
         let (mut untouched, mut accessed) = (0, 0);
         for at in (0..pages).map(|page| start + page) {

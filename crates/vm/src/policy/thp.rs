@@ -74,17 +74,14 @@ pub(super) static POLICY: Definition = Definition {
     make: |given| {
         let (answers, most) = (answers(given), given.number("max-none").expect("it has a default"));
         // As the kernel: at its default, all of a huge page but one may be empty, and nothing is looked at.
-        let underused = (given.is_on("underused") && most != MOST_NONE).then_some(most as u32);
+        let underused = Some(most as u32).filter(|most| given.is_on("underused") && *most != khugepaged::MOST_NONE);
         let answers = Answers { demote: Demoting { underused, ..answers.demote }, ..answers };
         made(given, answers, given.is_on("khugepaged").then(|| Khugepaged::of(given)))
     },
 };
 
-/// `HPAGE_PMD_NR - 1` on x86.
-const MOST_NONE: u64 = 511;
-
 /// A parameter that a live Linux does not have: `thp` only sets what its kernel does.
-const fn simulated(parameter: Parameter) -> Parameter {
+pub(super) const fn simulated(parameter: Parameter) -> Parameter {
     Parameter { needs: &[Need::Faults], ..parameter }
 }
 
