@@ -116,7 +116,8 @@ fn khugepaged_compacts_once_unless_it_is_told_not_to() {
         assert_eq!(advance(&mut machine, 10, 0), Some(next * SECOND), "{compacts}");
         assert_eq!((machine.level(512), machine.get(512)), (Some(level), 7), "{compacts}");
         assert_eq!(machine.vm.stats().compactions, u64::from(level.0), "{compacts}");
-        machine.end();
+        machine.vm.exit(&mut machine.pmap, machine.space).unwrap();
+        assert_eq!((machine.vm.buddy().free_frames(), machine.vm.leaked_frames()), (2048 - 4, 0));
     }
     // Where it cannot, it sleeps.
     let mut machine = Machine::new(X86, 2048, "thp:khugepaged=on,place=base");
@@ -137,7 +138,7 @@ fn discard(machine: &mut Machine, start: u64, pages: u64) {
 
 /// A machine with three huge pages, of which the first lost 100 pages and the second 50.
 fn parted(policy: &str) -> Machine {
-    let mut machine = Machine::new("4K 2M", 2048, policy);
+    let mut machine = Machine::with_swap("4K 2M", 2048, policy, 4000);
     machine.anonymous(512, 3 * 512, Growth::Fixed);
     (512..2048).for_each(|page| machine.put(page, page));
     assert_eq!(machine.vm.buddy().free_frames(), 512);
@@ -240,7 +241,7 @@ fn underused_huge_pages_lose_their_zeroes_where_memory_is_short() {
         ("underused=on,max-none=0,deferred-split=off", 111, 512),
         ("underused=on,max-none=400", 511, 512 + 112 + 112),
     ] {
-        let mut machine = Machine::new("4K 2M", 2048, &format!("thp:{parameters}"));
+        let mut machine = Machine::with_swap("4K 2M", 2048, &format!("thp:{parameters}"), 4000);
         machine.anonymous(512, 3 * 512, Growth::Fixed);
         for (start, used) in [(1536, 401), (1024, 400), (512, 1)] {
             (start..start + used).for_each(|page| machine.put(page, page));
