@@ -1,10 +1,11 @@
-//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge page of which a part
-//! is unmapped keeps all of its frames: those of the pages that are gone hold nothing, and nobody gets them. When memory
-//! is short the oldest such huge pages are split, which frees those frames; when the last page of one is gone it is free
-//! as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not come back.
+//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge page of which a
+//! part is unmapped keeps all of its frames: those of the pages that are gone hold nothing, and nobody gets them.
+//! When memory is short the oldest such huge pages are split, which frees those frames; when the last page of one is
+//! gone it is free as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not
+//! come back.
 //!
-//! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them wait here from the moment
-//! they are made, and those whose turn comes are looked at once.
+//! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them wait here from the
+//! moment they are made, and those whose turn comes are looked at once.
 //!
 //! The population map knows nothing of this: it has what is left of the extent in pieces, as it would have without.
 
@@ -172,8 +173,8 @@ impl Frames {
         oldest.is_some()
     }
 
-    /// Takes the one that has waited longest off the list, and splits it if it lost pages. Otherwise returns it, to be
-    /// looked at.
+    /// Takes the one that has waited longest off the list, and splits it if it lost pages. Otherwise returns it, to
+    /// be looked at.
     pub(crate) fn take_oldest(&mut self) -> Option<Result<(), Extent>> {
         let first = *self.deferred.order.first_key_value()?.1;
         let folio = &self.deferred.folios[&first];

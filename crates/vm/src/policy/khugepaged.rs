@@ -1,11 +1,9 @@
-//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes
-//! from where it stopped, and
-//! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or
-//! shared, and a
-//! page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that fails too it sleeps for
-//! `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that of
-//! `thp:khugepaged=on`.
-//! Not modelled: files; that Linux scans only memory that had a huge page or a first touch where it may have one; regions with pages in swap space or shared since a fork, which Linux collapses within the
+//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from
+//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are
+//! empty, in swap space or shared, and a page was accessed. Where no extent is free it compacts
+//! (`khugepaged-defrag`); if that fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`,
+//! unless `fault=off`. The thread is that of `thp:khugepaged=on`.
+//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
 //! limits and the manager refuses.
 
 use super::promote::{MS, parameter as own};
@@ -108,20 +106,20 @@ impl Khugepaged {
         }
         let Some(sizes) = self.sizes else {
             return if none <= self.most[0] {
-                self.promote(system, space, level, sample.region, &look)
+                self.promote(system, (space, level, sample.region), &look)
             } else {
                 Ok(())
             };
         };
-        self.collapse_in(system, space, (level, sample.region), sizes[usize::from(look.hint == Some(Hint::Huge))], true)
+        let sizes = sizes[usize::from(look.hint == Some(Hint::Huge))];
+        self.collapse_in(system, (space, level, sample.region), sizes, true)
     }
 
     /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one with the limits.
     fn collapse_in(
         &self,
         system: &mut dyn System,
-        space: SpaceId,
-        (level, region): (Level, u64),
+        (space, level, region): (SpaceId, Level, u64),
         sizes: Sizes,
         whole: bool,
     ) -> Result<(), Refusal> {
@@ -138,13 +136,13 @@ impl Khugepaged {
                 _ => none == 0,
             };
             if occupied && look.populated > 0 && (whole || look.swapped + look.shared == 0) {
-                return if look.superpage { Ok(()) } else { self.promote(system, space, level, region, &look) };
+                return if look.superpage { Ok(()) } else { self.promote(system, (space, level, region), &look) };
             }
         }
         let below = level.down();
         let parts = system.ladder().ratio(level);
         for part in region * parts..(region + 1) * parts {
-            match self.collapse_in(system, space, (below, part), sizes, false) {
+            match self.collapse_in(system, (space, below, part), sizes, false) {
                 // What is refused for its own sake does not keep others from it.
                 Err(Refusal { why, until }) if why != Why::NoExtent && until <= system.now() => {}
                 done => done?,
@@ -162,9 +160,7 @@ impl Khugepaged {
     fn promote(
         &self,
         system: &mut dyn System,
-        space: SpaceId,
-        level: Level,
-        region: u64,
+        (space, level, region): (SpaceId, Level, u64),
         look: &Look,
     ) -> Result<(), Refusal> {
         let least = look.populated.max(1);

@@ -15,12 +15,12 @@
 //! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of that name.
 //!
 //! A huge page of which a part is unmapped keeps the frames until memory is short (`deferred-split`, of every policy;
-//! here it is on). With `underused=on` (Linux 6.12) huge pages with more than `max-none` pages of zeroes lose them then; at
-//! the default of 511 none does, as in Linux.
+//! here it is on). With `underused=on` (Linux 6.12) huge pages with more than `max-none` pages of zeroes lose them
+//! then; at the default of 511 none does, as in Linux.
 //!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
-//! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches in memory that a living parent or child
-//! shares, which take base pages here.
+//! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches
+//! in memory that a living parent or child shares, which take base pages here.
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
@@ -66,7 +66,7 @@ pub(super) static POLICY: Definition = Definition {
                 "underused",
                 Values::Words(SWITCH),
                 "off",
-                "where memory is short, huge pages with more than max-none pages of zeroes are split (shrink_underused)",
+                "huge pages with more than max-none pages of zeroes lose them if memory is short (shrink_underused)",
             )
         },
     ],
@@ -103,7 +103,8 @@ pub(super) const DEFRAG: Parameter = Parameter {
     needs: &[Need::Faults],
 };
 
-/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this thread.
+/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this
+/// thread.
 pub(super) fn made(given: &Given, answers: Answers, khugepaged: Option<Khugepaged>) -> Made {
     let (then, kcompactd) = match given.word("defrag") {
         "always" => (Scarce::Compact, None),
