@@ -58,18 +58,10 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
     // Policies of which some values have one.
     let of = |name: &str| Target::MANAGER.policies().find(|policy| policy.name == name).unwrap();
     let those = [
-        ("thp", "defrag=defer"),
-        ("thp", "defrag=defer+madvise"),
-        ("thp", "khugepaged=on,interval=1ms"),
-        ("thp", "khugepaged=on,enabled=madvise,interval=1ms"),
-        ("thp", "deferred-split=on"),
-        ("thp", "deferred-split=on,khugepaged=on,interval=1ms,compact=on"),
-        ("thp", "underused=on,max-none=3"),
-        ("thp", "underused=on,max-none=1,deferred-split=on"),
+        ("thp", "defrag=defer,khugepaged=on,interval=1ms"),
+        ("thp", "deferred-split=on,underused=on,max-none=1"),
+        ("mthp", "defrag=defer+madvise,deferred-split=on"),
         ("mthp", "khugepaged=on,interval=1ms,max-none=511"),
-        ("mthp", "khugepaged=on,interval=1ms,max-none=0"),
-        ("mthp", "defrag=defer"),
-        ("mthp", "deferred-split=on"),
     ];
     for (name, parameters) in those {
         check(of(name), parameters);

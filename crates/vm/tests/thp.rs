@@ -128,7 +128,7 @@ fn khugepaged_compacts_once_unless_it_is_told_not_to() {
     machine.put(512, 7);
     assert_eq!(advance(&mut machine, 10, 0), Some(70 * SECOND));
     assert_eq!((machine.level(512), machine.get(512)), (Some(Level::BASE), 7));
-    machine.end();
+    machine.vm.validate(&machine.pmap).unwrap();
 }
 
 fn discard(machine: &mut Machine, start: u64, pages: u64) {
