@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
 use superpage_trace::{Info, Source};
-use superpage_vm::Policy;
+use superpage_vm::{Policy, Sizes};
 
 /// The conditions that all simulations of a grid share.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -172,7 +172,11 @@ pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Res
 
 /// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
 fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    let (extents, asked) = policy.answers.place.size.extents();
+    let place = &policy.answers.place;
+    let (own, asked) = place.size.extents();
+    // Where the program asks for superpages they may be of others.
+    let hinted = place.hinted.map(|size| size.extents().0).unwrap_or_default();
+    let extents: Sizes = own.iter().chain(hinted.iter()).collect();
     let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
     let fits = |size: &PageSize| *size > base && *size <= largest;
     if let Some(size) = extents.iter().find(|size| asked && !fits(size)) {
