@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
 use superpage_trace::{Info, Source};
-use superpage_vm::{Policy, Reserve};
+use superpage_vm::{Policy, Sizes};
 
 /// The conditions that all simulations of a grid share.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -172,15 +172,20 @@ pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Res
 
 /// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
 fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    let Reserve::Among(extents) = policy.answers.place.size else { return Ok(*ladder) };
+    let place = &policy.answers.place;
+    let (own, asked) = place.size.extents();
+    // Where the program asks for superpages they may be of others.
+    let hinted = place.hinted.map(|size| size.extents().0).unwrap_or_default();
+    let extents: Sizes = own.iter().chain(hinted.iter()).collect();
     let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
-    if let Some(size) = extents.iter().find(|size| *size <= base || *size > largest) {
+    let fits = |size: &PageSize| *size > base && *size <= largest;
+    if let Some(size) = extents.iter().find(|size| asked && !fits(size)) {
         let (name, policy) = (&machine.name, policy.definition().name);
         return Err(Error::Usage(format!(
             "machine {name}: policy {policy} takes extents of {size}, where they can be larger than {base} and up to {largest}"
         )));
     }
-    let extents = extents.iter().filter(|size| !machine.pages.sizes.contains(size));
+    let extents = extents.iter().filter(|size| fits(size) && !machine.pages.sizes.contains(size));
     let mut sizes: Vec<PageSize> = ladder.sizes().iter().copied().chain(extents).collect();
     sizes.sort_unstable();
     Ladder::new(&sizes).map_err(|error| Error::Usage(format!("machine {}: {error}", machine.name)))

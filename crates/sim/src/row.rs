@@ -242,6 +242,12 @@ pub struct Row {
     /// Base pages that compactions copied elsewhere.
     #[key(count, "pages", from = it.stats.pages_moved)]
     pub pages_moved: u64,
+    /// Huge pages split that had lost pages, since memory was short or one of their pages was evicted or compacted.
+    #[key(count, from = it.stats.deferred_splits)]
+    pub deferred_splits: u64,
+    /// The most frames that such huge pages kept for pages that were unmapped out of them; not in `peak_resident_bytes`.
+    #[key(state, "bytes", from = it.bytes(it.stats.peak_deferred_pages))]
+    pub peak_deferred_bytes: u64,
     /// Pages read from backing store.
     #[key(count, "pages", wide = "paged in", from = it.stats.page_ins)]
     pub page_ins: u64,

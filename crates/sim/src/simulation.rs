@@ -191,7 +191,9 @@ impl Simulation {
         let Setup { ladder, frames, swap_pages, .. } = *setup;
         let needs = setup.policy.definition().needs;
         let wanted = setup.policy.background().is_some_and(|background| background.wants().contents);
-        let contents = setup.policy.answers.reclaim.hash != Hash::Off || needs.contains(&Need::Contents) || wanted;
+        let answers = &setup.policy.answers;
+        let read = answers.reclaim.hash != Hash::Off || answers.demote.underused.is_some();
+        let contents = read || needs.contains(&Need::Contents) || wanted;
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
         // The memory is the machine's, whatever sizes the policy uses.

@@ -37,6 +37,17 @@ fn each_policy_makes_of_hints_what_it_says() {
     assert_eq!(promoted(1), [3, 1, 4, 1, 0]);
 }
 
+/// Folios of sizes that the machine has no pages of, of others where the program asks for huge pages.
+#[test]
+fn folios_are_of_other_sizes_where_they_are_asked_for() {
+    let faults =
+        |policy: &str| run_script(&mut script(0), "zen5", &[policy], &Conditions::default()).pop().unwrap().faults;
+    assert_eq!(faults("mthp:size=16K"), 256 + 1024 + 256);
+    assert_eq!(faults("mthp:size=16K,madvise=64K"), 64 + 1024 + 256);
+    assert_eq!(faults("mthp:size=16K,enabled=madvise,always=32K"), 128 + 1024 + 128);
+    assert_eq!(faults("mthp:size=32K,enabled=madvise,always=16K"), 128 + 1024 + 256);
+}
+
 #[test]
 fn a_page_that_is_advised_in_part_is_not() {
     // The Alpha's pages hold two of the stream.

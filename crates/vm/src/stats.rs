@@ -47,7 +47,7 @@ pub struct Stats {
     pub reservations_preempted: u64,
     /// Frames of reservations that the background of the policy freed.
     pub reserved_released: u64,
-    /// Pages of zeroes that the background gave back.
+    /// Pages of zeroes that were given back: by the background, and of underused huge pages by the page daemon.
     pub zeroes_given_back: u64,
     /// Compactions of an extent, direct and by the background.
     pub compactions: u64,
@@ -129,6 +129,12 @@ pub struct Stats {
     pub swap_used_pages: u64,
     /// Frames in use for page tables ([`crate::Pmap::give_table`]), now.
     pub table_frames: u64,
+    /// Frames of pages that were unmapped out of a huge page that is split later, now.
+    pub deferred_pages: u64,
+    /// The most of these at any time.
+    pub peak_deferred_pages: u64,
+    /// Huge pages of those that were split, since memory was short or one of their pages was evicted or compacted.
+    pub deferred_splits: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
     /// Frames of somebody else, now ([`Vm::hold`](crate::Vm::hold)).
@@ -154,7 +160,7 @@ pub struct Stats {
 impl Stats {
     /// Frames that hold nobody's page.
     pub(crate) fn unknown_frames(&self) -> u64 {
-        self.wired_frames + self.foreign_frames + self.pool_free_frames
+        self.wired_frames + self.foreign_frames + self.pool_free_frames + self.deferred_pages
     }
 
     /// Counts a page populated by an access.

@@ -104,6 +104,14 @@ impl Vm {
         for extent in self.frames.huge.iter().flat_map(HugePool::free) {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the static pool")?;
         }
+        for extent in self.frames.deferred.held() {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a huge page to be split")?;
+        }
+        let deferred = self.frames.deferred.held().map(|extent| self.frames.ladder.pages(extent.level)).sum::<u64>();
+        check(deferred == self.frames.stats.deferred_pages, || {
+            format!("huge pages to be split hold {deferred} frames, which is not the count")
+        })?;
+        self.frames.deferred.validate(&self.frames.ladder)?;
         self.frames.zeroed.validate(&self.frames.buddy)?;
         let immovable = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
         self.frames.tainted.validate(&self.frames.ladder, immovable)?;

@@ -1,8 +1,9 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::fault::busy::Busy;
-use crate::fault::compact::Deferred;
+use crate::fault::compact;
 use crate::frame::Frames;
+use crate::frame::deferred::Deferred;
 use crate::frame::static_pool::HugePool;
 use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
@@ -58,7 +59,7 @@ pub struct Vm {
     /// By reason: regions that were not promoted.
     pub(crate) refused: [u64; Why::ALL.len()],
     /// When direct compaction is tried again.
-    pub(crate) deferred: Deferred,
+    pub(crate) deferred: compact::Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
     pub(crate) futile: Option<u64>,
 }
@@ -103,6 +104,9 @@ impl Vm {
             tainted: Tainted::new(answers.reclaim.unmovable, &ladder),
             huge,
             zeroed: Zeroed::default(),
+            deferred: Deferred::default(),
+            defers: answers.demote.deferred && answers.place.frames != Place::Reservation,
+            looks_at_huge: answers.demote.underused.is_some(),
             reserves: answers.place.frames == Place::Reservation,
             stats: Stats::default(),
             buddy,
@@ -124,7 +128,7 @@ impl Vm {
             random: 0,
             exhausted: [None; MAX_LEVELS],
             refused: [0; Why::ALL.len()],
-            deferred: Deferred::default(),
+            deferred: compact::Deferred::default(),
             futile: None,
         })
     }

@@ -364,7 +364,7 @@ fn what_is_wanted_is_told_in_order() {
         Event::Fault { at: at(512), kind: FaultKind::Zero, wanted: huge, mapped: huge },
         Event::Miss { at: at(600), mapped: huge, neighbour: Some(Level(2)) },
         Event::Fault { at: at(1024), kind: FaultKind::Zero, wanted: huge, mapped: base },
-        Event::Starved { level: huge },
+        Event::Starved { level: huge, hint: Hint::None },
         Event::Miss { at: at(1024), mapped: base, neighbour: Some(huge) },
         Event::Miss { at: at(1024), mapped: base, neighbour: None },
         unmapped,

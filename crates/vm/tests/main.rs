@@ -49,6 +49,7 @@ mod reservation_lists;
 mod speculation;
 mod stride;
 mod swap;
+mod thp;
 mod touch;
 mod trident;
 mod tutorial;

@@ -55,6 +55,17 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
         .policies()
         .filter(|policy| policy.name.parse::<superpage_vm::Policy>().unwrap().background().is_some());
     policies.for_each(|policy| check(policy, ""));
+    // Policies of which some values have one.
+    let of = |name: &str| Target::MANAGER.policies().find(|policy| policy.name == name).unwrap();
+    let those = [
+        ("thp", "defrag=defer,khugepaged=on,interval=1ms"),
+        ("thp", "deferred-split=on,underused=on,max-none=1"),
+        ("mthp", "defrag=defer+madvise,deferred-split=on"),
+        ("mthp", "khugepaged=on,interval=1ms,max-none=511"),
+    ];
+    for (name, parameters) in those {
+        check(of(name), parameters);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! copied to a free frame
 //! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may
 //! map, whole. Reservations
-//! there are broken, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
+//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
 
 use crate::fault::promotion::Leaf;
 use crate::object::population::{NONE, NodeId};
@@ -36,11 +36,26 @@ pub struct Compacted {
 /// `COMPACT_MAX_DEFER_SHIFT`).
 const MOST_DEFERRED: u32 = 6;
 
-/// Direct compaction that has failed is put off, as in Linux: for twice as many requests after each failure.
-#[derive(Default)]
+/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many requests after each failure.
+#[derive(Debug, Default)]
 pub(crate) struct Deferred {
     failures: u32,
     skipped: u32,
+}
+
+impl Deferred {
+    /// Whether this request goes without compaction.
+    pub(crate) fn skips(&mut self) -> bool {
+        self.skipped += 1;
+        let skips = self.failures > 0 && self.skipped < 1 << self.failures;
+        self.skipped = if skips { self.skipped } else { 0 };
+        skips
+    }
+
+    /// A compaction ended, with an extent that is free or without.
+    pub(crate) fn ended(&mut self, free: bool) {
+        self.failures = if free { 0 } else { (self.failures + 1).min(MOST_DEFERRED) };
+    }
 }
 
 /// Pages that move together: an extent that a node of the population map owns, or one page that was placed singly
@@ -78,6 +93,7 @@ impl Vm {
             self.count_compaction(done);
             return done;
         }
+        self.frames.split_in(target);
         let mut held = BTreeMap::new();
         self.isolate(target, &mut held);
         let mut frame = frames.start;
@@ -150,17 +166,11 @@ impl Vm {
 
     /// Direct compaction for a fault that wants an extent of this level, if none is free and it is not put off.
     pub(crate) fn compact_for(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> bool {
-        if self.frames.buddy.free_extents(level) > 0 {
+        if self.frames.buddy.free_extents(level) > 0 || self.deferred.skips() {
             return false;
         }
-        let deferred = &mut self.deferred;
-        deferred.skipped += 1;
-        if deferred.failures > 0 && deferred.skipped < 1 << deferred.failures {
-            return false;
-        }
-        deferred.skipped = 0;
         let free = self.compact_best(pmap, memory, level).free;
-        self.deferred.failures = if free { 0 } else { (self.deferred.failures + 1).min(MOST_DEFERRED) };
+        self.deferred.ended(free);
         true
     }
 
@@ -345,5 +355,25 @@ impl crate::frame::Frames {
             self.take_extent(level, slot);
             self.set_extent(level, slot, to);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_failures_fewer_and_fewer_requests_compact() {
+        let mut deferred = Deferred::default();
+        let mut tried = Vec::new();
+        for request in 1..260 {
+            if !deferred.skips() {
+                tried.push(request);
+                deferred.ended(false);
+            }
+        }
+        assert_eq!(tried, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
+        deferred.ended(true);
+        assert!(!deferred.skips() && !deferred.skips());
     }
 }

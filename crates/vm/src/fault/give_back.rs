@@ -60,7 +60,10 @@ impl Vm {
         for (from, to) in zeroes {
             let part = entry.within(entry.page(from).0, entry.page(to).0);
             self.remove_mapped(pmap, space, &entry, &part);
+            // What loses its zeroes is split at once.
+            let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
             self.frames.release(object, from, to);
+            ends.into_iter().for_each(|frame| self.frames.split_at(frame));
         }
         pmap.flush_gathered(space);
         self.take_tables(pmap);

@@ -14,7 +14,7 @@ use crate::frame::Populated;
 use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::{Scarce, huge};
+use crate::policy::huge;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -363,11 +363,11 @@ impl Vm {
         }
         let preferred = self.preferred(Some(&context.site), &walk);
         let changed = self.answers_in(&context.site.entry);
-        let compacts = changed.as_ref().unwrap_or(&self.answers).scarce.then == Scarce::Compact;
+        let entry = &context.site.entry;
+        let compacts = changed.as_ref().unwrap_or(&self.answers).scarce.then.compacts(entry.hint);
         // An extent that reaches past the mapping may never fill, and one of a file is seldom worth it.
         let wanted = preferred.min(huge(&self.frames.ladder));
         let pages = self.frames.ladder.pages(wanted);
-        let entry = &context.site.entry;
         let whole = at.align_down(pages).0 >= entry.start && at.align_down(pages).0 + pages <= entry.end;
         if compacts
             && wanted > Level::BASE

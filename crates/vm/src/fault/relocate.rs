@@ -122,6 +122,9 @@ impl Vm {
         if entry.hint == Hint::Base {
             return Err(Why::AdvisedAgainst);
         }
+        if !self.answers.place.hints.allow_background(entry.hint) {
+            return Err(Why::NotAdvised);
+        }
         if known.file.is_some() {
             return Err(Why::FileFolios);
         }
@@ -231,7 +234,7 @@ impl Vm {
         // What can fail comes first.
         let mut holes = (0..pages).filter(|position| !populated(fit, *position));
         if !ready && holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
-            self.frames.buddy.free(extent);
+            self.frames.free(extent);
             return Err(Why::Contents);
         }
         let used = self.remove_region(pmap, fit);

@@ -44,6 +44,9 @@ impl Frames {
                     let zeroed = self.zeroed.claim(&self.ladder, extent);
                     return Some(Allocated { extent, preempted, zeroed });
                 }
+                if level == 0 && self.split_oldest() {
+                    continue;
+                }
                 if level == 0
                     && let Some(frame) = self.free_held()
                 {
@@ -101,6 +104,7 @@ impl Frames {
         let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
         let PageOf { object, index } = self.page_of(oldest)?;
         let before = self.stats.resident_pages;
+        self.split_at(oldest);
         self.unpopulate(object, index, index + 1);
         debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
         Some(oldest)

@@ -1,13 +1,14 @@
 //! Frames and their owners: the buddy allocator, the reservations and the population maps together.
 //!
 //! Every frame is in exactly one of five states: free in the buddy allocator; in a reservation and unpopulated;
-//! populated, by a page of a memory object; wired; or free in the static pool, if there is one. In the first two it
-//! may still hold a cache page, until it is overwritten. The operations here move frames between these states and keep
-//! the structures consistent; they know nothing of page tables.
+//! populated, by a page of a memory object; wired; free in the static pool, if there is one; or nobody's, in a huge
+//! page that is split later. In the first two it may still hold a cache page, until it is overwritten. The operations
+//! here move frames between these states and keep the structures consistent; they know nothing of page tables.
 
 mod allocate;
 pub(crate) mod bitmap;
 pub(crate) mod buddy;
+pub(crate) mod deferred;
 mod release;
 pub(crate) mod static_pool;
 pub(crate) mod steer;
@@ -17,6 +18,7 @@ pub(crate) mod zeroed;
 use crate::fault::busy::Busy;
 use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
+use crate::frame::deferred::Deferred;
 use crate::frame::static_pool::HugePool;
 use crate::frame::steer::Tainted;
 use crate::frame::wired::Pools;
@@ -62,6 +64,11 @@ pub(crate) struct Frames {
     /// The static pool, if the policy has one.
     pub(crate) huge: Option<HugePool>,
     pub(crate) zeroed: Zeroed,
+    pub(crate) deferred: Deferred,
+    /// Whether huge pages of which a part is unmapped are split later.
+    pub(crate) defers: bool,
+    /// Whether all huge pages wait there to be looked at.
+    pub(crate) looks_at_huge: bool,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
     pub(crate) reserves: bool,
     pub(crate) stats: Stats,
@@ -140,6 +147,7 @@ impl Frames {
         self.frame_used(walk.frame);
         self.frames_used_untouched(first..walk.frame);
         self.frames_used_untouched(walk.frame + 1..first + pages as u32);
+        self.await_look(extent);
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
@@ -198,6 +206,7 @@ impl Frames {
                 None => self.frame_used_untouched(frame),
             }
         }
+        self.await_look(extent);
     }
 
     /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
@@ -386,6 +395,7 @@ impl Frames {
 
     /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the contents.
     pub(crate) fn evict(&mut self, page: PageOf, frame: u32, keep: bool) {
+        self.split_at(frame);
         if keep {
             self.buddy.mark_cached(Pfn(u64::from(frame)));
         }
@@ -462,6 +472,7 @@ impl Frames {
             + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
             + self.swap_and_cache.metadata_bytes()
             + self.zeroed.metadata_bytes()
+            + self.deferred.metadata_bytes()
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()

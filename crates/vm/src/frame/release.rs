@@ -27,14 +27,14 @@ impl Frames {
                 if self.population.bit(slot, position) {
                     self.set_single(slot, position, frame);
                 } else {
-                    self.buddy.free(free);
+                    self.free(free);
                     self.stats.pieces_freed += 1;
                 }
                 continue;
             }
             let child = self.population.child(level, slot, position);
             if child == NONE {
-                self.buddy.free(free);
+                self.free(free);
                 self.stats.pieces_freed += 1;
                 continue;
             }
@@ -53,11 +53,13 @@ impl Frames {
     }
 
     /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
-    /// populated stay reserved, if the policy reserves; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
+    /// populated stay reserved, if the policy reserves, or are freed later, if it splits huge pages later; an extent that
+    /// becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.swap_and_cache.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
         swapped.into_iter().for_each(|index| self.swap_and_cache.free_slot(object.page(index)));
+        self.defer(object, low, high);
         self.unpopulate(object, low, high);
     }
 
@@ -90,7 +92,7 @@ impl Frames {
                     if self.population.bit(slot, position) {
                         let frame = self.population.single(slot, position);
                         self.frame_freed(frame);
-                        self.buddy.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
+                        self.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
                     }
                 }
             } else if self.keeps_by_frame() {
@@ -203,7 +205,7 @@ impl Frames {
                     self.population.clear_bits(from, position, position + 1);
                     if self.population.bit(into, position) {
                         self.frame_freed(frame);
-                        self.buddy.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
+                        self.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
                         self.stats.released(1);
                     } else {
                         self.population.put_single(into, position, frame);

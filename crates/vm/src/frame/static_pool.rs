@@ -224,7 +224,7 @@ impl Frames {
                 }
                 self.note_pool();
             }
-            _ => self.buddy.free(extent),
+            _ => self.free(extent),
         }
     }
 

@@ -206,7 +206,7 @@ impl Adaptive {
         let Some(region) = self.regions.get(&at).copied().filter(|region| region.state == State::Own) else { return };
         let holes = (pages - region.populated.min(pages)) as f64;
         let expected = holes.min((1.0 - self.density(at, pages)) * pages as f64);
-        let control = at.1 % self.control == 0 && holes > 0.0;
+        let control = at.1.is_multiple_of(self.control) && holes > 0.0;
         if control || expected > *budget {
             return;
         }
@@ -234,7 +234,7 @@ impl Adaptive {
             }
             Err(refusal) if refusal.why == Why::NoExtent || refusal.until > system.now() => {
                 self.waiting.insert(at);
-                let pause = MS.as_nanos() as Time * 10 << self.pause.1.min(12);
+                let pause = (10 * MS.as_nanos() as Time) << self.pause.1.min(12);
                 self.pause = (system.now().saturating_add(pause).max(refusal.until), self.pause.1 + 1);
             }
             Err(refusal) if refusal.why.is_over() || refusal.why == Why::Otherwise => {}

@@ -147,6 +147,11 @@ impl Hints {
             Hints::OptIn => hint == Hint::Huge,
         }
     }
+
+    /// Whether a background may make a superpage where the program asks for `hint`: never against it.
+    pub(crate) fn allow_background(self, hint: Hint) -> bool {
+        hint != Hint::Base && self.allow(hint)
+    }
 }
 
 /// When does the fault path make a superpage of a region?
@@ -217,6 +222,17 @@ pub enum Scarce {
     /// Compact at the fault: relocate the pages of the extent with the most free frames, then take it; otherwise as
     /// [`Scarce::Smaller`]. After failures that is put off (Linux: direct compaction).
     Compact,
+    /// [`Scarce::Compact`] where the program asks for superpages, [`Scarce::Smaller`] elsewhere (Linux: `defrag` at
+    /// `madvise`).
+    CompactAdvised,
+}
+
+impl Scarce {
+    /// Whether a fault compacts where the program asks for `hint`.
+    #[inline]
+    pub fn compacts(self, hint: Hint) -> bool {
+        self == Scarce::Compact || self == Scarce::CompactAdvised && hint == Hint::Huge
+    }
 }
 
 /// What happens to the partially populated pieces of a preempted reservation (section 4.8)?
@@ -394,6 +410,12 @@ pub struct Demoting {
     /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
     /// pressure (section 4.6).
     pub speculate: u8,
+    /// Whether an extent that was populated as a whole keeps its frames when a part of it is unmapped, until memory is
+    /// short (Linux: deferred split). Otherwise those frames are free at once. An extent that is reserved keeps them anyway.
+    pub deferred: bool,
+    /// Where memory is short, huge pages with more pages of zeroes than this lose them, each looked at once, the oldest
+    /// first (Linux 6.12: `shrink_underused`, with `max_ptes_none`). `None`: none. Needs a policy that reclaims pages.
+    pub underused: Option<u32>,
 }
 
 /// Question 6: which pages are evicted when memory is short, and what is kept of them?
@@ -469,7 +491,7 @@ impl Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 29] = [
+pub(super) static KEYS: [Key; 30] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -535,11 +557,12 @@ pub(super) static KEYS: [Key; 29] = [
     },
     Key {
         name: "compact",
-        values: SWITCH,
-        help: "compact at a fault for an extent of the preferred size, rather than preempt or take a smaller one",
+        values: &["on", "off", "advised"],
+        help: "compact at a fault for an extent of the preferred size, rather than preempt or take a smaller one; advised: where the program asks for superpages",
         set: |answers, value| match (value, answers.scarce.then) {
             (0, _) => answers.scarce.then = Scarce::Compact,
-            (_, Scarce::Compact) => answers.scarce.then = Scarce::Smaller,
+            (2, _) => answers.scarce.then = Scarce::CompactAdvised,
+            (_, Scarce::Compact | Scarce::CompactAdvised) => answers.scarce.then = Scarce::Smaller,
             _ => {}
         },
     },
@@ -572,6 +595,12 @@ pub(super) static KEYS: [Key; 29] = [
         values: SWITCH,
         help: "demote a clean superpage at its first write, where dirty bits matter",
         set: |answers, value| answers.demote.on_write = value == 0,
+    },
+    Key {
+        name: "deferred-split",
+        values: SWITCH,
+        help: "a huge page of which a part is unmapped keeps its frames until memory is short",
+        set: |answers, value| answers.demote.deferred = value == 0,
     },
     Key {
         name: "hash",

@@ -8,7 +8,7 @@ use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal,
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
+use superpage_pages::{Extent, Hint, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
 
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
@@ -174,6 +174,8 @@ pub enum Event {
     Starved {
         /// The level.
         level: Level,
+        /// What the program asks for there.
+        hint: Hint,
     },
     /// A range was mapped.
     Mapped {
@@ -253,6 +255,8 @@ pub struct Look {
     pub accessed: Option<u32>,
     /// Whether it is a superpage, or part of one.
     pub superpage: bool,
+    /// What the program asks for at its first page; `None` where nothing is mapped, or that is not known, as live.
+    pub hint: Option<Hint>,
 }
 
 /// What memory is like ([`System::memory`]), in base pages.

@@ -31,7 +31,14 @@ pub(super) const ANSWERS: Answers = Answers {
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
     scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
-    demote: Demoting { steps: Demote::Stepwise, on_unmap: true, on_write: false, speculate: 0 },
+    demote: Demoting {
+        steps: Demote::Stepwise,
+        on_unmap: true,
+        on_write: false,
+        speculate: 0,
+        deferred: false,
+        underused: None,
+    },
     reclaim: Reclaiming {
         pages: Reclaim::Lru,
         cache: Cache::Held,

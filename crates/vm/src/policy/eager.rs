@@ -10,7 +10,7 @@
 //! is only `MADV_HUGEPAGE`; a limit and a watermark for each size (IRIX).
 
 use super::promote::{MS, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Placing, Reserve, SWITCH, Values, thp};
+use super::{Answers, Definition, Demoting, Given, Made, Need, Placing, Reserve, SWITCH, Values, thp};
 use crate::policy::background::{Background, Event, Prefer, System, Time, Wants};
 use superpage_pages::Level;
 
@@ -32,7 +32,8 @@ pub(super) static POLICY: Definition = Definition {
         let eager = Eager::new(given);
         let [size, hinted] = eager.ceilings.map(Reserve::UpTo);
         let place = Placing { size, hinted: Some(hinted), ..thp::ANSWERS.place };
-        Made::with(Answers { place, ..thp::ANSWERS }, eager)
+        let demote = Demoting { deferred: false, ..thp::ANSWERS.demote };
+        Made::with(Answers { place, demote, ..thp::ANSWERS }, eager)
     },
 };
 
@@ -87,7 +88,7 @@ impl Background for Eager {
     }
 
     fn told(&mut self, event: Event) {
-        if let Event::Starved { level } = event {
+        if let Event::Starved { level, .. } = event {
             self.wanted = self.wanted.max(level);
         }
     }

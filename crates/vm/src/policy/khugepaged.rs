@@ -1,18 +1,17 @@
-//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes
-//! from where it stopped, and
-//! collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty, in swap space or
-//! shared, and a
-//! page was accessed; after a failed allocation it sleeps for `alloc-sleep`. Faults take huge pages as under
-//! `thp`, unless `fault=off`.
+//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from
+//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are
+//! empty, in swap space or shared, and a page was accessed. Where no extent is free it compacts
+//! (`khugepaged-defrag`); if that fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`,
+//! unless `fault=off`. The thread is that of `thp:khugepaged=on`.
 //! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
 //! limits and the manager refuses.
 
-use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Made, Need, Parameter, Place, Placing, SWITCH, Values, thp};
-use crate::policy::background::{Background, Part, System, Time, Wants};
+use super::promote::{MS, parameter as own};
+use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Sizes, Values, thp};
+use crate::policy::background::{Look, Part, System, Time};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
 use alloc::vec::Vec;
-use superpage_pages::Level;
+use superpage_pages::{Hint, Level};
 
 pub(super) static POLICY: Definition = Definition {
     name: "khugepaged",
@@ -20,26 +19,45 @@ pub(super) static POLICY: Definition = Definition {
     help: "Linux: huge pages at first touches, and regions that are collapsed later, a few every 10 s",
     parameters: &[
         thp::ENABLED,
+        thp::DEFRAG,
         Parameter { needs: &[Need::Faults], ..own("fault", Values::Words(SWITCH), "on", "faults take huge pages too") },
-        own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)"),
-        own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)"),
-        own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)"),
-        own("max-none", Values::Count(0, 1 << 20), "511", "entries of a region that may be empty (max_ptes_none)"),
-        own("max-swap", Values::Count(0, 1 << 20), "64", "entries that may be in swap space (max_ptes_swap)"),
-        own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)"),
+        PAGES,
+        INTERVAL,
+        ALLOC_SLEEP,
+        MAX_NONE,
+        MAX_SWAP,
+        MAX_SHARED,
+        COMPACT,
     ],
     needs: &[Need::Copying],
     make: |given| {
         let thp = thp::answers(given);
         let frames = if given.is_on("fault") { thp.place.frames } else { Place::BasePage };
-        let number = |name| given.number(name).expect("it has a default");
-        let time = |name| (given.time(name).as_nanos() as Time).max(1);
-        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
-        let (pages, next, alloc_sleep) = (number("pages"), time("interval"), time("alloc-sleep"));
-        let khugepaged = Khugepaged::new(pages, [next, alloc_sleep], most, 0);
-        Made::with(Answers { place: Placing { frames, ..thp.place }, ..thp }, khugepaged)
+        let answers = Answers { place: Placing { frames, ..thp.place }, ..thp };
+        thp::made(given, answers, Some(Khugepaged::of(given)))
     },
 };
+
+pub(super) const PAGES: Parameter =
+    own("pages", Values::Count(1, 1 << 30), "4096", "entries looked at in a wake-up (pages_to_scan)");
+pub(super) const INTERVAL: Parameter =
+    own("interval", Values::TimeFrom(MS), "10s", "between two wake-ups (scan_sleep_millisecs)");
+pub(super) const ALLOC_SLEEP: Parameter =
+    own("alloc-sleep", Values::Time, "60s", "until the next one if no extent was free (alloc_sleep_millisecs)");
+pub(super) const MAX_NONE: Parameter =
+    own("max-none", Values::Count(0, 1 << 20), "511", "entries of a region that may be empty (max_ptes_none)");
+pub(super) const MAX_SWAP: Parameter =
+    own("max-swap", Values::Count(0, 1 << 20), "64", "entries that may be in swap space (max_ptes_swap)");
+pub(super) const MAX_SHARED: Parameter =
+    own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)");
+/// Live, what is asked to be collapsed (`MADV_COLLAPSE`) is always compacted for.
+pub(super) const COMPACT: Parameter = Parameter {
+    needs: &[Need::Faults],
+    ..own("khugepaged-defrag", Values::Words(SWITCH), "on", "khugepaged compacts where no extent is free")
+};
+
+/// `HPAGE_PMD_NR - 1` on x86: the default of `max-none`.
+pub(super) const MOST_NONE: u32 = 511;
 
 #[derive(Debug)]
 pub(super) struct Khugepaged {
@@ -49,6 +67,8 @@ pub(super) struct Khugepaged {
     pub(super) next: Time,
     /// The most entries of a region that may be empty, in swap space, shared.
     most: [u32; 3],
+    /// The sizes of folios, in memory without advice and with; `None`: regions as a whole.
+    sizes: Option<[Sizes; 2]>,
     /// How often an extent is compacted for a region, at most.
     compactions: u64,
     /// Where the next scan begins.
@@ -58,19 +78,93 @@ pub(super) struct Khugepaged {
 }
 
 impl Khugepaged {
+    /// With the parameters above as they were given.
+    pub(super) fn of(given: &Given) -> Khugepaged {
+        let number = |name| given.number(name).expect("it has a default");
+        let times = ["interval", "alloc-sleep"].map(|name| (given.time(name).as_nanos() as Time).max(1));
+        let most = ["max-none", "max-swap", "max-shared"].map(|name| number(name) as u32);
+        Khugepaged::new(number("pages"), times, most, u64::from(given.is_on("khugepaged-defrag")))
+    }
+
     pub(super) fn new(pages: u64, [interval, alloc_sleep]: [Time; 2], most: [u32; 3], compactions: u64) -> Khugepaged {
-        Khugepaged { pages, interval, alloc_sleep, next: interval, most, compactions, cursor: (SpaceId(0), 0), left: 0 }
+        let (sizes, cursor) = (None, (SpaceId(0), 0));
+        Khugepaged { pages, interval, alloc_sleep, next: interval, most, sizes, compactions, cursor, left: 0 }
+    }
+
+    /// With folios of these sizes, in memory without advice and where the program asks for huge pages; see `mthp`.
+    pub(super) fn into_sizes(self, sizes: [Sizes; 2]) -> Khugepaged {
+        Khugepaged { sizes: Some(sizes), ..self }
     }
 
     /// Collapses a region if it qualifies.
     fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
         let look = system.look(space, level, sample.region);
-        let none = (system.ladder().pages(level) as u32).saturating_sub(look.populated + look.shared + look.swapped);
-        let fits = [none, look.swapped, look.shared].iter().zip(self.most).all(|(found, most)| *found <= most);
+        let none = self.none(system, level, &look);
+        let fits = [look.swapped, look.shared].iter().zip(&self.most[1..]).all(|(found, most)| found <= most);
         if sample.superpage || !fits || look.accessed == Some(0) {
             return Ok(());
         }
-        let candidate = Candidate { least: look.populated.max(1), ..sample.into() };
+        let Some(sizes) = self.sizes else {
+            return if none <= self.most[0] {
+                self.promote(system, (space, level, sample.region), &look)
+            } else {
+                Ok(())
+            };
+        };
+        let sizes = sizes[usize::from(look.hint == Some(Hint::Huge))];
+        self.collapse_in(system, (space, level, sample.region), sizes, true)
+    }
+
+    /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one with the limits.
+    fn collapse_in(
+        &self,
+        system: &mut dyn System,
+        (space, level, region): (SpaceId, Level, u64),
+        sizes: Sizes,
+        whole: bool,
+    ) -> Result<(), Refusal> {
+        if level == Level::BASE {
+            return Ok(());
+        }
+        if sizes.contains(system.ladder().size(level)) {
+            let look = system.look(space, level, region);
+            let none = self.none(system, level, &look);
+            // Below the whole region only two values mean anything (`collapse_max_ptes_none`).
+            let occupied = match self.most[0] {
+                most if whole => none <= most,
+                MOST_NONE => look.populated > 0,
+                _ => none == 0,
+            };
+            if occupied && look.populated > 0 && (whole || look.swapped + look.shared == 0) {
+                return if look.superpage { Ok(()) } else { self.promote(system, (space, level, region), &look) };
+            }
+        }
+        let below = level.down();
+        let parts = system.ladder().ratio(level);
+        for part in region * parts..(region + 1) * parts {
+            match self.collapse_in(system, (space, below, part), sizes, false) {
+                // What is refused for its own sake does not keep others from it.
+                Err(Refusal { why, until }) if why != Why::NoExtent && until <= system.now() => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a region that are empty.
+    fn none(&self, system: &dyn System, level: Level, look: &Look) -> u32 {
+        (system.ladder().pages(level) as u32).saturating_sub(look.populated + look.shared + look.swapped)
+    }
+
+    /// Promotes a region, with compaction where no extent is free.
+    fn promote(
+        &self,
+        system: &mut dyn System,
+        (space, level, region): (SpaceId, Level, u64),
+        look: &Look,
+    ) -> Result<(), Refusal> {
+        let least = look.populated.max(1);
+        let candidate = Candidate { least, ..Sample { region, populated: look.populated, superpage: false }.into() };
         let mut done = system.promote(space, level, &[candidate], How::Either).remove(0);
         for _ in 0..self.compactions {
             if done != Err(Why::NoExtent.into()) {
@@ -117,19 +211,5 @@ impl Khugepaged {
                 break;
             }
         }
-    }
-}
-
-impl Background for Khugepaged {
-    fn next(&self) -> Option<Time> {
-        Some(self.next)
-    }
-
-    fn wants(&self) -> Wants {
-        Wants { accessed: true, ..Wants::default() }
-    }
-
-    fn tick(&mut self, now: Time, system: &mut dyn System) {
-        self.wake(huge(system.ladder()), now, system);
     }
 }

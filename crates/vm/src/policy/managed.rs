@@ -10,7 +10,7 @@ use crate::{
 };
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Hint, Ladder, Level, PageRange, Vpn};
+use superpage_pages::{Extent, Ladder, Level, PageRange, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -94,16 +94,19 @@ impl Vm {
     /// Tells the background how a fault ended, as far as it wants to know.
     #[cold]
     pub(crate) fn tell_fault(&mut self, at: Address, ended: &Result<Fault, FaultError>) {
+        let hint = self.hint(at.space, at.at).unwrap_or_default();
         match *ended {
             Ok(Fault { kind, wanted, mapped, allocated, .. }) => {
                 if self.wants.fault {
                     self.tell(Event::Fault { at, kind, wanted, mapped });
                 }
                 if self.wants.starved && allocated.is_some_and(|allocated| allocated < wanted) {
-                    self.tell(Event::Starved { level: wanted });
+                    self.tell(Event::Starved { level: wanted, hint });
                 }
             }
-            Err(FaultError::OutOfMemory(_)) if self.wants.starved => self.tell(Event::Starved { level: Level::BASE }),
+            Err(FaultError::OutOfMemory(_)) if self.wants.starved => {
+                self.tell(Event::Starved { level: Level::BASE, hint });
+            }
             Err(_) => {}
         }
     }
@@ -220,13 +223,13 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     ) -> (Scanned, Option<u64>) {
         let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
-        let pages = ladder.pages(level);
+        let (pages, hints) = (ladder.pages(level), self.vm.answers.place.hints);
         let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
         let mut runs = Vec::new();
         for entry in map.iter().skip_while(|entry| entry.end <= first) {
             let known = self.vm.objects.get(entry.object);
             let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
-            if known.file.is_some() || entry.shared || entry.copy || entry.hint == Hint::Base || !aligned {
+            if known.file.is_some() || entry.shared || entry.copy || !hints.allow_background(entry.hint) || !aligned {
                 continue;
             }
             // Nothing exists yet below the lowest touched page of a stack.
@@ -267,7 +270,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn look(&mut self, space: SpaceId, level: Level, region: u64) -> Look {
         let Some(start) = self.start(level, region) else { return Look::default() };
         let vm = &*self.vm;
-        let (pages, mut look) = (vm.frames.ladder.pages(level), Look::default());
+        let pages = vm.frames.ladder.pages(level);
+        let mut look = Look { hint: vm.hint(space, start), ..Look::default() };
         let whole = vm.frames.ladder.size(level);
         let (mut untouched, mut accessed) = (0, 0);
         for at in (0..pages).map(|page| start + page) {

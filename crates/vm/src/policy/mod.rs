@@ -19,6 +19,7 @@ mod hawkeye;
 mod hugetlb;
 mod hybrid;
 mod ingens;
+mod kcompactd;
 mod khugepaged;
 mod managed;
 mod mthp;

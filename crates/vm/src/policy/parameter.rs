@@ -302,6 +302,11 @@ impl Given {
         })
     }
 
+    /// Page sizes; `None` if it has no default.
+    pub fn find_sizes(&self, name: &str) -> Option<Sizes> {
+        self.value(name).map(|_| self.sizes(name))
+    }
+
     /// A share.
     pub fn share(&self, name: &str) -> f64 {
         self.find_share(name).unwrap_or_else(|| panic!("{name} has no value"))

@@ -90,7 +90,10 @@ impl Vm {
     /// end of the inactive list. What the last eight faults mapped stays, unless a request has failed for want of a
     /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
-    /// Returns whether it evicted any page. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
+    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and evicts only
+    /// if that was not enough (Linux does both at once, each for a share).
+    ///
+    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
     /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false`
     /// means that only the end of a process frees memory, or, if a page is busy
     /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes.
@@ -101,16 +104,17 @@ impl Vm {
         pages.settle();
         self.frames.stats.daemon_runs += 1;
         self.frames.stats.note_peak();
-        let before = self.frames.stats.evictions;
+        let (before, mut split) = (self.frames.stats.evictions, false);
         let goals = core::mem::take(&mut self.frames.wanted);
         self.frames.wants = false;
         let starved = core::mem::take(&mut self.frames.starved);
         if self.available() < self.least() {
+            split = self.split_deferred(pmap, memory, self.target());
             self.restore_memory(pmap, memory);
             if starved && self.available() == 0 {
                 self.take_latest(pmap, memory);
             }
-            let futile = self.frames.stats.evictions == before;
+            let futile = self.frames.stats.evictions == before && !split;
             self.futile = futile.then_some(self.frames.stats.resident_pages);
         }
         if self.answers.scarce.wake == Wake::Contiguity {
@@ -121,7 +125,7 @@ impl Vm {
             }
         }
         self.take_tables(pmap);
-        self.frames.stats.evictions > before
+        self.frames.stats.evictions > before || split
     }
 
     /// Passes over the inactive and the active list until the target is met, or no page on them can be evicted.
@@ -131,6 +135,9 @@ impl Vm {
     /// nothing new: they are made in one step, as many as it takes until enough pages have no activity left.
     fn restore_memory(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let target = self.target();
+        if self.available() >= target {
+            return;
+        }
         self.readmit();
         let unswappable = self.count(List::Unswappable);
         self.scan_inactive(pmap, memory, target);
@@ -486,6 +493,7 @@ impl Vm {
         let first = extent.start.0 as u32;
         for frame in first..first + self.frames.ladder.pages(extent.level) as u32 {
             if let Some(PageOf { object, index }) = self.page_on(frame, List::Cache) {
+                self.frames.split_at(frame);
                 self.frames.unpopulate(object, index, index + 1);
             }
         }

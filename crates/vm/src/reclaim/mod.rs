@@ -5,4 +5,5 @@ pub(crate) mod daemon;
 pub(crate) mod dirt;
 mod journal;
 pub(crate) mod pages;
+mod split;
 pub(crate) mod swap_and_cache;
