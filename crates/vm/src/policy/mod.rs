@@ -685,11 +685,9 @@ mod tests {
     #[test]
     fn a_target_says_by_name_what_it_cannot_do() {
         let message = |text: &str| Policy::parse(text, &LINUX).unwrap_err().to_string();
-        assert_eq!(
-            message("reservation"),
-            "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
-             has base, thp, mthp, hugetlb, promote, khugepaged, ingens, hawkeye, plan"
-        );
+        let begins = "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
+                      has base, thp, mthp, hugetlb, promote, ";
+        assert!(message("reservation").starts_with(begins), "{}", message("reservation"));
         assert_eq!(
             message("thp:preempt=off"),
             "policy thp: preempt needs control over page faults, which a live Linux does not have; its \
