@@ -5,6 +5,7 @@
 use crate::fault::promotion::Leaf;
 use crate::fault::{Destination, Fault, FaultContext, FaultKind, Site};
 use crate::frame::Populated;
+use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
@@ -23,6 +24,11 @@ impl Vm {
     /// [`Error::PoolRoom`], with nothing changed, if not all of it is free.
     pub fn make_pool(&mut self) -> Result<(), Error> {
         self.frames.make_pool()
+    }
+
+    /// The extents of the static pool, ascending, in use or not.
+    pub fn pool(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.frames.huge.iter().flat_map(HugePool::extents)
     }
 
     /// The pages of the static pool's page around a page that is mapped from the pool; `None` if it is not. O(log

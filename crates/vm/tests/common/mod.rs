@@ -395,6 +395,7 @@ impl World {
         self.vm.validate(&self.pmap).unwrap();
         let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();
         assert!(self.wired.iter().all(|extent| fresh.allocate_at(*extent)));
+        assert!(self.vm.pool().all(|extent| fresh.allocate_at(extent)));
         let held: Vec<Pfn> = self.vm.held().collect();
         assert!(held.iter().all(|frame| fresh.allocate_at(Extent { start: *frame, level: Level::BASE })));
         assert!(self.vm.buddy().iter().eq(fresh.iter()), "the buddy allocator has not coalesced what was freed");
