@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use core::ops::Range;
-use superpage_pages::{Extent, Ladder, Level};
+use superpage_pages::{Extent, Ladder, Level, PageSize};
 
 /// The blocks of memory with frames that cannot move, and how many extents of these each has.
 #[derive(Default)]
@@ -72,10 +72,11 @@ impl Tainted {
 }
 
 impl Frames {
-    /// Takes an extent for the kernel, of the largest level from `most` down to `least` that there is where the policy
-    /// wants it: from the top of memory, or in a block that has such frames; `None` if nothing is free there.
-    /// O(blocks) for the former, O(tainted blocks) for the latter.
-    pub(crate) fn allocate_steered(&mut self, answers: &Answers, levels: Range<u8>) -> Option<Extent> {
+    /// Takes an extent for the kernel where the policy wants it: from the top of memory, or in a block that has such
+    /// frames. It is of 2 MB, or of what is there up to that: what the kernel takes in base pages programs would fill
+    /// up, and Linux has pages of one mobility in blocks of that size. `None` if nothing is free there. O(blocks) for
+    /// the former, O(tainted blocks) for the latter.
+    pub(crate) fn allocate_steered(&mut self, answers: &Answers) -> Option<Extent> {
         let frames = self.tainted.frames;
         let all = self.buddy.frames();
         let block = |block: u64| block * frames..((block + 1) * frames).min(all);
@@ -88,7 +89,8 @@ impl Frames {
                 self.tainted.blocks.keys().find_map(|at| self.buddy.find_in(block(*at), Level(level)))
             }
         };
-        let extent = levels.rev().find_map(find)?;
+        let levels = self.ladder.levels().rev().filter(|level| self.ladder.size(*level) <= PageSize::MB2);
+        let extent = levels.map(|level| level.0).find_map(find)?;
         let taken = self.buddy.allocate_at(extent);
         debug_assert!(taken, "it is free");
         Some(extent)

@@ -97,8 +97,7 @@ impl Frames {
                 self.ladder.levels().rev().find(fits).unwrap_or(Level::BASE)
             }
         };
-        let least = u8::from(most > Level::BASE);
-        let steered = self.allocate_steered(answers, least..most.0 + 1);
+        let steered = self.allocate_steered(answers);
         let free = steered.or_else(|| (1..=most.0).rev().find_map(|level| self.buddy.allocate(Level(level))));
         let extent = match free {
             Some(extent) => {
