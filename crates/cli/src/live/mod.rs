@@ -21,7 +21,7 @@ pub(crate) enum Live {
     /// free
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
-    Run(run::Run),
+    Run(Box<run::Run>),
     /// Determine by timing what this machine and its kernel do with pages of several sizes
     Probe(probe::Measure),
 }
