@@ -7,7 +7,8 @@
 //!
 //! The program holds four arrays of 8-byte words, each at the next multiple of 1 GB: the offsets of all vertices, the
 //! targets of all edges in both directions, the parents, and the queue. With 16 edges that is 280 bytes a vertex: 70 MB
-//! at scale 18, 1.1 GB at 22, 17.5 GB at 26. The part `fill` builds the first two: edges are counted at both ends, counts
+//! at scale 18, 1.1 GB at 22, 17.5 GB at 26. The part `fill` builds the first two: edges are counted at both
+//! ends, counts
 //! are summed, and edges are placed at both ends. There is no list of edges: they are drawn twice. With `build=no` both
 //! arrays are written in order, as if read from a file. The part `search` is `roots` searches. Each writes all parents
 //! in order and then goes from the top down: it takes a vertex from the queue, reads its two offsets and its targets,

@@ -6,7 +6,8 @@
 //! copied to a free frame
 //! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may
 //! map, whole. Reservations
-//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
+//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy
+//! frames cannot move: an extent with one is left as it is.
 
 use crate::fault::promotion::Leaf;
 use crate::object::population::{NONE, NodeId};
@@ -36,7 +37,8 @@ pub struct Compacted {
 /// `COMPACT_MAX_DEFER_SHIFT`).
 const MOST_DEFERRED: u32 = 6;
 
-/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many requests after each failure.
+/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many requests
+/// after each failure.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     failures: u32,

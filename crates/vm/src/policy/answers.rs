@@ -411,7 +411,8 @@ pub struct Demoting {
     /// pressure (section 4.6).
     pub speculate: u8,
     /// Whether an extent that was populated as a whole keeps its frames when a part of it is unmapped, until memory is
-    /// short (Linux: deferred split). Otherwise those frames are free at once. An extent that is reserved keeps them anyway.
+    /// short (Linux: deferred split). Otherwise those frames are free at once. An extent that is reserved
+    /// keeps them anyway.
     pub deferred: bool,
     /// Where memory is short, huge pages with more pages of zeroes than this lose them, each looked at once, the oldest
     /// first (Linux 6.12: `shrink_underused`, with `max_ptes_none`). `None`: none. Needs a policy that reclaims pages.

@@ -330,8 +330,10 @@ pub trait System {
         self.scan(space, level, see)
     }
 
-    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports nothing. On this
-    /// crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan of the region.
+    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports
+    /// nothing. On this
+    /// crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan
+    /// of the region.
     fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {
         let mut found = None;
         self.scan_part(space, level, Part { from: region, most: 1 }, &mut |sample| found = Some(sample));

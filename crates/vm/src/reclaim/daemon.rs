@@ -90,10 +90,12 @@ impl Vm {
     /// end of the inactive list. What the last eight faults mapped stays, unless a request has failed for want of a
     /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
-    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and evicts only
+    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and
+    /// evicts only
     /// if that was not enough (Linux does both at once, each for a share).
     ///
-    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
+    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`],
+    /// `true` means that the same call
     /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false`
     /// means that only the end of a process frees memory, or, if a page is busy
     /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes.
