@@ -23,6 +23,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use superpage_pages::{Level, PageSize};
 
 pub(super) static POLICY: Definition = Definition {
@@ -126,13 +127,18 @@ impl Adaptive {
         }
     }
 
+    /// Of the regions with these numbers: how many the program alone populates, and their populated pages.
+    fn own(&self, space: SpaceId, numbers: RangeInclusive<u64>, but: Option<u64>) -> (u64, u64) {
+        let all = self.regions.range((space, *numbers.start())..=(space, *numbers.end()));
+        let own = all.filter(|(at, region)| Some(at.1) != but && region.state != State::Filled);
+        own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated))
+    }
+
     /// The share of their pages that the regions near one hold which the program populates itself, but for that one;
     /// 0 if there are none.
     fn density(&self, at: (SpaceId, u64), pages: u64) -> f64 {
         let first = at.1 / GROUP * GROUP;
-        let near = self.regions.range((at.0, first)..(at.0, first + GROUP));
-        let own = near.filter(|(other, region)| **other != at && region.state != State::Filled);
-        let (count, populated) = own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated));
+        let (count, populated) = self.own(at.0, first..=first + (GROUP - 1), Some(at.1));
         if count == 0 { 0.0 } else { populated as f64 / (count * pages) as f64 }
     }
 
@@ -246,9 +252,7 @@ impl Adaptive {
 
     /// Faults do not compact memory for an extent in spaces whose regions do not fill.
     fn judge(&mut self, space: SpaceId, pages: u64, system: &mut dyn System) {
-        let own = self.regions.range((space, 0)..=(space, u64::MAX));
-        let own = own.filter(|(_, region)| region.state != State::Filled);
-        let (count, populated) = own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated));
+        let (count, populated) = self.own(space, 0..=u64::MAX, None);
         let sparse = count >= FEW && (populated as f64) < self.ahead * (count * pages) as f64;
         if sparse != self.sparse.contains(&space) {
             let scarce = sparse.then_some(Scarce::Smaller);
