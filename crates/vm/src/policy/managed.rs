@@ -3,7 +3,7 @@
 use crate::fault::promotion::Window;
 use crate::object::Growth;
 use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
-use crate::space::Pooled;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{
     Address, Candidate, Compacted, Fault, FaultError, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why,
@@ -167,6 +167,15 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
     fn start(&self, level: Level, region: u64) -> Option<Vpn> {
         region.checked_mul(self.vm.frames.ladder.pages(level)).filter(|page| *page < PAGES).map(Vpn)
     }
+
+    /// The pages of a range that are in a mapping, ascending, each with its entry of the map.
+    fn mapped(&self, space: SpaceId, start: Vpn, pages: u64) -> impl Iterator<Item = (Entry, Vpn)> + use<P, M> {
+        let end = start.0 + pages;
+        let entries = self.vm.space(space).map(|map| map.overlapping(start.0, end)).unwrap_or_default();
+        let within =
+            move |entry: Entry| (entry.start.max(start.0)..entry.end.min(end)).map(move |page| (entry, Vpn(page)));
+        entries.into_iter().flat_map(within)
+    }
 }
 
 /// The regions that runs of populated pages lie in, ascending, each with how many pages of it those are.
@@ -274,8 +283,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let mut look = Look { hint: vm.hint(space, start), ..Look::default() };
         let whole = vm.frames.ladder.size(level);
         let (mut untouched, mut accessed) = (0, 0);
-        for at in (0..pages).map(|page| start + page) {
-            let Some(entry) = vm.space(space).ok().and_then(|map| map.find(at.0)) else { continue };
+        for (entry, at) in self.mapped(space, start, pages) {
             let walk = vm.holder(entry.object, entry.index(at.0));
             match walk {
                 Some(walk) if walk.populated => {
@@ -308,12 +316,12 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn accessed(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u32> {
         let Some(start) = self.start(level, region) else { return Some(0) };
         let pages = self.vm.frames.ladder.pages(level);
-        let (mut at, mut accessed) = (start, 0);
-        while at < start + pages {
-            let Some(mapped) = self.pmap.lookup(space, at) else {
-                at = at + 1;
+        let (mut next, mut accessed) = (start, 0);
+        for (_, at) in self.mapped(space, start, pages) {
+            if at < next {
                 continue;
-            };
+            }
+            let Some(mapped) = self.pmap.lookup(space, at) else { continue };
             let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
             self.vm.frames.stats.background_scanned += 1;
             if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {
@@ -321,7 +329,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                 (0..step.min(pages)).for_each(|page| self.vm.frames.used_again(mapped.frame.0 as u32 + page as u32));
                 accessed += step.min(pages) as u32;
             }
-            at = at.align_down(step) + step;
+            next = at.align_down(step) + step;
         }
         Some(accessed)
     }
