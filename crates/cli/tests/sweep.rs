@@ -128,7 +128,12 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     let page = page("whole");
     let (figures, heats) = (page.matches("<figure>").count(), page.matches("class=\"heat").count());
     assert!(figures > 4 && heats >= 8 && !page.contains("NaN") && !page.contains("inf"), "{figures} {heats}");
-    assert_eq!(page.matches("Made by <code>superpage sweep a.toml -o whole</code>").count(), figures);
+    assert_eq!(
+        page.matches("Made by <code>superpage sweep a.toml -o whole</code>").count(),
+        figures + 1,
+        "and the map"
+    );
+    assert!(fs::read_to_string(place.path("whole/map.svg")).unwrap().starts_with("<svg "));
     let alone = page.split("One of its rows alone: <code>superpage ").nth(1).unwrap().split("</code>").next().unwrap();
     let alone = place.run(&alone.split(' ').collect::<Vec<_>>());
     assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));

@@ -89,4 +89,12 @@ impl Figure {
         let title = crate::page::escape(&self.title);
         format!("<figure><figcaption>{title}</figcaption>{}{below}</figure>\n", crate::chart::svg(self, id))
     }
+
+    /// The figure as a file of its own, for light and dark screens.
+    pub fn svg(&self) -> String {
+        let svg = crate::chart::svg(self, "figure");
+        let (head, rest) = svg.split_at(svg.find('>').expect("an element") + 1);
+        let style = include_str!("style.css");
+        format!("{} xmlns=\"http://www.w3.org/2000/svg\"><style>\n{style}</style>{rest}\n", head.trim_end_matches('>'))
+    }
 }

@@ -4,6 +4,7 @@
 
 use crate::axis::{Point, SET};
 use crate::file::Bundle;
+use crate::map;
 use crate::merge::{Brief, Merged};
 use crate::{Plan, Sweep};
 use std::collections::HashMap;
@@ -308,40 +309,64 @@ impl<'a> Data<'a> {
         shown
     }
 
-    /// What policies gain against what they cost in memory: a point for each stream under each.
+    /// What policies gain against what they cost in memory, each a point, and which of them no other beats in both. The means are over
+    /// what all of them have run.
     fn scatter(&self) -> Option<Shown> {
-        let (streams, policies) = (self.place("workload"), self.place("policy"));
-        let means = self.means(Measure::OverBase, &[streams, policies]);
-        let mut bloats: HashMap<(usize, usize), (f64, usize)> = HashMap::new();
-        for Datum { chosen, row } in &self.data {
-            let bloat = bloats.entry((chosen[streams], chosen[policies])).or_default();
-            *bloat = (bloat.0 + row.bloat_percent, bloat.1 + 1);
-        }
-        let series = |policy: usize| {
-            let point = |stream: usize| {
-                let (bloat, rows) = bloats.get(&(stream, policy))?;
-                let y = *means.get(&vec![stream, policy])?;
-                Some(Mark { x: bloat / *rows as f64, y, label: String::new() })
-            };
-            let points = (0..self.bundles[streams].values.len()).filter_map(point).collect();
-            Series { name: self.bundles[policies].values[policy].clone(), points, line: false, paper: Vec::new() }
+        let policies = self.place("policy");
+        let beside = |datum: &Datum| {
+            let others = datum.chosen.iter().enumerate().filter(|(place, _)| *place != policies);
+            others.map(|(_, value)| *value).collect::<Vec<_>>()
         };
-        let all = (0..self.bundles[policies].values.len()).map(series);
-        let series: Vec<Series> = all.filter(|series| !series.points.is_empty()).take(SERIES).collect();
+        let both = |datum: &Datum| {
+            let [memory, gain] = [map::PEAK, map::SPEEDUP].map(|measure| f64::from(datum.row.values[measure]).ln());
+            (memory.is_finite() && gain.is_finite()).then_some((memory, gain))
+        };
+        let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
+        self.data
+            .iter()
+            .filter(|datum| both(datum).is_some())
+            .for_each(|datum| *known.entry(beside(datum)).or_default() += 1);
+        let names = &self.bundles[policies].values;
+        let mut points: Vec<Mark> = Vec::new();
+        for (policy, name) in names.iter().enumerate() {
+            let of =
+                |datum: &&Datum| datum.chosen[policies] == policy && known.get(&beside(datum)) == Some(&names.len());
+            let (x, y, rows) = self
+                .data
+                .iter()
+                .filter(of)
+                .filter_map(both)
+                .fold((0.0, 0.0, 0), |(x, y, rows), (memory, gain)| (x + memory, y + gain, rows + 1));
+            let mean = |sum: f64| (sum / f64::from(rows)).exp();
+            if rows > 0 {
+                points.push(Mark { x: mean(x), y: mean(y), label: name.clone() });
+            }
+        }
+        let beaten = |a: &Mark| points.iter().any(|b| b.x <= a.x && b.y >= a.y && (b.x < a.x || b.y > a.y));
+        let front =
+            points.iter().filter(|mark| !beaten(mark)).map(|mark| Mark { label: String::new(), ..mark.clone() });
+        let mut front: Vec<Mark> = front.collect();
+        front.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let several = points.len() > 1;
+        let series = |name: &str, points, line| Series { name: name.into(), points, line, paper: Vec::new() };
         let figure = Figure {
-            title: "Speedup against bloat".into(),
-            alt:
-                "Speedup over base against memory that was resident beyond what was touched, a point for each workload \
-                  under each policy"
-                    .into(),
+            title: "Speed-up against memory".into(),
+            alt: "Speed-up over base against memory at its peak over that of base, a point for each policy".into(),
             kind: Kind::Scatter,
-            x: Axis { label: "resident beyond what was touched, % of that (mean)".into(), ..Axis::default() },
-            y: Axis { label: format!("{}speedup over base", self.sign), ..Axis::default() },
+            x: Axis { label: "memory at its peak over that of base".into(), ..Axis::default() },
+            y: Axis { label: format!("{}speed-up over base", self.sign), ..Axis::default() },
             groups: Vec::new(),
-            series,
+            series: vec![series("policies", points, false), series("no other beats these in both", front, true)],
             baseline: Some(1.0),
         };
-        (!figure.series.is_empty() && streams != policies)
-            .then(|| self.shown(Drawn::Figure(figure), &[streams, policies]))
+        several.then(|| self.shown(Drawn::Figure(figure), &[policies]))
+    }
+}
+
+/// The same as a file of its own: the map in one picture.
+pub(crate) fn picture(plan: &Plan, merged: &Merged) -> Option<String> {
+    match Data::of(plan, merged).scatter()?.drawn {
+        Drawn::Figure(figure) => Some(figure.svg()),
+        Drawn::Heat(_) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
-//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made
+//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`, `index.html` and `map.svg` are made
 //! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
 //! holds one more lock, `entry`, until that is done and `sweep.json` is there, and writes into it who that is.
 //!
@@ -274,7 +274,8 @@ fn refuse_others(directory: &Directory) -> Result<(), String> {
     let names: Vec<String> = directory.names().into_iter().map(text).collect();
     // Results come after the manifest, which another process may have written since: so this is asked after the names.
     let made = directory.open_regular(MANIFEST).is_ok();
-    let ours: &[&str] = if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"] } else { &[CELLS, LOCKS] };
+    let ours: &[&str] =
+        if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html", "map.svg"] } else { &[CELLS, LOCKS] };
     match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
         Some(name) => Err(format!("it has {}, which is no sweep's; give a new folder with -o", foreign(name))),
         None => Ok(()),

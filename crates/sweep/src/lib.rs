@@ -15,6 +15,7 @@ mod figures;
 mod file;
 mod files;
 mod folder;
+mod map;
 mod merge;
 mod page;
 mod pass;

@@ -4,6 +4,7 @@
 use crate::Plan;
 use crate::axis::Point;
 use crate::folder::{Cells, Folder};
+use crate::map;
 use crate::pass::CELL;
 use crate::plan::Part;
 use crate::run::stopped;
@@ -24,24 +25,28 @@ const READ: usize = 64;
 pub(crate) struct Brief {
     /// Whether others are compared with it.
     pub(crate) base: bool,
-    /// Whether it ran to its end, and the stream says what its kernel did.
+    /// Whether it ran to its end.
+    pub(crate) ended: bool,
+    /// Whether, moreover, the stream says what its kernel did.
     pub(crate) whole: bool,
     pub(crate) speedup: Option<f64>,
     /// The modelled time.
     pub(crate) seconds: f64,
-    pub(crate) bloat_percent: f64,
+    /// What the map shows.
+    pub(crate) values: map::Values,
 }
 
 impl Brief {
-    fn of(row: &Row) -> Brief {
+    /// `base`: the row that it is compared with, if there is one.
+    fn of(row: &Row, base: Option<&Row>) -> Brief {
+        let ended = row.error.is_none() && row.complete;
         Brief {
             base: row.is_base(),
-            whole: row.error.is_none()
-                && row.complete
-                && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
+            ended,
+            whole: ended && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
             speedup: row.speedup,
             seconds: row.seconds,
-            bloat_percent: row.bloat_percent,
+            values: map::values(row, base),
         }
     }
 }
@@ -64,14 +69,17 @@ impl Merged {
         self.starts[part] + row
     }
 
-    fn add(&mut self, stream: &str, rows: &[Row]) {
+    pub(crate) fn add(&mut self, stream: &str, rows: &[Row]) {
         self.starts.push(self.rows.len());
-        for row in rows {
-            if let Some(error) = &row.error {
-                self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
+        for beside in rows.chunk_by(|a, b| a.machine == b.machine) {
+            let base = beside.iter().find(|row| row.is_base());
+            for row in beside {
+                if let Some(error) = &row.error {
+                    self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
+                }
+                self.certainty.see(row);
+                self.rows.push(Brief::of(row, base));
             }
-            self.certainty.see(row);
-            self.rows.push(Brief::of(row));
         }
     }
 }
@@ -262,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_row_is_whole_if_it_ran_to_its_end_and_its_kernel_is_known() {
-        let whole = |row: Row| Brief::of(&row).whole;
+        let whole = |row: Row| Brief::of(&row, None).whole;
         let complete = || Row { complete: true, ..Row::default() };
         let sampled = |kernel_exact| Some(Sampled { kernel_exact, ..Sampled::default() });
         assert!(whole(complete()) && whole(Row { sampled: sampled(true), ..complete() }));

@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::axis::{Point, TRACE};
 use crate::figures::{Drawn, Shown, figures};
+use crate::map;
 use crate::merge::Merged;
 use crate::plan::VERSION;
 use std::fmt::Write;
@@ -26,7 +27,7 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
         let _ = write!(lead, "<dt>{}</dt><dd>{}</dd>", escape(&bundle.name), escape(&bundle.values.join(" · ")));
     }
     let _ = writeln!(lead, "</dl>\n<p><code>{}</code></p>", escape(command));
-    let mut main = String::new();
+    let mut main = map::html(plan, merged, command);
     let all = figures(plan, merged);
     let mut open = false;
     for (number, Shown { drawn, means, example, folded }) in all.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::folder::{Cells, Folder};
 use crate::pass::{Running, pass};
-use crate::{Plan, merge, page};
+use crate::{Plan, figures, merge, page};
 use rayon::{ThreadBuilder, ThreadPoolBuilder};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -221,6 +221,9 @@ pub(crate) fn finish(
     })?;
     if let Some(merged) = merged {
         folder.write("index.html", page::html(plan, &merged, command).as_bytes())?;
+        if let Some(picture) = figures::picture(plan, &merged) {
+            folder.write("map.svg", picture.as_bytes())?;
+        }
         (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
     }
     Ok(done)
