@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Progress, Row, Setup, TimeScale};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -39,6 +39,7 @@ struct Stream {
     memory: Option<String>,
     digest: Option<String>,
     files: Option<String>,
+    time_scale: Option<u32>,
     fragment: Option<String>,
     kernel: Option<String>,
     sample_seconds: Option<f64>,
@@ -219,6 +220,7 @@ fn stream(lines: bool, item: &Item, run: &Run, long: bool) -> Option<Stream> {
         memory: item.memory.clone(),
         digest: item.digest.clone(),
         files: item.files.clone(),
+        time_scale: item.time_scale,
         fragment: run.fragment.clone(),
         kernel: run.kernel.clone(),
         sample_seconds: item.sample_seconds,
@@ -304,8 +306,9 @@ impl Stream {
         let digest = self.digest.as_deref().map_or(Ok(Digest::default()), str::parse)?;
         let files = self.files.as_deref().map_or(Ok(Files::default()), str::parse)?;
         let fragment = self.fragment.as_deref().map_or(Ok(Fragment::default()), str::parse)?;
+        let time_scale = self.time_scale.map_or(Ok(TimeScale::default()), |scale| scale.to_string().parse())?;
         let kernels = self.kernel.iter().cloned().collect();
-        let conditions = Conditions { memory, digest, files, fragment, kernels, ..Conditions::default() };
+        let conditions = Conditions { memory, digest, files, fragment, time_scale, kernels, ..Conditions::default() };
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }

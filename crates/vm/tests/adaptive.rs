@@ -1,7 +1,7 @@
 //! The policy `adaptive`: what is filled ahead, what is left to the program to learn from, and what is given back.
 
 use crate::machine::Machine;
-use superpage_pages::Level;
+use superpage_pages::{Level, Vpn};
 use superpage_vm::Growth;
 
 const MS: u64 = 1_000_000;
@@ -119,4 +119,26 @@ fn where_nothing_is_reserved_a_settled_region_is_copied() {
         assert_eq!((0..2).all(|region| run.huge(region)), copied, "{age}");
         run.machine.end();
     }
+}
+
+/// Deletions in a store: pages are discarded one after the other, in all regions.
+#[test]
+fn what_a_program_takes_back_is_not_filled_again_while_it_goes_on() {
+    let mut run = Run::new("adaptive:give-back=off", 1 << 15, 16);
+    (0..9 * PAGES).for_each(|page| run.touch(page));
+    let promoted = |run: &Run| run.machine.vm.stats().promotions[1];
+    let before = promoted(&run);
+    assert!(before >= 8);
+    for page in (3..PAGES).step_by(32) {
+        for region in 1..8 {
+            let range = Vpn(region * PAGES + page).pages(1);
+            run.machine.vm.discard(&mut run.machine.pmap, run.machine.space, range).unwrap();
+        }
+        run.wait(1000);
+    }
+    assert_eq!((promoted(&run), run.machine.vm.stats().resident_pages), (before, 9 * PAGES - 7 * 16));
+    // Once nothing has changed for `age`, the rest is filled.
+    (0..11).for_each(|_| run.wait(1000));
+    assert!(promoted(&run) > before);
+    run.machine.end();
 }

@@ -4,9 +4,8 @@
 //! promoted when what all regions filled so far are expected to hold in vain stays below `bloat` of what is populated.
 //! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Faults
 //! compact memory for an extent in spaces of which the share `ahead` is dense. Where nothing is reserved a region is
-//! promoted by copying while it holds little, or once it has not changed for `age`. What turns out to be
-//! sparse is given
-//! back.
+//! promoted by copying while it holds little, or once it has not changed for `age`. So long a region waits too that has
+//! lost pages. What turns out to be sparse is given back.
 //!
 //! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and
 //! Hill's and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this
@@ -86,8 +85,10 @@ struct Region {
     populated: u64,
     /// The faults so far, and the number of them at which it is looked at next.
     faults: (u32, u32),
-    /// Since when it holds so many pages.
+    /// Since when it holds so many pages, and whether it has held more: what a program takes back it is about to use
+    /// otherwise.
     since: Time,
+    lost: bool,
     state: State,
 }
 
@@ -170,6 +171,7 @@ impl Adaptive {
         let region = self.regions.entry(at).or_default();
         let populated = if sample.superpage { pages } else { u64::from(sample.populated) };
         if populated != region.populated {
+            region.lost |= populated < region.populated;
             (region.populated, region.since) = (populated, now);
         }
         region.state = match (region.state, sample.superpage) {
@@ -215,7 +217,8 @@ impl Adaptive {
         let holes = (pages - region.populated.min(pages)) as f64;
         let expected = holes.min((1.0 - self.density(at, pages)) * pages as f64);
         let control = at.1.is_multiple_of(self.control) && holes > 0.0;
-        if control || expected > *budget {
+        let settled = system.now().saturating_sub(region.since) >= self.age;
+        if control || expected > *budget || region.lost && !settled {
             return;
         }
         if system.memory().is_some_and(|memory| (memory.free as f64) < memory.aim as f64 + holes) {
@@ -223,7 +226,6 @@ impl Adaptive {
         }
         let sample = Sample { region: at.1, populated: region.populated as u32, superpage: false };
         let candidate = Candidate { least: sample.populated.max(1), ..sample.into() };
-        let settled = system.now().saturating_sub(region.since) >= self.age;
         let few = 8 * region.populated <= pages;
         let how = if settled || few { How::Either } else { How::InPlace };
         let mut outcome = system.promote(at.0, level, &[candidate], how).remove(0);
@@ -236,6 +238,7 @@ impl Adaptive {
         let known = self.regions.get_mut(&at).expect("it was found there");
         match outcome {
             Ok(()) => {
+                known.lost = false;
                 (known.state, known.populated) = (if holes > 0.0 { State::Filled } else { State::Full }, pages);
                 *budget -= if holes > 0.0 { expected } else { 0.0 };
                 self.pause.1 = 0;

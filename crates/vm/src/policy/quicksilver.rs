@@ -2,7 +2,8 @@
 //! rest of one of which the share `populate` is populated, in eighths. With `mode=async` a thread does so each second
 //! for up to `budget` reservations of 2 MB (else the largest size), the last populated first, and promotes them in
 //! place. In both the thread evicts reservations whose population has not changed for `inactive`, the longest first:
-//! what is free in them is released, and what is populated relocated, about `migrate` pages a second.
+//! what is free in them is released, and what is populated relocated, about `migrate` pages a second. So are pages that
+//! others left before the run, while no extent of 2 MB is free.
 //!
 //! Defaults are those of the released code (vm_reserv.c): 64 of 512 pages (`pop_threshold` 63, `sync_popthreshold` 31,
 //! which acts at 64), `pop_budget` 2, `inactive_thre` 10 s, `migrate_budget` 2560. That both parts run is the paper's:
@@ -90,6 +91,14 @@ impl Quicksilver {
             if system.release(*space, level, *region) > 0 {
                 evicted += u64::from(*populated);
                 system.compact(level, None);
+            }
+        }
+        // What nobody here has reserved is older than all that is: it is moved while it is in the way.
+        let old = now >= inactive && system.free_extents(level) == Some(0);
+        while old && evicted < migrate {
+            match system.compact(level, None) {
+                Some(compacted) if compacted.free && compacted.moved > 0 => evicted += compacted.moved,
+                _ => break,
             }
         }
     }
