@@ -27,6 +27,8 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "colouring",
     "navarro02" / "dirty",
     "navarro02" / "scalability",
+    "ingens16" / "bloat",
+    "quicksilver20" / "fragmented",
     "piehl12" / "page-sizes",
     "piehl12" / "table1-6",
     "piehl12" / "table4-1",
