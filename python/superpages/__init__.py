@@ -153,7 +153,7 @@ def simulate(
     sizes : list of str
         Leave only these superpage sizes in use, as ``["64K", "2M"]``.
     fragment, seed
-        The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``, ``"frag-50"``, ``"aged"``), and the seed of their places.
+        The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``, ``"frag-50"``, ``"aged"``, the path of a machine's memory), and the seed of their places.
     files, digest, background, time_scale, host_policies, kernels, parts, contiguity, lines, every
         As the flags of ``superpage sim``.
     writes

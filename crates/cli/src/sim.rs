@@ -80,8 +80,9 @@ pub(crate) struct Sim {
 
     /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
     /// or with 2M:0.5 one into half of those of 2 MB; with frag-50 64 KB that can be moved into half of those of 2 MB; or take
-    /// memory as on a machine that has run for long (aged). All policies run in the same memory
-    #[arg(long, value_name = "[SIZE:]SHARE|frag-N|aged", default_value = "0", value_parser = str::parse::<Fragment>)]
+    /// memory as on a machine that has run for long (aged), or as a machine had it (FILE, of `superpage inspect --system
+    /// --memory-state`), whose size it then has. All policies run in the same memory
+    #[arg(long, value_name = "[SIZE:]SHARE|frag-N|aged|FILE", default_value = "0", value_parser = str::parse::<Fragment>)]
     fragment: Fragment,
 
     /// The seed of the positions of immovable pages
@@ -193,7 +194,7 @@ impl Sim {
             sizes: self.sizes.clone(),
             memory: self.memory,
             swap: self.swap,
-            fragment: self.fragment,
+            fragment: self.fragment.clone(),
             seed: self.seed,
             files: self.files,
             digest: self.digest,
@@ -212,6 +213,7 @@ impl Sim {
             let parts = named.flat_map(|name| name.split(['+', ':'])).map(std::path::Path::new);
             parts
                 .chain(self.trace.iter().map(PathBuf::as_path))
+                .chain(self.fragment.file().map(|file| std::path::Path::new(file.path())))
                 .try_for_each(|input| crate::export::apart(input, page))?;
         }
         let export = crate::export::create(self.export_html.as_ref())?;

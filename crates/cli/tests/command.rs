@@ -129,6 +129,8 @@ fn what_is_unknown_is_refused_with_what_is_known() {
     refused(&["sim", "touch", "--memory", "lots"], &["lots"]);
     refused(&["sim", "touch", "--memory", "32K", "-m", "alpha-21264"], &["less than one superpage of 64K", "--memory"]);
     refused(&["sim", "touch", "--fragment", "2"], &["from 0 to 1"]);
+    refused(&["sim", "touch", "--fragment", "old"], &["old", "frag-50, aged, or a file of"]);
+    refused(&["sim", "touch", "--fragment", "/no/such.memory"], &["cannot read /no/such.memory", "--memory-state"]);
     refused(&["sim", "touch", "--swap", "some"], &["some"]);
     refused(&["sim", "touch", "--files", "tepid"], &["tepid", "warm or cold"]);
     refused(&["sim", "touch", "--digest", "md5"], &["md5", "fast or sha-1"]);

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use superpage_pages::FrameUse;
 
 const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
 
@@ -105,15 +106,56 @@ fn the_system_is_shown() {
     assert!(rows[0]["zones"][0]["free_blocks"].is_array() && rows[0]["counters"].is_object());
 }
 
+/// The free memory of the system and all of it, in bytes.
+fn memory() -> [u64; 2] {
+    let rows: Value = serde_json::from_slice(&inspect(&["--system", "--format", "json"]).stdout).unwrap();
+    ["MemFree", "MemTotal"].map(|key| rows[0]["memory"][key].as_u64().unwrap())
+}
+
+#[test]
+fn the_state_of_memory_is_written_and_simulated() {
+    let _turn = superpage_testing::turn_of("inspect");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("today.memory").display().to_string();
+    let [before, all] = memory();
+    let output = inspect(&["--system", "--memory-state", &path]);
+    let [after, _] = memory();
+    if output.status.code() == Some(1) && stderr(&output).contains("does not show the frames") {
+        superpage_testing::skip!("root", "{}", stderr(&output));
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let file = superpage_sim::SnapshotFile::read(&path).unwrap();
+    let bytes = |of| file.snapshot().bytes(of);
+    let found = bytes(FrameUse::Free);
+    // Programs run meanwhile, and processors keep some free pages for themselves.
+    let some = all / 25;
+    assert!(
+        found + some > before.min(after) && found < before.max(after) + some,
+        "{found}: {before}, {after} of {all}"
+    );
+    assert!(bytes(FrameUse::Movable) > 0 && bytes(FrameUse::Immovable) > 0);
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with(&path));
+    let sim = ["sim", "touch:bytes=64K", "-m", "zen5", "-p", "base", "--format", "json", "--fragment", &path];
+    let sim = Command::new(SUPERPAGE).args(sim).output().unwrap();
+    let rows: Value = serde_json::from_slice(&sim.stdout).unwrap_or_else(|_| panic!("{}", stderr(&sim)));
+    assert_eq!(rows[0]["movable_bytes"].as_u64(), Some(bytes(FrameUse::Movable)));
+    assert_eq!((&rows[0]["memory_state"], &rows[0]["frames_leaked"]), (&Value::from(path), &Value::from(0)));
+}
+
 #[test]
 fn errors_are_one_sentence_with_their_status() {
     let _turn = superpage_testing::turn_of("inspect");
-    let bad: [(&[&str], i32, &str); 5] = [
+    let bad: [(&[&str], i32, &str); 9] = [
         (&["2147483646"], 2, "no process 2147483646"),
         (&["one"], 2, "invalid value"),
         (&["1", "--system"], 2, "cannot be used with"),
         (&["--system", "--watch=0"], 2, "expected seconds"),
         (&["--system", "--watch"], 2, "needs a terminal"),
+        (&["1", "--memory-state", "m.memory"], 2, "cannot be used with"),
+        (&["--memory-state", "m.memory"], 2, "--system"),
+        (&["--system", "--watch", "--memory-state", "m.memory"], 2, "cannot be used with"),
+        (&["--system", "--memory-state", "/no/such/m.memory"], 2, "cannot write /no/such/m.memory"),
     ];
     for (arguments, status, words) in bad {
         let output = Command::new(SUPERPAGE).arg("inspect").args(arguments).stdin(Stdio::null()).output().unwrap();
@@ -139,7 +181,9 @@ fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
     std::fs::copy(SUPERPAGE, &superpage).unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
-    let look = |pid: &str| Command::new(&superpage).args(["inspect", pid]).uid(NOBODY).gid(NOBODY).output().unwrap();
+    let nobody =
+        |words: &[&str]| Command::new(&superpage).arg("inspect").args(words).uid(NOBODY).gid(NOBODY).output().unwrap();
+    let look = |pid: &str| nobody(&[pid]);
     let output = look(&own.pid());
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -147,6 +191,9 @@ fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
     let output = look(&root.pid());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("may not be looked into"), "{}", stderr(&output));
+    let output = nobody(&["--system", "--memory-state", "/dev/null"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("that takes root"), "{}", stderr(&output));
 }
 
 #[test]

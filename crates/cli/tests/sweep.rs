@@ -585,3 +585,33 @@ fn policies_of_hosts_are_an_axis() {
     fs::write(place.path("a.toml"), format!("{}host-policy = \"thp\"\n", head.replace("zen5+nested", "zen5"))).unwrap();
     assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains("give every machine as zen5+nested is"));
 }
+
+/// The contents of a file of memory decide which cells are new, as they decide what is run; and the command of a row
+/// alone names it.
+#[test]
+fn another_memory_under_the_same_name_is_another_cell() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"a memory\"\n[axes]\nworkload = \"touch:bytes=4M\"\nmachine = \"zen5\"\npolicy = \"thp\"\n\
+         fragment = \"today.memory\"\n",
+    );
+    let write = |blocks: &str| {
+        let head = "superpage-memory 1 base=4K block=2M frames=8192 kernel=6.18 date=2026-11-27T20:31:00Z";
+        fs::write(place.path("today.memory"), format!("{head}\n{blocks}\n")).unwrap();
+    };
+    write("16*I1F511");
+    assert!(place.sweep("out", &[]).contains(" 2 of them new"));
+    assert!(place.sweep("out", &[]).contains(" 0 of them new"));
+    let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+    assert!(page.contains("superpage sim -m zen5 -p thp --fragment today.memory touch:bytes=4M"));
+    write("16*F512");
+    let error = place.refused(&["sweep", "a.toml", "-o", "out"]);
+    assert!(error.contains("another fragment today.memory: its contents have changed"), "{error}");
+    place.sweep("other", &[]);
+    let names = |folder: &str| cells(&place.path(folder)).into_keys().collect::<Vec<_>>();
+    assert!(names("out").iter().all(|name| !names("other").contains(name)));
+    assert_ne!(place.rows("other"), place.rows("out"));
+    write("16*F513");
+    let error = place.refused(&["sweep", "a.toml", "-o", "wrong"]);
+    assert!(error.contains("axes.fragment: today.memory:2: \"16*F513\": expected"), "{error}");
+}

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod frame_use;
 mod hint;
 mod ladder;
 mod mapped;
@@ -17,6 +18,7 @@ mod random;
 mod size;
 
 pub use counts::Counts;
+pub use frame_use::FrameUse;
 pub use hint::Hint;
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
 pub use mapped::Mapped;

@@ -1,13 +1,16 @@
-//! Memory as it is before a run: fresh, with immovable pages in some extents, or as on a machine that has run for long.
+//! Memory as it is before a run: fresh, with immovable pages in some extents, as on a machine that has run for long, or
+//! as a real one had it.
 //!
 //! This is a property of the machine's memory and not of a policy: sizes that a policy does not use are fragmented all
 //! the same, so all rows of a machine run in the same memory.
 
-use crate::Error;
+use crate::{Error, SnapshotFile};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use superpage_mmu::Machine;
-use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Random};
+use superpage_pages::{Extent, FrameUse, Ladder, Level, PageSize, Pfn, Random, format_bytes};
 use superpage_vm::Vm;
 
 /// What memory holds before a run.
@@ -30,7 +33,11 @@ use superpage_vm::Vm;
 /// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous,
 /// and most is free
 /// (Navarro et al., section 6.5: a quarter of an hour of use suffices).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+///
+/// A file: frame by frame as the memory of a machine was ([`SnapshotFile`]); base pages then come from all over what is
+/// free. Any text that is none of the others, and has a `/` or is the name of a file, is the path of one, which is read
+/// at once.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment {
     /// Whose pages these are.
     pub state: State,
@@ -41,7 +48,7 @@ pub struct Fragment {
 }
 
 /// What kind of pages memory holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Immovable ones.
     #[default]
@@ -50,6 +57,8 @@ pub enum State {
     Movable,
     /// Both, all over memory.
     Aged,
+    /// Those of a machine.
+    File(Arc<SnapshotFile>),
 }
 
 impl FromStr for Fragment {
@@ -64,20 +73,29 @@ impl FromStr for Fragment {
             let percent = percent.ok_or_else(|| format!("{text}: expected a whole percentage, as in frag-50"))?;
             return Ok(Fragment { state: State::Movable, size: None, share: f64::from(percent) / 100.0 });
         }
+        let number = |text: &str| text.parse::<f64>().is_ok();
+        if !number(text) && (text.contains('/') || Path::new(text).is_file()) {
+            let state = State::File(Arc::new(SnapshotFile::read(text)?));
+            return Ok(Fragment { state, ..Fragment::default() });
+        }
         let (size, share) = match text.split_once(':') {
             Some((size, share)) => (Some(size.parse::<PageSize>().map_err(|error| format!("{size}: {error}"))?), share),
             None => (None, text),
         };
         match share.parse::<f64>() {
             Ok(share) if (0.0..=1.0).contains(&share) => Ok(Fragment { state: State::Immovable, size, share }),
-            _ => Err(format!("{share}: expected a share from 0 to 1, SIZE:SHARE such as 2M:0.5, frag-50 or aged")),
+            _ => Err(format!(
+                "{share}: expected a share from 0 to 1, SIZE:SHARE such as 2M:0.5, frag-50, aged, or a file of \
+                 `superpage inspect --system --memory-state`"
+            )),
         }
     }
 }
 
 impl fmt::Display for Fragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.state, self.size) {
+        match (&self.state, self.size) {
+            (State::File(file), _) => f.write_str(file.path()),
             (State::Aged, _) => f.write_str("aged"),
             (State::Movable, _) => write!(f, "frag-{}", (self.share * 100.0).round()),
             (State::Immovable, Some(size)) => write!(f, "{size}:{}", self.share),
@@ -89,7 +107,37 @@ impl fmt::Display for Fragment {
 impl Fragment {
     /// Whether memory is not fresh.
     fn is_any(&self) -> bool {
-        self.share > 0.0 || self.state == State::Aged
+        self.share > 0.0 || matches!(self.state, State::Aged | State::File(_))
+    }
+
+    /// The file that memory is as in, if there is one.
+    pub fn file(&self) -> Option<&SnapshotFile> {
+        match &self.state {
+            State::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The bytes of memory, of which so many were asked for: those of the file, if there is one, which must fit.
+    pub(crate) fn memory(&self, asked: Option<u64>, machine: &Machine) -> Result<Option<u64>, Error> {
+        let Some(file) = self.file() else { return Ok(asked) };
+        let (path, base, own) = (file.path(), machine.ladder().base(), file.snapshot().base());
+        if own != base {
+            return Err(Error::Usage(format!(
+                "machine {}: its base pages are of {base}, and {path}:1 says {own}: take a machine with base pages of \
+                 {own}, or the memory of one with {base}",
+                machine.name
+            )));
+        }
+        let (bytes, size) = file.size();
+        if let Some(asked) = asked.filter(|asked| *asked != bytes) {
+            let mut text = String::new();
+            format_bytes(asked, &mut text).expect("a string takes everything");
+            return Err(Error::Usage(format!(
+                "memory of {text} is not that of {path}, {size}: leave out --memory (in a sweep, memory is \"own\")"
+            )));
+        }
+        Ok(Some(bytes))
     }
 
     /// The state in a word: `fresh`, or as it is written.
@@ -140,23 +188,24 @@ pub(crate) fn fragment(
     vm: &mut Vm,
     ladder: &Ladder,
     frames: u64,
-    fragment: Fragment,
+    fragment: &Fragment,
     seed: u64,
 ) -> Result<Fragmented, superpage_vm::Error> {
     if !fragment.is_any() || fragment.state == State::Immovable && ladder.len() == 1 {
         return Ok(Fragmented::default());
     }
     let mut random = Random::new(seed ^ 0x5eed);
-    let (wired, held) = match fragment.state {
+    let (wired, held) = match &fragment.state {
         State::Immovable => (immovable(ladder, frames, fragment, &mut random), Vec::new()),
         State::Movable => (Vec::new(), movable(ladder, frames, fragment.share, &mut random)),
         State::Aged => aged(ladder, frames, &mut random),
+        State::File(file) => taken(file, frames),
     };
     for frame in &wired {
         vm.wire(Extent { start: Pfn(*frame), level: Level::BASE })?;
     }
     held.iter().try_for_each(|frame| vm.hold(Pfn(*frame)))?;
-    if fragment.state == State::Aged {
+    if matches!(fragment.state, State::Aged | State::File(_)) {
         vm.scatter(random.next())?;
     }
     let (pages, movable) = (wired.len() as u64, held.len() as u64);
@@ -220,8 +269,18 @@ fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64
     (wired, held)
 }
 
+/// Those of the first frames of a machine that were immovable, and those that somebody had. A model of the kernel has
+/// the last ones for itself.
+fn taken(file: &SnapshotFile, frames: u64) -> (Vec<u64>, Vec<u64>) {
+    let of = |wanted: FrameUse| {
+        let runs = file.snapshot().runs().filter(move |(of, _)| *of == wanted);
+        runs.flat_map(|(_, run)| run).take_while(|frame| *frame < frames).collect()
+    };
+    (of(FrameUse::Immovable), of(FrameUse::Movable))
+}
+
 /// One frame in each of the extents that `fragment` names.
-fn immovable(ladder: &Ladder, frames: u64, fragment: Fragment, random: &mut Random) -> Vec<u64> {
+fn immovable(ladder: &Ladder, frames: u64, fragment: &Fragment, random: &mut Random) -> Vec<u64> {
     let level = fragment.size.and_then(|size| ladder.level(size)).unwrap_or(Level::BASE.up());
     let (pages, all) = (ladder.pages(level), frames / ladder.pages(level));
     let wanted = (fragment.share * all as f64).round() as u64;
@@ -276,6 +335,7 @@ impl Visit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Snapshot;
     use superpage_vm::{Config, Policy};
 
     fn fragmented(sizes: &[&str], frames: u64, text: &str) -> Fragmented {
@@ -283,7 +343,7 @@ mod tests {
         let ladder = Ladder::new(&sizes).unwrap();
         let policy = Policy::named("base").unwrap();
         let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).unwrap();
-        let found = fragment(&mut vm, &ladder, frames, text.parse().unwrap(), 1).unwrap();
+        let found = fragment(&mut vm, &ladder, frames, &text.parse().unwrap(), 1).unwrap();
         for (level, (_, hit, all)) in ladder.levels().skip(1).zip(&found.extents) {
             let whole = (0..*all).map(|extent| Extent { start: Pfn(extent * ladder.pages(level)), level });
             assert_eq!(whole.filter(|extent| !vm.buddy().is_free(*extent)).count() as u64, *hit);
@@ -351,5 +411,41 @@ mod tests {
             let immovable = found.pages as f64 / frames as f64;
             assert!((0.04..0.06).contains(&immovable), "{immovable}");
         }
+    }
+
+    #[test]
+    fn the_frames_of_a_file_are_those_that_are_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("machine.memory").display().to_string();
+        let (frames, mut random) = (1 << 14, Random::new(7));
+        let uses = [FrameUse::Free, FrameUse::Movable, FrameUse::Immovable];
+        let all: Vec<FrameUse> = (0..frames / 4).flat_map(|_| [uses[(random.next() % 3) as usize]; 4]).collect();
+        let mut snapshot = Snapshot::new("4K".parse().unwrap(), "2M".parse().unwrap(), "6.18", "now");
+        all.chunks(512).for_each(|block| snapshot.push(block));
+        std::fs::write(&path, snapshot.to_string()).unwrap();
+        let state: Fragment = path.parse().unwrap();
+        assert_eq!((state.to_string(), state.name()), (path.clone(), path.clone()));
+        let ladder = Ladder::new(&["4K", "2M"].map(|size| size.parse().unwrap())).unwrap();
+        // All of it, and what a model of the kernel leaves.
+        for frames in [frames, frames - 700] {
+            let policy = Policy::named("base").unwrap();
+            let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).unwrap();
+            let found = fragment(&mut vm, &ladder, frames, &state, 1).unwrap();
+            let held: Vec<u64> = vm.held().map(|frame| frame.0).collect();
+            for frame in 0..frames {
+                let free = vm.buddy().is_free(Extent { start: Pfn(frame), level: Level::BASE });
+                let of = match (free, held.binary_search(&frame).is_ok()) {
+                    (true, _) => FrameUse::Free,
+                    (false, true) => FrameUse::Movable,
+                    (false, false) => FrameUse::Immovable,
+                };
+                assert_eq!(of, all[frame as usize], "{frame}");
+            }
+            let count = |wanted| all[..frames as usize].iter().filter(|of| **of == wanted).count() as u64;
+            assert_eq!((found.pages, found.movable), (count(FrameUse::Immovable), count(FrameUse::Movable)));
+            assert_eq!(vm.buddy().free_frames(), count(FrameUse::Free));
+        }
+        let error = format!("{}/none", folder.path().display()).parse::<Fragment>().unwrap_err();
+        assert!(error.contains("/none") && error.contains("--memory-state"), "{error}");
     }
 }

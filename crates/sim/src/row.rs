@@ -418,11 +418,11 @@ pub struct Row {
     /// How many times as fast as modelled time the clock of the policy's background went.
     #[key(condition, from = it.run.setup.time_scale)]
     pub time_scale: TimeScale,
-    /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`.
+    /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`, a file.
     #[key(condition, from = it.run.setup.fragment.name())]
     pub memory_state: String,
     /// The requested fragmentation of memory before the run: the share of extents with an immovable page, or with what `memory_state` says;
-    /// 0 for `aged`.
+    /// 0 for `aged` and a file.
     #[key(condition, from = it.run.setup.fragment.share)]
     pub fragment: f64,
     /// The size of these extents; `None`: each superpage size.

@@ -166,7 +166,9 @@ impl Setup {
                 ladder.base()
             )));
         }
-        let memory = conditions.memory.unwrap_or(machine.memory.size);
+        let fragment = &conditions.fragment;
+        let asked = fragment.memory(conditions.memory, &machine)?;
+        let memory = asked.unwrap_or(machine.memory.size);
         // The smallest superpage in use, or the base page if there is none.
         let least = ladder.sizes()[usize::from(ladder.len() > 1)];
         if memory < least.bytes() {
@@ -178,7 +180,7 @@ impl Setup {
                 machine.name
             )));
         }
-        let Conditions { fragment, seed, files, digest, .. } = *conditions;
+        let Conditions { seed, files, digest, .. } = *conditions;
         fragment.check(&machine)?;
         if let Some(size) = fragment.size.filter(|size| fragment.share > 0.0 && memory < size.bytes()) {
             let (mut text, name) = (String::new(), &machine.name);
@@ -201,7 +203,7 @@ impl Setup {
             policy,
             frames,
             swap_pages,
-            fragment,
+            fragment: fragment.clone(),
             seed,
             files,
             digest,

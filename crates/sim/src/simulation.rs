@@ -198,7 +198,7 @@ impl Simulation {
         let mut vm = Vm::new(config).map_err(cannot)?;
         // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
-        let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
+        let fragmented = fragment(&mut vm, &physical, setup.frames, &setup.fragment, setup.seed).map_err(cannot)?;
         vm.make_pool().map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
         if !asks_the_machine(setup) && watch.every.is_none() {

@@ -23,6 +23,7 @@ mod rows;
 mod sampling;
 mod series;
 mod shadow;
+mod snapshot;
 mod together;
 mod touched;
 mod tutorial;

@@ -105,7 +105,8 @@ pub(crate) static KINDS: [Kind; 12] = [
     },
     Kind {
         name: "fragment",
-        help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE, frag-50, aged",
+        help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE, frag-50, aged, or the path of \
+               a machine's memory",
         numeric: true,
         apply: |point, text| text.parse().map(|fragment| point.conditions.fragment = fragment),
     },

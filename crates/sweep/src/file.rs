@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_mmu::{Machine, MachineError};
-use superpage_sim::{Error, Every};
+use superpage_sim::{Error, Every, Fragment};
 use toml::Value;
 
 /// The most points of a sweep.
@@ -29,6 +29,8 @@ pub struct Sweep {
     bundles: Vec<Vec<usize>>,
     /// The machines that the file itself has.
     own: BTreeMap<String, Own>,
+    /// The values of the axis of that name: files are read once, so that what is digested is what runs.
+    fragments: BTreeMap<String, Fragment>,
 }
 
 /// A machine of the sweep's own.
@@ -146,7 +148,8 @@ impl Sweep {
         }
         let Head { name, lines, contiguity, every, .. } = sweep;
         let every = every.map(|every| every.parse()).transpose().map_err(|error| format!("sweep.every: {error}"))?;
-        let sweep = Sweep { name, lines, contiguity, every, axes, bundles, own };
+        let fragments = BTreeMap::new();
+        let mut sweep = Sweep { name, lines, contiguity, every, axes, bundles, own, fragments };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {
@@ -155,8 +158,11 @@ impl Sweep {
         // Each value by itself, so that an error names its axis.
         for axis in &sweep.axes {
             for value in &axis.values {
-                apply(&axis.name, &mut Point::default(), value)
-                    .map_err(|problem| format!("axes.{}: {problem}", axis.name))?;
+                let mut point = Point::default();
+                apply(&axis.name, &mut point, value).map_err(|problem| format!("axes.{}: {problem}", axis.name))?;
+                if axis.name == "fragment" {
+                    sweep.fragments.insert(value.clone(), point.conditions.fragment);
+                }
             }
         }
         Ok(sweep)
@@ -211,8 +217,12 @@ impl Sweep {
         let mut point = Point::default();
         for (place, axis) in self.axes.iter().enumerate() {
             let bundle = self.bundles.iter().position(|bundle| bundle.contains(&place)).expect("each axis is in one");
-            apply(&axis.name, &mut point, &axis.values[chosen[bundle]])
-                .expect("each value was applied when the file was read");
+            let value = &axis.values[chosen[bundle]];
+            if axis.name == "fragment" {
+                point.conditions.fragment = self.fragments[value].clone();
+            } else {
+                apply(&axis.name, &mut point, value).expect("each value was applied when the file was read");
+            }
         }
         point
     }

@@ -169,6 +169,9 @@ impl Plan {
                     hosts.insert(name.into(), (name.into(), policy));
                 }
             }
+            if let Some(file) = point.conditions.fragment.file() {
+                inputs.entry(format!("fragment {}", file.path())).or_insert_with(|| file.digest().into());
+            }
             let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
             parts.add(stream, point, name);
         }
@@ -214,6 +217,9 @@ impl Plan {
              background {background:?}\ntime-scale {time_scale}\n",
             stream.digest
         );
+        if let Some(file) = fragment.file() {
+            let _ = writeln!(text, "memory state {}", file.digest());
+        }
         for (setup, machine) in rows {
             let policy = texts.policies.get(setup.policy()).map_or("base", String::as_str);
             let _ = writeln!(text, "machine {} {machine}\npolicy {} {policy}", setup.machine(), setup.policy());

@@ -1,6 +1,7 @@
 //! `superpage inspect`.
 
 mod columns;
+mod memory_state;
 mod system;
 mod watch;
 
@@ -9,6 +10,7 @@ use crate::print::{Width, print};
 pub(super) use columns::why;
 use columns::{note, title};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use superpage_live::inspect::{Mapping, Process, System};
@@ -29,6 +31,7 @@ use superpage_report::{Screen, foreign_json};
     Examples:\n  \
     superpage inspect $(pidof redis-server)\n  \
     superpage inspect --system --watch=5\n  \
+    superpage inspect --system --memory-state today.memory\n  \
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
     /// The process to inspect
@@ -38,6 +41,11 @@ pub(crate) struct Inspect {
     /// Show the system: free blocks, fragmentation, pools, the work of the kernel's threads
     #[arg(long)]
     system: bool,
+
+    /// Write which frames of this machine are free, movable and immovable, for `superpage sim --fragment FILE`. Needs
+    /// root
+    #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["pid", "watch", "format"])]
+    memory_state: Option<PathBuf>,
 
     /// Refresh the view every so many seconds (2 by default)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
@@ -85,6 +93,9 @@ impl Inspect {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(period) = self.watch {
             return watch::run(self.pid, period, self.width.screen().is_wide());
+        }
+        if let Some(path) = &self.memory_state {
+            return memory_state::write(path);
         }
         let screen = self.width.screen();
         let text = match (self.pid, self.format) {

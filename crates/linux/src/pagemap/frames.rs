@@ -20,6 +20,16 @@ impl Frames {
     pub const TAIL: u64 = 1 << 16;
     /// The zero page, huge or not.
     pub const ZERO: u64 = 1 << 24;
+    /// A page of a program or a file that the kernel may reclaim or move.
+    pub const LRU: u64 = 1 << 5;
+    /// A free page: since Linux 4.6 each of a block has it.
+    pub const BUDDY: u64 = 1 << 10;
+    /// A page with an error that the hardware reported.
+    pub const POISONED: u64 = 1 << 19;
+    /// No memory.
+    pub const NO_PAGE: u64 = 1 << 20;
+    /// Memory that was given back to a hypervisor.
+    pub const OFFLINE: u64 = 1 << 23;
 
     /// `None` without the right to see frames and their flags.
     pub fn open() -> Option<Frames> {
@@ -39,9 +49,18 @@ impl Frames {
         let mut bytes = vec![0; flags.len() * 8];
         let read = self.flags.read_at(&mut bytes, first * 8).unwrap_or(0);
         bytes[read..].fill(0);
-        for (flags, bytes) in flags.iter_mut().zip(bytes.chunks_exact(8)) {
-            *flags = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-        }
+        unpack(&bytes, flags);
+    }
+
+    /// The flags of consecutive frames that all exist.
+    ///
+    /// # Errors
+    /// Those of reading `/proc/kpageflags`, one that ends before among them.
+    pub fn exact(&self, first: u64, flags: &mut [u64]) -> io::Result<()> {
+        let mut bytes = vec![0; flags.len() * 8];
+        self.flags.read_exact_at(&mut bytes, first * 8)?;
+        unpack(&bytes, flags);
+        Ok(())
     }
 
     /// The flags of one frame.
@@ -49,6 +68,12 @@ impl Frames {
         let mut flag = [0];
         self.flags(frame, &mut flag);
         flag[0]
+    }
+}
+
+fn unpack(bytes: &[u8], flags: &mut [u64]) {
+    for (flags, bytes) in flags.iter_mut().zip(bytes.chunks_exact(8)) {
+        *flags = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
     }
 }
 

@@ -12,11 +12,13 @@ mod conclude;
 mod entry;
 mod frames;
 mod look;
+mod physical;
 
 pub use conclude::Told;
 pub use entry::{Entry, aligned_frames};
 pub use frames::Frames;
 pub use look::{huge_bytes, open, page_of_file, private_copies};
+pub use physical::Physical;
 
 use rustix::ioctl::{Opcode, opcode};
 use std::fs::File;
