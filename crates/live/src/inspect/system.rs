@@ -111,8 +111,7 @@ impl System {
     }
 
     /// Counts per second since an earlier moment, by the name of the counter; counters that did not change are left
-    /// out.
-    /// Counters of folios are named `64K anon_fault_alloc`.
+    /// out. Counters of folios are named `64K anon_fault_alloc`.
     pub fn rates(&self, since: &System) -> BTreeMap<String, f64> {
         let seconds = self.when.duration_since(since.when).as_secs_f64();
         let (now, then) = (self.all(), since.all());

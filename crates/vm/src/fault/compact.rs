@@ -2,12 +2,10 @@
 //! (direct compaction) and in
 //! a thread of its own; Quicksilver and Trident from a background, with an extent that they choose.
 //!
-//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is
-//! copied to a free frame
-//! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may
-//! map, whole. Reservations
-//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy
-//! frames cannot move: an extent with one is left as it is.
+//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is copied
+//! to a free frame elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a
+//! superpage may map, whole. Reservations there are broken, huge pages that were to be split later are split, cache
+//! pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
 
 use crate::fault::promotion::Leaf;
 use crate::object::population::{NONE, NodeId};
@@ -72,11 +70,9 @@ struct Unit {
 }
 
 impl Vm {
-    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which
-    /// know what is in a frame;
-    /// without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent), and for pages
-    /// that several
-    /// address spaces map, times those.
+    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which know
+    /// what is in a frame; without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent),
+    /// and for pages that several address spaces map, times those.
     pub(crate) fn compact(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: Extent) -> Compacted {
         let ladder = self.frames.ladder;
         let Extent { start, level } = target;
@@ -156,9 +152,8 @@ impl Vm {
         done
     }
 
-    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room
-    /// elsewhere. O(free extents +
-    /// wired frames + extents of that level), beside the compaction.
+    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room elsewhere.
+    /// O(free extents + wired frames + extents of that level), beside the compaction.
     pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
         match self.best_target(level) {
             Some(target) => self.compact(pmap, memory, target),
@@ -264,9 +259,8 @@ impl Vm {
         }
     }
 
-    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a
-    /// page of it is of
-    /// nobody who could be named.
+    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a page
+    /// of it is of nobody who could be named.
     fn relocate(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, unit: &Unit) -> bool {
         let ladder = self.frames.ladder;
         let pages = ladder.pages(unit.level);

@@ -211,8 +211,7 @@ impl Frames {
 
     /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
     /// reservation of the preferred size as is free around it; otherwise in the page's reserved frame, and then the
-    /// contents must be copied. `None` if there is no frame to copy to, which cannot be
-    /// while one is reserved.
+    /// contents must be copied. `None` if there is no frame to copy to, which cannot be while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
         answers: &Answers,

@@ -4,14 +4,12 @@
 //! promoted when what all regions filled so far are expected to hold in vain stays below `bloat` of what is populated.
 //! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Faults
 //! compact memory for an extent in spaces of which the share `ahead` is dense. Where nothing is reserved a region is
-//! promoted by copying while it holds little, or once it has not changed for `age`. What turns out to be
-//! sparse is given
-//! back.
+//! promoted by copying while it holds little, or once it has not changed for `age`. What turns out to be sparse is
+//! given back.
 //!
-//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and
-//! Hill's and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this
-//! project's.
-//! Live, where faults are not told, all is looked at each `scan`.
+//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and Hill's
+//! and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this project's. Live,
+//! where faults are not told, all is looked at each `scan`.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{

@@ -124,9 +124,8 @@ pub enum PastEnd {
     Anonymous,
 }
 
-/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed
-/// alone and no
-/// superpage is made; what is one already stays.
+/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed alone
+/// and no superpage is made; what is one already stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
     /// Nothing.
@@ -183,10 +182,9 @@ pub enum Resident {
     /// That page.
     Page,
     /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
-    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No
-    /// other page of
-    /// the extent may be a cache page: its frame counts as available, and others may take it without looking for
-    /// mappings.
+    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No other
+    /// page of the extent may be a cache page: its frame counts as available, and others may take it without looking
+    /// for mappings.
     Extent,
 }
 
@@ -195,11 +193,9 @@ pub enum Resident {
 pub enum Accessed {
     /// None beside the one that is touched.
     Any,
-    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it
-    /// is used
-    /// and another page of the region faults. Extents that are populated at once, and what a background promotes,
-    /// are not
-    /// concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
+    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it is
+    /// used and another page of the region faults. Extents that are populated at once, and what a background promotes,
+    /// are not concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
     All,
 }
 
@@ -362,12 +358,10 @@ pub struct Placing {
 /// Question 2: how much is prepopulated beside the page that faulted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Populating {
-    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never
-    /// (section 4.5).
+    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never (section 4.5).
     pub threshold: u8,
-    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a
-    /// page that is touched, where
-    /// the window of its size before it or after it is populated. 1: none.
+    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a page
+    /// that is touched, where the window of its size before it or after it is populated. 1: none.
     pub around: u32,
     /// What is mapped at a fault on a page of a file that is in memory.
     pub resident: Resident,
@@ -432,9 +426,8 @@ pub struct Reclaiming {
     pub wired: Wired,
     /// From which part of memory they are.
     pub unmovable: Unmovable,
-    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of
-    /// that. FreeBSD 4 aims at
-    /// 4 to 10, by its options.
+    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of that.
+    /// FreeBSD 4 aims at 4 to 10, by its options.
     pub aim: u8,
     /// Whether dirty base pages are inferred from digests.
     pub hash: Hash,

@@ -1,10 +1,9 @@
 //! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from
-//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are
-//! empty, in swap space or shared, and a page was accessed. Where no extent is free it compacts
-//! (`khugepaged-defrag`); if that fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`,
-//! unless `fault=off`. The thread is that of `thp:khugepaged=on`.
-//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
-//! limits and the manager refuses.
+//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty,
+//! in swap space or shared, and a page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that
+//! fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that
+//! of `thp:khugepaged=on`. Not modelled: files; regions with pages in swap space or shared since a fork, which Linux
+//! collapses within the limits and the manager refuses.
 
 use super::promote::{MS, parameter as own};
 use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Sizes, Values, thp};

@@ -95,9 +95,8 @@ pub struct Definition {
     pub parameters: &'static [Parameter],
     /// What a target must provide for it.
     pub needs: &'static [Need],
-    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names.
-    /// It may fail
-    /// ([`Made::failed`]).
+    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names. It
+    /// may fail ([`Made::failed`]).
     pub make: fn(&Given) -> Made,
 }
 

@@ -103,8 +103,7 @@ pub(super) const DEFRAG: Parameter = Parameter {
     needs: &[Need::Faults],
 };
 
-/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this
-/// thread.
+/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this thread.
 pub(super) fn made(given: &Given, answers: Answers, khugepaged: Option<Khugepaged>) -> Made {
     let (then, kcompactd) = match given.word("defrag") {
         "always" => (Scarce::Compact, None),
