@@ -7,8 +7,9 @@
 //! Not modelled: the order by frequency of access (mode 2) and fairness among processes, both off in the released
 //! code; same-page merging.
 
-use super::promote::{MS, huge};
-use super::{Answers, Definition, Given, Hints, Made, Need, Parameter, Place, Placing, Reserve, Values, thp};
+use super::promote::{MS, huge, parameter as own};
+use super::thp::simulated;
+use super::{Answers, Definition, Given, Hints, Made, Need, Place, Placing, Reserve, Values, thp};
 use crate::policy::background::{Background, Prefer, System, Time};
 use crate::{Candidate, How, Why};
 use alloc::vec::Vec;
@@ -19,27 +20,14 @@ pub(super) static POLICY: Definition = Definition {
     paper: "Kwon et al., OSDI 2016; the released code",
     help: "base pages, and superpages where most of a region is populated",
     parameters: &[
-        Parameter {
-            name: "util",
-            values: Values::Share,
-            default: "0.9",
-            help: "share of a region's pages that must be populated",
-            needs: &[],
-        },
-        Parameter {
-            name: "interval",
-            values: Values::TimeFrom(MS),
-            default: "4s",
-            help: "between two scans",
-            needs: &[],
-        },
-        Parameter {
-            name: "aggressive",
-            values: Values::Share,
-            default: "",
-            help: "faults take huge pages while free memory is fragmented less than this (the paper: 0.5)",
-            needs: &[Need::Faults],
-        },
+        own("util", Values::Share, "0.9", "share of a region's pages that must be populated"),
+        own("interval", Values::TimeFrom(MS), "4s", "between two scans"),
+        simulated(own(
+            "aggressive",
+            Values::Share,
+            "",
+            "faults take huge pages while free memory is fragmented less than this (the paper: 0.5)",
+        )),
     ],
     needs: &[Need::Copying],
     make: |given| {

@@ -29,7 +29,8 @@ pub(super) const fn parameter(
     Parameter { name, values, default, help, needs: &[] }
 }
 
-const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+/// One that only a system with settings has.
+pub(super) const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
     Parameter { needs: &[Need::Settings], ..parameter(name, values, default, help) }
 }
 
