@@ -270,9 +270,7 @@ impl Watched {
             Scanned::Seen => {}
         }
         self.queue.clear();
-        let mut sweep = self.scanner.sweep(now);
-        samples.into_iter().for_each(|sample| sweep.see(sample));
-        sweep.finish();
+        self.scanner.sweep(now, &samples);
         scanned
     }
 
