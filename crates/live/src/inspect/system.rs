@@ -144,7 +144,8 @@ fn zones(buddyinfo: &str) -> Vec<Zone> {
     buddyinfo.lines().filter_map(zone).collect()
 }
 
-fn pools(folder: &Path) -> Vec<Pool> {
+/// The pools that the kernel shows in this folder, smallest pages first.
+pub(crate) fn pools(folder: &Path) -> Vec<Pool> {
     let pools = sizes(folder).into_iter().map(|(size, folder)| {
         let file = |name: &str| number(&folder.join(name)).unwrap_or(0);
         Pool {

@@ -13,6 +13,7 @@ mod thp;
 
 pub use found::{Aim, Did, Found, part};
 pub use promote::{too_short, without};
+pub(crate) use thp::switch;
 
 use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
 use crate::promote::Options;
