@@ -57,7 +57,7 @@ pub(super) struct Seen {
 }
 
 /// A watched process. Times are since the promoter began.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
@@ -89,25 +89,7 @@ pub(super) struct Process {
 impl Process {
     /// A process seen for the first time, to be scanned from `met` on.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
-        Process {
-            pid,
-            name: String::new(),
-            seen: Seen::default(),
-            excluded: None,
-            pace: Pace::default(),
-            pinned: None,
-            promoted: 0,
-            unsuitable: Vec::new(),
-            failures: 0,
-            identity: None,
-            cpu: None,
-            memory: None,
-            flags_read: None,
-            left: BTreeMap::new(),
-            met,
-            next_measure: Duration::ZERO,
-            unmeasured: false,
-        }
+        Process { pid, met, ..Process::default() }
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs

@@ -52,7 +52,7 @@ const GROUP: u64 = 64;
 /// So few regions say nothing about the rest of a space.
 const FEW: u64 = 4;
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Adaptive {
     bloat: f64,
     control: u64,
@@ -112,16 +112,8 @@ impl Adaptive {
             scan: time("scan"),
             age: time("age"),
             ahead: given.share("ahead"),
-            sparse: BTreeSet::new(),
             give_back: given.is_on("give-back"),
-            level: None,
-            told: false,
-            next_look: 0,
-            next_scan: 0,
-            regions: BTreeMap::new(),
-            faulted: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            pause: (0, 0),
+            ..Adaptive::default()
         }
     }
 
