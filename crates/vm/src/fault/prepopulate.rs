@@ -206,14 +206,7 @@ impl Vm {
         // A superpage has one dirty bit for all its pages.
         let frames = first.0 as u32..(first + pages).0 as u32;
         self.strand(object, frames, site.access == Access::Write);
-        let stats = &mut self.frames.stats;
-        stats.mapped[level.index()] += 1;
-        stats.promotions[level.index()] += 1;
-        stats.promotions_at_fault += 1;
-        if self.objects.get(object).sole {
-            self.count_superpage(walk, level, 1);
-            self.count_children(walk, level, 0);
-        }
+        self.note_superpage(walk, level, true);
         level
     }
 
