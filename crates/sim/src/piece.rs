@@ -185,8 +185,8 @@ impl Piece {
         Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
     }
 
-    /// Reads the next batch of `source`; returns `false` at its end.
-    /// `courses` are those of the sizes of base page, in the order given to [`Piece::new`].
+    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the sizes of base page, in
+    /// the order given to [`Piece::new`].
     pub(crate) fn fill(
         &mut self,
         source: &mut dyn Source,

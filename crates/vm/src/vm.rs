@@ -234,9 +234,9 @@ impl Vm {
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
     }
 
-    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before,
-    /// for good. Unlike a
-    /// wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is never evicted.
+    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before, for
+    /// good. Unlike a wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is
+    /// never evicted.
     ///
     /// # Errors
     /// [`Error::NotFree`], with nothing changed, if it is not free.

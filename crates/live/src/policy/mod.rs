@@ -45,8 +45,8 @@ pub struct Live {
     /// The sizes of the folios that it is about, which are then counted.
     pub folios: Option<Sizes>,
     /// How it places the command's code: such a command must be passed to
-    /// [`text::prepare`](superpage_linux::text::prepare)
-    /// before it is started, and [`text::place`](superpage_linux::text::place) then lets it run.
+    /// [`text::prepare`](superpage_linux::text::prepare) before it is started, and
+    /// [`text::place`](superpage_linux::text::place) then lets it run.
     pub way: Option<Way>,
     /// What its promoter runs while the command does.
     pub background: Option<Options>,

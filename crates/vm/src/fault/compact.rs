@@ -1,6 +1,6 @@
 //! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does this at a fault
-//! (direct compaction) and in
-//! a thread of its own; Quicksilver and Trident from a background, with an extent that they choose.
+//! (direct compaction) and in a thread of its own; Quicksilver and Trident from a background, with an extent that they
+//! choose.
 //!
 //! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is copied
 //! to a free frame elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a

@@ -55,11 +55,11 @@ struct Fit {
 }
 
 impl Vm {
-    /// Makes one superpage of a region, all of whose pages must be private,
-    /// anonymous and in memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
-    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. Where the program asks for base
-    /// pages it is refused, under every policy, as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the
-    /// memory object was shared, times the number of address spaces.
+    /// Makes one superpage of a region, all of whose pages must be private, anonymous and in memory; unpopulated pages
+    /// of it are populated with zeroes. By copying it needs a free extent (it preempts no reservation and wakes no
+    /// daemon for it) and costs one shootdown. Where the program asks for base pages it is refused, under every policy,
+    /// as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the memory object was shared, times the number of
+    /// address spaces.
     ///
     /// # Errors
     /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given

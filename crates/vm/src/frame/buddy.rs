@@ -191,9 +191,9 @@ impl Buddy {
         Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
     }
 
-    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last:
-    /// so what is freed is taken after all
-    /// else, as from a list at whose end it is put. Costs are those of an allocator that has had cache pages.
+    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last: so
+    /// what is freed is taken after all else, as from a list at whose end it is put. Costs are those of an allocator
+    /// that has had cache pages.
     ///
     /// # Errors
     /// There is no memory for the bitmaps.

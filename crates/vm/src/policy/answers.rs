@@ -69,8 +69,8 @@ pub enum Reserve {
     /// Of the smallest superpage size or none at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
     /// Of 2 MB, else of 64 KB, as far as the machine has them, or none at all (FreeBSD: 2 MB is what a page of its
-    /// lowest page tables maps, and
-    /// 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB of the largest size.
+    /// lowest page tables maps, and 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB
+    /// of the largest size.
     Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),

@@ -26,9 +26,9 @@ pub trait Background: fmt::Debug + Send {
         Events::default()
     }
 
-    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the
-    /// target resolves faults
-    /// itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is refused.
+    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the target
+    /// resolves faults itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is
+    /// refused.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
     /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
@@ -384,9 +384,9 @@ pub trait System {
         false
     }
 
-    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how
-    /// many; all of a
-    /// reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the region).
+    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how many;
+    /// all of a reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the
+    /// region).
     fn release(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
