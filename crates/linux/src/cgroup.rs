@@ -54,9 +54,8 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where.
-/// Read before
-/// each batch of promotions: procfs would make tables of all options of all mounts.
+/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where. Read
+/// before each batch of promotions: procfs would make tables of all options of all mounts.
 pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = mount.split(' ').skip(3);

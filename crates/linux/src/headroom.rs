@@ -7,19 +7,16 @@
 //! temporary, leaves a sixteenth and a sixty-fourth; and none of them less than 16 MB. File cache that was not used
 //! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
 //!
-//! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the kernel's
-//! pressure stall information, nothing is promoted until that is over. What counts is the pressure of the
-//! process's own control
-//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its
-//! own limit raises the
-//! pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows the
-//! system's pressure
-//! only, not whose it is: there it counts if the system, or a group of the process, has no room for more pages either.
+//! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the kernel's pressure
+//! stall information, nothing is promoted until that is over. What counts is the pressure of the process's own control
+//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its own
+//! limit raises the pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows
+//! the system's pressure only, not whose it is: there it counts if the system, or a group of the process, has no room
+//! for more pages either.
 //!
-//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2,
-//! `memory.limit_in_bytes` and
-//! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A limit
-//! that the kernel does not show does not apply.
+//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes`
+//! and `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A
+//! limit that the kernel does not show does not apply.
 
 use crate::cgroup::{hierarchy, within};
 use crate::proc::bytes_of;

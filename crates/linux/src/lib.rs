@@ -2,9 +2,9 @@
 //! settings and the journal that restores them, promotion by `process_madvise`, splitting, control groups and the
 //! headroom that they leave, signals, process trees, placing code.
 //!
-//! It decides and measures nothing and prints nothing except what could not be restored; policies, the promoter
-//! and the instruments are in `superpage-live`.
-//! Each module changes only what it states, and changes to the whole system are restored, also after an abort.
+//! It decides and measures nothing and prints nothing except what could not be restored; policies, the promoter and the
+//! instruments are in `superpage-live`. Each module changes only what it states, and changes to the whole system are
+//! restored, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]

@@ -1,10 +1,9 @@
 //! The population of a process's memory: its mappings that could hold huge pages, and how far their regions are
 //! populated.
 //!
-//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04
-//! ms for a GB
-//! of huge ones; on kernels that lack it, by reading 8 bytes per page, which is slower and recognizes huge pages only
-//! if frames are visible (root).
+//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms
+//! for a GB of huge ones; on kernels that lack it, by reading 8 bytes per page, which is slower and recognizes huge
+//! pages only if frames are visible (root).
 
 use crate::Error;
 use crate::pagemap::{Entry, Pagemap};
@@ -84,8 +83,7 @@ pub fn split(pid: i32, size: u64) -> Result<Split, Error> {
 }
 
 /// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of every process at
-/// every scan: procfs
-/// takes several times as long, and panics on some names.
+/// every scan: procfs takes several times as long, and panics on some names.
 fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -133,9 +131,8 @@ pub struct Unsuitable {
     pub resident: u64,
 }
 
-/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses
-/// three lines
-/// of each mapping itself, since the process may be any: procfs makes a table of all lines, and panics on some.
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses three
+/// lines of each mapping itself, since the process may be any: procfs makes a table of all lines, and panics on some.
 ///
 /// # Errors
 /// The process has ended, or this process may not inspect it.
@@ -295,8 +292,7 @@ impl Count<'_> {
     }
 }
 
-/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with base
-/// pages of 4 KB.
+/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with base pages of 4 KB.
 ///
 /// # Errors
 /// The kernel has none.

@@ -33,9 +33,8 @@ pub const MOUNT_OPTION: &str = "the mount's huge";
 /// What is said of shared memory that is not populated: what others have populated is not in this page table.
 pub const NOT_POPULATED_HERE: &str = "not populated by this process";
 
-/// What helps where shared memory is [`Misaligned`](Why::Misaligned) or under [`Never`](Why::Never), of these
-/// kinds, under these settings;
-/// a sentence without a full stop. `None` without shared memory.
+/// What helps where shared memory is [`Misaligned`](Why::Misaligned) or under [`Never`](Why::Never), of these kinds,
+/// under these settings; a sentence without a full stop. `None` without shared memory.
 pub fn shared_way_out(kinds: &[Kind], rules: &Rules) -> Option<String> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let (nameless, mounted) = (kinds.contains(&Kind::Shared), kinds.contains(&Kind::Mounted));
@@ -94,8 +93,7 @@ pub struct Reason {
     /// Resident bytes that are not mapped by huge pages for this reason.
     pub bytes: u64,
     /// The blocks that they are in. In a survey for [`Disabled`](Why::Disabled) and
-    /// [`AdvisedAgainst`](Why::AdvisedAgainst), whose page
-    /// tables are not read, the least number that holds them.
+    /// [`AdvisedAgainst`](Why::AdvisedAgainst), whose page tables are not read, the least number that holds them.
     pub blocks: u64,
     /// The reason as a phrase, with details found here.
     pub text: String,

@@ -4,9 +4,8 @@
 //! [`System`](superpage_vm::System) of a policy's background.
 //!
 //! Interfaces of the kernel, and everything that changes something, are in `superpage-linux`; this crate decides and
-//! measures with them and presents the results. System-wide changes are restored, also after an abort. It never
-//! writes a setting or touches another
-//! process's memory itself, simulates nothing, and prints nothing: the command does.
+//! measures with them and presents the results. System-wide changes are restored, also after an abort. It never writes
+//! a setting or touches another process's memory itself, simulates nothing, and prints nothing: the command does.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]

@@ -58,9 +58,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals to this
-/// process are passed on, and system-wide settings are restored before this returns. Call it while the
-/// process has one thread.
+/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals to this process are
+/// passed on, and system-wide settings are restored before this returns. Call it while the process has one thread.
 ///
 /// # Errors
 /// [`Error::Unable`] if the system does not support the policy, [`Error::Exec`] if the command cannot be started
@@ -103,9 +102,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let members = if running.wait_all(Some(Duration::ZERO))? { Vec::new() } else { running.tree.members() };
     let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
     let usage = running.tree.usage();
-    // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process: it
-    // says something of the
-    // command where it is more than that.
+    // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process: it says
+    // something of the command where it is more than that.
     let own = superpage_linux::proc::own_status().ok().and_then(|status| status.vmhwm).unwrap_or(0) << 10;
     let most = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
     let Seen { memory, reach, work } = running.seen(most);

@@ -48,9 +48,8 @@ const NEAR: f64 = 0.9;
 /// The sampled memory of a run.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Memory {
-    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts
-    /// once: as much as
-    /// the process has that has mapped most of it.
+    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts once:
+    /// as much as the process has that has mapped most of it.
     pub peak: u64,
     /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
     pub huge: Option<u64>,
@@ -197,9 +196,8 @@ impl Walk {
         Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
     }
 
-    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what
-    /// it asks now
-    /// and then whether to go on: until `over` is set, or the budget is used up.
+    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what it
+    /// asks now and then whether to go on: until `over` is set, or the budget is used up.
     pub(crate) fn look<T>(
         &mut self,
         resident: u64,
@@ -278,9 +276,8 @@ struct Look {
 
 impl Look {
     fn new(plan: Plan, over: Arc<AtomicBool>) -> Look {
-        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and
-        // 50 ms for
-        // tables of all physical memory.
+        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50
+        // ms for tables of all physical memory.
         let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
         let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
         Look { plan, over, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
@@ -333,9 +330,8 @@ impl Look {
             self.seen.reach = seen.or(self.seen.reach.take());
         }
         if near && let Some(sizes) = self.plan.folio {
-            // The first look near the peak of other policies is worth what it costs where time does not count: a
-            // short program may
-            // have given all back when the budget allows one.
+            // The first look near the peak of other policies is worth what it costs where time does not count: a short
+            // program may have given all back when the budget allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
@@ -350,9 +346,8 @@ impl Look {
     }
 }
 
-/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members
-/// that could be
-/// looked into.
+/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members that
+/// could be looked into.
 fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
     let members = members.iter().take_while(|_| go_on());
@@ -417,9 +412,8 @@ struct Rollup {
     huge: Amount,
 }
 
-/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is
-/// huge. How much of that is shared
-/// memory only `/proc/PID/status` says.
+/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge. How
+/// much of that is shared memory only `/proc/PID/status` says.
 fn rollup(pid: i32) -> Option<Rollup> {
     let shared = status(pid)?.resident.shared;
     let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;

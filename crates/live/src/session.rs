@@ -24,15 +24,12 @@ const MAPS: Duration = Duration::from_secs(10);
 /// How often a command looks meanwhile whether another has put back what both need: in between, memory is not aligned.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The settings of this system, locked if any of the policies changes some. While another process holds the lock
-/// this waits, and a
-/// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up,
-/// after it. What the
-/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile.
-/// Policies that are
-/// `measured` and change none share the lock with others that measure, so that nobody else changes settings
-/// meanwhile. Nobody waits for what
-/// matters only while a command maps its memory, unless it is measured.
+/// The settings of this system, locked if any of the policies changes some. While another process holds the lock this
+/// waits, and a signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be
+/// set up, after it. What the policies need is to be looked at after it too, since the other process puts its settings
+/// back meanwhile. Policies that are `measured` and change none share the lock with others that measure, so that nobody
+/// else changes settings meanwhile. Nobody waits for what matters only while a command maps its memory, unless it is
+/// measured.
 pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool) -> Settings {
     let system = System::live();
     let plans: Vec<Plan> = policies.into_iter().filter_map(|policy| Plan::new(policy, &system).ok()).collect();
@@ -74,9 +71,8 @@ pub(crate) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to
-    /// the command, and
-    /// held back until all is put back.
+    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to the
+    /// command, and held back until all is put back.
     ///
     /// # Errors
     /// Those of [`Plan::arrange`] and [`text::prepare`].
@@ -110,9 +106,8 @@ impl<'s> Session<'s> {
     /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread cannot be. Nothing
     /// of it lives then.
     pub(crate) fn start(self) -> Result<Running<'s>, Error> {
-        // What fails below drops these from the last to the first: a signal that waits ends this process, and must
-        // not before the
-        // settings are put back.
+        // What fails below drops these from the last to the first: a signal that waits ends this process, and must not
+        // before the settings are put back.
         let signals = self.signals;
         let arrangement = self.arrangement;
         let Session { mut task, sampler, .. } = self;
@@ -219,8 +214,7 @@ impl Running<'_> {
     }
 
     /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its
-    /// memory, in bytes, that is
-    /// known otherwise.
+    /// memory, in bytes, that is known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
         let work = self.promoting.take().map(Promoting::finish);
         let (memory, asked) = self.sampler.take().map(|sampler| sampler.finish_thorough(most)).unzip();
@@ -228,9 +222,8 @@ impl Running<'_> {
         Seen { memory, reach, work }
     }
 
-    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it
-    /// is ended. Returns what was
-    /// done for the whole system, as sentences, and what became of the code.
+    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is
+    /// ended. Returns what was done for the whole system, as sentences, and what became of the code.
     pub(crate) fn put_back(self, leave: bool) -> (Vec<String>, Placed) {
         // Dropped after all else.
         let _signals = self._signals;

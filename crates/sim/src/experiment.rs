@@ -39,9 +39,8 @@ pub struct Conditions {
     pub background: Option<BackgroundOn>,
     /// How much faster the clock of a policy's background goes.
     pub time_scale: TimeScale,
-    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if
-    /// there are none, hosts map
-    /// all memory by pages of the size that the machine file says.
+    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there
+    /// are none, hosts map all memory by pages of the size that the machine file says.
     pub host_policies: Vec<String>,
     /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there are none, the
     /// kernel touches nothing.
@@ -85,8 +84,7 @@ pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Cond
 }
 
 /// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan whose host has
-/// `base`. The hosts of the
-/// conditions are not used.
+/// `base`. The hosts of the conditions are not used.
 ///
 /// # Errors
 /// As for [`plan_machines`].
@@ -206,13 +204,11 @@ pub struct Progress {
 
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
-/// The setups are those of one plan: rows are compared with `base` by their machine's name.
-/// Machines on which the kernel does the same are one simulation: they share it, its mappings and TLBs of the
-/// first level that are alike.
-/// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller
-/// ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
-/// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, or within
-/// idle time, with rows that say so.
+/// The setups are those of one plan: rows are compared with `base` by their machine's name. Machines on which the
+/// kernel does the same are one simulation: they share it, its mappings and TLBs of the first level that are alike. The
+/// simulations are independent; threads run them, one for each core or those of the rayon pool of the caller
+/// ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared. The rows do not depend on the
+/// number of threads. When `stop` is set, the run ends at the next piece, or within idle time, with rows that say so.
 ///
 /// # Errors
 /// The stream fails, or a setup cannot be built.
@@ -365,10 +361,9 @@ fn check_pages(setups: &[Setup]) -> Result<(), Error> {
     }
 }
 
-/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of
-/// conditions, those of a machine next
-/// to each other, as [`run_parts`] returns them. It has done that already; this is for runs of several calls put
-/// together.
+/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of conditions,
+/// those of a machine next to each other, as [`run_parts`] returns them. It has done that already; this is for runs of
+/// several calls put together.
 pub fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
         let bases: Vec<Run> = group.iter().filter(|run| run.row.is_base()).cloned().collect();

@@ -1,10 +1,9 @@
 //! Which simulations of a grid are one: machines on which the same kernel does the same.
 //!
-//! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the policy, memory, swap space and
-//! files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time, and no samples are taken
-//! at modelled times. So all machines of a grid that
-//! differ in nothing else share one kernel and its mappings ([`superpage_mmu::Mmu::of`]), and each has its own counts,
-//! costs and rows.
+//! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the policy, memory, swap
+//! space and files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time, and no
+//! samples are taken at modelled times. So all machines of a grid that differ in nothing else share one kernel and its
+//! mappings ([`superpage_mmu::Mmu::of`]), and each has its own counts, costs and rows.
 
 use crate::cost::{Effort, Kernel};
 use crate::estimate::{Translated, Windows};

@@ -1,11 +1,10 @@
 //! The kernel of a host, where it has a policy of its own (`--host-policy`): a second memory manager, whose one
 //! process is the guest.
 //!
-//! The guest's memory is one anonymous object of the host, mapped at the guest's frame numbers, and its page
-//! tables are another. The
-//! guest's kernel fills a frame before it maps it, and a table before it uses it, so that is when the host's
-//! kernel first sees
-//! an access there. What a guest has touched it never gives back: nothing tells the host which of its frames are free.
+//! The guest's memory is one anonymous object of the host, mapped at the guest's frame numbers, and its page tables are
+//! another. The guest's kernel fills a frame before it maps it, and a table before it uses it, so that is when the
+//! host's kernel first sees an access there. What a guest has touched it never gives back: nothing tells the host which
+//! of its frames are free.
 
 use crate::cost::Effort;
 use crate::simulation::Problem;

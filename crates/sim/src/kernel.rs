@@ -117,8 +117,7 @@ impl Simulation {
     }
 
     /// A fault or a change of mappings waits while a background on another core promotes or demotes a region: of
-    /// whichever process, since
-    /// who holds what is not modelled.
+    /// whichever process, since who holds what is not modelled.
     #[inline]
     fn wait_for_background(&mut self) {
         let Some(Hold { from, until, each }) = self.work.hold else { return };
@@ -302,9 +301,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile.
-    /// `stop` ends it
-    /// and the run early.
+    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile. `stop`
+    /// ends it and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
         loop {

@@ -4,7 +4,8 @@
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use superpage_pages::Access;
+use superpage_keys::Counts;
+use superpage_pages::{Access, Counts};
 use superpage_trace::{Batch, Error, Event, Phase, Run, Sampling, Source};
 
 /// What happens between two runs.
@@ -28,7 +29,7 @@ pub(crate) struct Window {
 }
 
 /// The counts of some runs.
-#[derive(Clone, Copy, Default, PartialEq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Debug, Counts)]
 pub(crate) struct Done {
     /// Data references.
     pub(crate) references: u64,
@@ -50,22 +51,6 @@ impl Done {
         done.references = done.accesses - fetched;
         done
     }
-
-    fn plus(self, more: Done) -> Done {
-        Done {
-            references: self.references + more.references,
-            instructions: self.instructions + more.instructions,
-            accesses: self.accesses + more.accesses,
-        }
-    }
-
-    fn minus(self, less: Done) -> Done {
-        Done {
-            references: self.references - less.references,
-            instructions: self.instructions - less.instructions,
-            accesses: self.accesses - less.accesses,
-        }
-    }
 }
 
 /// The counts of a batch's first runs, for each number of whole blocks of them.
@@ -82,7 +67,7 @@ impl Sums {
         let mut sum = Done::default();
         for block in runs.chunks(Sums::BLOCK) {
             self.0.push(sum);
-            sum = sum.plus(Done::of(block));
+            sum = sum.plus(&Done::of(block));
         }
         self.0.push(sum);
     }
@@ -90,7 +75,7 @@ impl Sums {
     /// The counts of the runs before this one; `runs` are those of the batch.
     pub(crate) fn before(&self, runs: &[Run], run: usize) -> Done {
         let block = run / Sums::BLOCK;
-        self.0[block].plus(Done::of(&runs[block * Sums::BLOCK..run]))
+        self.0[block].plus(&Done::of(&runs[block * Sums::BLOCK..run]))
     }
 
     /// The instructions of these runs of the batch.
@@ -200,8 +185,8 @@ impl Piece {
         Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
     }
 
-    /// Reads the next batch of `source`; returns `false` at its end.
-    /// `courses` are those of the sizes of base page, in the order given to [`Piece::new`].
+    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the sizes of base page, in
+    /// the order given to [`Piece::new`].
     pub(crate) fn fill(
         &mut self,
         source: &mut dyn Source,
@@ -237,7 +222,7 @@ impl Piece {
 
     fn between(&self, start: usize, end: usize, mark: Option<Mark>) -> Stretch {
         let before = |run| self.sums.before(&self.batch.runs, run);
-        Stretch { start, end, done: before(end).minus(before(start)), mark }
+        Stretch { start, end, done: before(end).since(&before(start)), mark }
     }
 
     /// The requests for machines whose base page has `base_shift` bits.

@@ -40,9 +40,8 @@ fn pair((key, value): (String, toml::Value)) -> Result<String, String> {
     }
 }
 
-/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is
-/// twice in one layer stays
-/// so, for the error that says it.
+/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is twice in
+/// one layer stays so, for the error that says it.
 fn layered(layers: &[&str]) -> String {
     let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_string();
     let mut pairs: Vec<&str> = Vec::new();

@@ -296,9 +296,8 @@ fn machines(rows: &[Row]) -> Vec<&str> {
     machines
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved, or the times of kernels
-/// that have
-/// models: one line per workload, one column per policy and kernel.
+/// For each machine, the speedup over `base` and the share of its misses that is saved, or the times of kernels that
+/// have models: one line per workload, one column per policy and kernel.
 fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let modelled = is_modelled(rows);
@@ -380,8 +379,7 @@ fn notes(group: &[Row]) -> Vec<String> {
 }
 
 /// What saved or cost a row time against `base`, if walks are less than half of it; of several kernels against the
-/// first, however much walks
-/// are.
+/// first, however much walks are.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);

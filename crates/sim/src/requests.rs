@@ -10,6 +10,7 @@ use superpage_trace::{Batch, Event, ProcessId, Run, TRACE_LINE_SHIFT, TRACE_PAGE
 
 /// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations whose machines have
 /// the same base page share it.
+#[derive(Default)]
 pub(crate) struct Requests {
     base_shift: u32,
     requests: Vec<Request>,
@@ -76,17 +77,7 @@ const NOWHERE: (Vpn, u8) = (Vpn(0), 0);
 impl Requests {
     /// For machines whose base page has `base_shift` bits.
     pub(crate) fn new(base_shift: u32) -> Requests {
-        Requests {
-            base_shift,
-            requests: Vec::new(),
-            lines: Vec::new(),
-            ends: Vec::new(),
-            touches: Vec::new(),
-            blocks: Vec::new(),
-            blocks_end: Vec::new(),
-            owned: Vec::new(),
-            counted: Vec::new(),
-        }
+        Requests { base_shift, ..Requests::default() }
     }
 
     /// The number of bits of the base page.

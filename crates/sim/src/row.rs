@@ -6,12 +6,9 @@ use crate::sources::{Sources, active, bloat};
 use crate::{
     BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Setup, TimeScale,
 };
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
 use superpage_keys::{Counts, Keys};
 use superpage_mmu::{Counters, LineCounts};
 use superpage_pages::{Counts, PageSize};
@@ -180,7 +177,7 @@ pub struct Row {
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
     #[key(state, "pages", from = it.by_size(it.run.touched.mapped_at_peak))]
-    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
     /// part.
@@ -204,7 +201,7 @@ pub struct Row {
     pub superpages_at_fault: u64,
     /// `promotions` by size, ascending.
     #[key(count, from = it.by_size(it.stats.promotions).split_off(1))]
-    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
     /// Superpages demoted.
     #[key(count, from = it.stats.demotions.iter().sum())]
@@ -373,7 +370,7 @@ pub struct Row {
     /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by size; empty unless it has a policy of
     /// its own.
     #[key(state, "pages", from = it.host.pages.clone())]
-    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub host_pages: Vec<(PageSize, u64)>,
     /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel has a bug.
     #[key(count, "frames")]
@@ -431,7 +428,7 @@ pub struct Row {
     /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
     /// hold an immovable page, or in another state of memory any. Empty if memory was fresh.
     #[key(state, from = it.run.fragmented.shares())]
-    #[serde(serialize_with = "serialize_shares", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
@@ -579,35 +576,21 @@ impl Keys for Digest {
     const STORED: Stored = Stored::Text;
 }
 
-fn serialize_shares<S: Serializer>(shares: &[(PageSize, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(shares.iter().map(|(size, share)| (size.to_string(), share)))
-}
+/// What is known by size, as an object whose keys are page sizes.
+pub(crate) mod by_size {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+    use superpage_pages::PageSize;
 
-pub(crate) fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pages.iter().map(|(size, count)| (size.to_string(), count)))
-}
-
-/// What [`serialize_pages`] and [`serialize_shares`] write.
-pub(crate) fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<(PageSize, T)>, D::Error> {
-    struct BySize<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for BySize<T> {
-        type Value = Vec<(PageSize, T)>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object whose keys are page sizes")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut pairs = Vec::new();
-            while let Some(pair) = map.next_entry()? {
-                pairs.push(pair);
-            }
-            Ok(pairs)
-        }
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(pairs: &[(PageSize, T)], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_map(pairs.iter().map(|(size, value)| (size.to_string(), value)))
     }
-    deserializer.deserialize_map(BySize(PhantomData))
+
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        text: D,
+    ) -> Result<Vec<(PageSize, T)>, D::Error> {
+        Ok(BTreeMap::deserialize(text)?.into_iter().collect())
+    }
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 //! A simulation over time: its state at moments.
 
 use crate::requests::{Asked, Place};
-use crate::row::{by_size, serialize_pages};
+use crate::row::by_size;
 use crate::simulation::Simulation;
 use crate::sources::active;
 use crate::{Error, Sources};
@@ -110,11 +110,11 @@ pub struct Sample {
     pub contiguity: f64,
     /// Mapped pages of each size, ascending by size.
     #[key(state, "pages", from = it.by_size(it.stats.mapped))]
-    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// Free extents of each size, each counted at the largest size that it has, ascending by size.
     #[key(state, "extents", from = it.run.free_extents())]
-    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
+    #[serde(with = "by_size")]
     pub free_extents: Vec<(PageSize, u64)>,
     /// Page faults.
     #[key(count, from = it.stats.faults)]

@@ -57,9 +57,8 @@ impl std::str::FromStr for Digest {
 }
 
 /// How many times as fast as modelled time the clock of a policy's background goes: what its authors let run for
-/// minutes comes to
-/// something in a program of a second. Its work takes as many times as long on that clock, so that a budget is the
-/// same share of a core.
+/// minutes comes to something in a program of a second. Its work takes as many times as long on that clock, so that a
+/// budget is the same share of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimeScale(u32);
 
@@ -143,9 +142,8 @@ impl Setup {
         self.host.as_ref().map(|host| host.name.as_str())
     }
 
-    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder
-    /// stays: the sizes
-    /// that the policy names ([`Policy::sizes`]) are not applied.
+    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder stays:
+    /// the sizes that the policy names ([`Policy::sizes`]) are not applied.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Setup {
         Setup { name: policy.definition().name.into(), policy, ..self }

@@ -114,9 +114,8 @@ pub(crate) struct Work {
     pub(crate) daemon: Effort,
     /// The part of it that another core can do: all but runs of the daemon that a request for memory waits for.
     pub(crate) beside: Effort,
-    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its
-    /// last call was, or is over
-    /// on a core of its own.
+    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its last
+    /// call was, or is over on a core of its own.
     pub(crate) background: Effort,
     pub(crate) background_free: u64,
     /// What the last call of the background holds, on a core of its own.
@@ -127,9 +126,8 @@ pub(crate) struct Work {
     pub(crate) background_runs: u64,
 }
 
-/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults
-/// wait until it is done with
-/// the region. In cycles of modelled time.
+/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults wait
+/// until it is done with the region. In cycles of modelled time.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
     pub(crate) from: u64,
@@ -564,9 +562,8 @@ impl Simulation {
         }
     }
 
-    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place
-    /// in the
-    /// grid.
+    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place in
+    /// the grid.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();
         self.disk.settle();

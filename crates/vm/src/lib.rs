@@ -59,7 +59,7 @@ pub use policy::background::{
     Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Scanned, System, Time, Wants,
 };
 pub use policy::runner::Runner;
-pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
+pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError};
 pub use policy::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, Lists, Made,
     Need, Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim,

@@ -167,9 +167,8 @@ impl Vm {
         &self.frames.buddy
     }
 
-    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages
-    /// on lists and slots may
-    /// be out of date.
+    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages on
+    /// lists and slots may be out of date.
     #[inline]
     pub fn counts(&self) -> &Stats {
         &self.frames.stats
@@ -235,9 +234,9 @@ impl Vm {
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
     }
 
-    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before,
-    /// for good. Unlike a
-    /// wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is never evicted.
+    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before, for
+    /// good. Unlike a wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is
+    /// never evicted.
     ///
     /// # Errors
     /// [`Error::NotFree`], with nothing changed, if it is not free.
@@ -250,9 +249,8 @@ impl Vm {
         self.frames.foreign.iter().flat_map(|foreign| foreign.iter()).map(|frame| Pfn(frame as u64))
     }
 
-    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that
-    /// has run for long,
-    /// whose lists of free pages programs have filled that came and went.
+    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that has
+    /// run for long, whose lists of free pages programs have filled that came and went.
     ///
     /// # Errors
     /// [`Error::Frames`]: there is no memory for it.

@@ -171,18 +171,16 @@ pub fn is_kernels(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 
-/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too
-/// slow (`status` of many
-/// processes, again and again), or is not to be asked since it knows no text that lacks any field that it expects,
-/// as those of gVisor.
+/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too slow
+/// (`status` of many processes, again and again), or is not to be asked since it knows no text that lacks any field
+/// that it expects, as those of gVisor.
 pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count;
-/// the kernel tells for
-/// each mapping.
+/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count; the
+/// kernel tells for each mapping.
 pub fn disabled(status: &Status) -> bool {
     status.thp_enabled == Some(false)
 }

@@ -9,9 +9,8 @@
 //!
 //! The lock does not protect against others who write the same files without it. A setting whose value differs from the
 //! one set here is theirs: it is left alone, and that is reported. While a number is being written the kernel may have
-//! taken a part of it (`kill -9` while it makes huge pages), so until the call returns all between the old value
-//! and the
-//! new one is ours.
+//! taken a part of it (`kill -9` while it makes huge pages), so until the call returns all between the old value and
+//! the new one is ours.
 
 mod journal;
 

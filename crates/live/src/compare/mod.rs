@@ -1,6 +1,5 @@
-//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults,
-//! memory, TLB
-//! misses, and which policy to use.
+//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory,
+//! TLB misses, and which policy to use.
 //!
 //! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] evaluates the rounds.
 //! The whole process tree is measured. System-wide changes of a policy are made under one lock that is held
@@ -216,10 +215,9 @@ impl Entry {
     }
 }
 
-/// The settings of this system, locked if the policies or the reference change any, else locked together with
-/// others that measure. While
-/// another process holds the lock this waits, and a signal should interrupt the wait: so install handlers that
-/// only set a flag after this.
+/// The settings of this system, locked if the policies or the reference change any, else locked together with others
+/// that measure. While another process holds the lock this waits, and a signal should interrupt the wait: so install
+/// handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
     session::settings(options.policies.iter().chain([&options.reference]), true)
 }

@@ -2,10 +2,9 @@
 //!
 //! Anybody who can reach the address may connect, so a client must not be able to cost much: at most [`CONNECTIONS`]
 //! are held at a time, of which the oldest without a whole request is dropped for the next one; each has [`PATIENCE`]
-//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes.
-//! Whatever clients do, the thread
-//! takes [`SHARE`] of a core over time, and then waits: what the process uses is charged to the promoter, which
-//! must not starve.
+//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes. Whatever
+//! clients do, the thread takes [`SHARE`] of a core over time, and then waits: what the process uses is charged to the
+//! promoter, which must not starve.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
@@ -156,9 +155,8 @@ fn has_room(held: &[Connection]) -> bool {
     held.len() < CONNECTIONS || held.iter().any(|connection| connection.answer.is_none())
 }
 
-/// Waits until something can be done, or a connection has had its time; `false` when it shall end. Until the end
-/// of a `pause`
-/// nobody is let in.
+/// Waits until something can be done, or a connection has had its time; `false` when it shall end. Until the end of a
+/// `pause` nobody is let in.
 fn wait(listener: &TcpListener, stopped: &UnixStream, held: &[Connection], pause: Option<Instant>) -> bool {
     let mut ready = vec![PollFd::new(stopped, PollFlags::IN)];
     ready.extend(held.iter().map(|connection| PollFd::new(&connection.stream, connection.waits_for())));

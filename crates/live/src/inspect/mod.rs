@@ -13,4 +13,5 @@ pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;
 pub use reach::{Library, Reach};
+pub(crate) use system::pools;
 pub use system::{Pool, System, Zone};

@@ -42,8 +42,7 @@ pub struct Reach {
     /// Not huge because of the program or its mappings, and not because of settings or time: the first of
     /// [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned), [`Disabled`](Why::Disabled) and
     /// [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the mapping. Kinds are told apart where the words
-    /// differ: where memory is
-    /// misaligned.
+    /// differ: where memory is misaligned.
     pub left: BTreeMap<(Why, scan::Kind), u64>,
     /// The library that the process with most of this memory uses.
     pub library: Option<Library>,
@@ -119,9 +118,8 @@ impl Reach {
             Aim::Advised => self.advised,
             Aim::Hugetlb => self.hugetlb,
         };
-        // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say.
-        // And what
-        // Redis has before it disables huge pages may be huge.
+        // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And
+        // what Redis has before it disables huge pages may be huge.
         if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
             return None;
         }

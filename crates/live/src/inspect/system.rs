@@ -111,8 +111,7 @@ impl System {
     }
 
     /// Counts per second since an earlier moment, by the name of the counter; counters that did not change are left
-    /// out.
-    /// Counters of folios are named `64K anon_fault_alloc`.
+    /// out. Counters of folios are named `64K anon_fault_alloc`.
     pub fn rates(&self, since: &System) -> BTreeMap<String, f64> {
         let seconds = self.when.duration_since(since.when).as_secs_f64();
         let (now, then) = (self.all(), since.all());
@@ -145,7 +144,8 @@ fn zones(buddyinfo: &str) -> Vec<Zone> {
     buddyinfo.lines().filter_map(zone).collect()
 }
 
-fn pools(folder: &Path) -> Vec<Pool> {
+/// The pools that the kernel shows in this folder, smallest pages first.
+pub(crate) fn pools(folder: &Path) -> Vec<Pool> {
     let pools = sizes(folder).into_iter().map(|(size, folder)| {
         let file = |name: &str| number(&folder.join(name)).unwrap_or(0);
         Pool {

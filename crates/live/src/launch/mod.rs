@@ -220,9 +220,8 @@ impl Arrangement<'_> {
         self.pending.is_some()
     }
 
-    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back.
-    /// Reads two
-    /// small files; nobody is waited for. It stays pending until it is done.
+    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back. Reads
+    /// two small files; nobody is waited for. It stays pending until it is done.
     pub fn take_over(&mut self) {
         let Some(wanted) = self.pending.take() else { return };
         let notes = self.plan.notes.len();

@@ -13,6 +13,7 @@ mod thp;
 
 pub use found::{Aim, Did, Found, part};
 pub use promote::{too_short, without};
+pub(crate) use thp::switch;
 
 use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
 use crate::promote::Options;
@@ -44,8 +45,8 @@ pub struct Live {
     /// The sizes of the folios that it is about, which are then counted.
     pub folios: Option<Sizes>,
     /// How it places the command's code: such a command must be passed to
-    /// [`text::prepare`](superpage_linux::text::prepare)
-    /// before it is started, and [`text::place`](superpage_linux::text::place) then lets it run.
+    /// [`text::prepare`](superpage_linux::text::prepare) before it is started, and
+    /// [`text::place`](superpage_linux::text::place) then lets it run.
     pub way: Option<Way>,
     /// What its promoter runs while the command does.
     pub background: Option<Options>,

@@ -33,6 +33,6 @@ fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> 
 }
 
 /// The setting for anonymous memory in pages of one size.
-pub(super) fn switch(bytes: u64) -> String {
+pub(crate) fn switch(bytes: u64) -> String {
     format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes / 1024)
 }

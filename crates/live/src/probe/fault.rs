@@ -3,9 +3,10 @@
 use super::Finding;
 use super::memory::{BASE, HUGE, Memory};
 use super::steady::Steady;
-use super::usable::{self, Mthp, mthp};
+use super::usable;
 use std::time::Instant;
 use superpage_linux::Error;
+use superpage_pages::PageSize;
 
 /// Memory of one measurement. It was touched and freed just before, as often as it is measured: a host may have taken back
 /// what was free (the first touch of a cold block costs milliseconds, which are the host's).
@@ -19,9 +20,9 @@ pub(crate) fn faults(folios: bool) -> Vec<Finding> {
         let because = "only --folios allows sizes one at a time, for the whole system, meanwhile";
         findings.push(Finding::unmeasured("fault.folios", "fault of folios between 4K and 2M", because.into()));
     }
-    for Mthp { bytes, .. } in mthp().into_iter().filter(|size| folios && size.bytes < HUGE) {
-        match usable::allow_only(bytes) {
-            Ok(_only) => findings.push(fault(&label(bytes), bytes, libc::MADV_HUGEPAGE)),
+    for (size, _) in usable::folios().filter(|(size, _)| folios && *size < PageSize::MB2) {
+        match usable::allow_only(size) {
+            Ok(_only) => findings.push(fault(&size.to_string(), size.bytes() as usize, libc::MADV_HUGEPAGE)),
             Err(error) => {
                 let what = "fault of folios between 4K and 2M";
                 findings.push(Finding::unmeasured("fault.folios", what, error.to_string()));
@@ -31,10 +32,6 @@ pub(crate) fn faults(folios: bool) -> Vec<Finding> {
     }
     findings.push(fault("2M", HUGE, libc::MADV_HUGEPAGE));
     findings
-}
-
-fn label(bytes: usize) -> String {
-    superpage_pages::PageSize::from_bytes(bytes as u64).map_or(format!("{bytes}"), |size| size.to_string())
 }
 
 /// Microseconds a fault.

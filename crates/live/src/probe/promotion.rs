@@ -3,9 +3,10 @@
 use super::Finding;
 use super::fault::faults_so_far;
 use super::memory::{BASE, HUGE, Memory};
-use super::usable::{allow, mthp};
+use super::usable::{allow, folios};
 use std::time::Instant;
 use superpage_linux::Error;
+use superpage_pages::PageSize;
 
 /// Memory of one round.
 const BYTES: usize = 32 << 20;
@@ -23,13 +24,13 @@ fn of_folios(may_allow: bool) -> Finding {
     let (name, what) = ("promotion.64K", "promotion of 2 MB of 64K folios");
     let measure = || timed(name, what, in_folios);
     let setting = "hugepages-64kB/enabled";
-    match mthp().into_iter().find(|size| size.bytes == FOLIO) {
+    match folios().find(|(size, _)| *size == PageSize::KB64) {
         None => Finding::unmeasured(name, what, format!("this kernel has no {setting}")),
-        Some(size) if size.enabled => measure(),
+        Some((_, true)) => measure(),
         Some(_) if !may_allow => {
             Finding::unmeasured(name, what, format!("{setting} allows no such folios; --folios does meanwhile"))
         }
-        Some(_) => match allow(FOLIO) {
+        Some(_) => match allow(PageSize::KB64) {
             Ok(_allowed) => measure(),
             Err(error) => Finding::unmeasured(name, what, error.to_string()),
         },

@@ -2,18 +2,16 @@
 //!
 //! The policy's background decides what is done and when, as in a simulation (`crates/vm/src/policy/promote.rs`). This
 //! module implements [`System`] on live processes for it: it reads how far regions of a huge page's size are populated
-//! ([`superpage_linux::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few
-//! regions per call,
-//! each checked page by page right before, if that leaves headroom to others, and more slowly in a process that it
-//! slows.
+//! ([`superpage_linux::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions
+//! per call, each checked page by page right before, if that leaves headroom to others, and more slowly in a process
+//! that it slows.
 //!
-//! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when
-//! it started
-//! ([`Named`]). The process is pinned by a `pidfd` and its memory by the open page
-//! map, which is empty once the process has ended or executed another program; then nothing is promoted. The check does
-//! not cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion,
-//! and an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither
-//! changes what any memory contains.
+//! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when it
+//! started ([`Named`]). The process is pinned by a `pidfd` and its memory by the open page map, which is empty once the
+//! process has ended or executed another program; then nothing is promoted. The check does not cover the time from it
+//! to the call: memory freed in those microseconds may be populated again by the promotion, and an `exec` in them may
+//! promote a region of the new program that happens to lie at the same address. Neither changes what any memory
+//! contains.
 
 mod claims;
 mod counters;
@@ -183,9 +181,8 @@ impl Promoter {
         self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
     }
 
-    /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew.
-    /// A process that was
-    /// named before is still the one that had that number then.
+    /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A
+    /// process that was named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
         let live = &mut self.live;
         live.least = options.least(live.size);
@@ -282,9 +279,8 @@ impl Processes {
         self.processes.get(&(space.0 as i32))
     }
 
-    /// Each process takes two open files while something in it may be promoted. Where no more are allowed, others
-    /// are left out, which is
-    /// told once.
+    /// Each process takes two open files while something in it may be promoted. Where no more are allowed, others are
+    /// left out, which is told once.
     fn tell_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -525,8 +521,7 @@ impl System for Processes {
 
     /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few regions at a time, until
     /// the process is to be left alone, no huge page is free, or this call has used the processor time that may be
-    /// saved
-    /// up.
+    /// saved up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
         // Why the rest of the regions is not tried.

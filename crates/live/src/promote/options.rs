@@ -27,9 +27,8 @@ pub struct Options {
     pub interval: Duration,
     /// The longest time between two scans of a process that does not change.
     pub idle: Duration,
-    /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it
-    /// more, the
-    /// next one waits.
+    /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it more,
+    /// the next one waits.
     pub slowdown: f64,
     /// Whether memory files are promoted too.
     pub shared: bool,

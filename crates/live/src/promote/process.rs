@@ -57,7 +57,7 @@ pub(super) struct Seen {
 }
 
 /// A watched process. Times are since the promoter began.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
@@ -89,31 +89,12 @@ pub(super) struct Process {
 impl Process {
     /// A process seen for the first time, to be scanned from `met` on.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
-        Process {
-            pid,
-            name: String::new(),
-            seen: Seen::default(),
-            excluded: None,
-            pace: Pace::default(),
-            pinned: None,
-            promoted: 0,
-            unsuitable: Vec::new(),
-            failures: 0,
-            identity: None,
-            cpu: None,
-            memory: None,
-            flags_read: None,
-            left: BTreeMap::new(),
-            met,
-            next_measure: Duration::ZERO,
-            unmeasured: false,
-        }
+        Process { pid, met, ..Process::default() }
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
-    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With
-    /// `part`, these
-    /// regions are reported in any case; also returns where the next part begins.
+    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With `part`,
+    /// these regions are reported in any case; also returns where the next part begins.
     ///
     /// # Errors
     /// A system call failed, for another reason than the end of the process.
@@ -372,9 +353,8 @@ impl Process {
     }
 }
 
-/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was
-/// only read is
-/// none: by itself a page table shows it as shared. A region that cannot be scanned has no pages.
+/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was only
+/// read is none: by itself a page table shows it as shared. A region that cannot be scanned has no pages.
 fn resident(pagemap: &Pagemap, region: u64, size: u64) -> (u32, bool) {
     let (mut bytes, mut superpage) = (0, false);
     _ = pagemap.runs_while(region * size..(region + 1) * size, |run| {

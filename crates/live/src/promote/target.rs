@@ -36,9 +36,8 @@ impl Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
     }
 
-    /// This target, where a number that was named before is of the process that was meant then, even if that has
-    /// ended. What it names is
-    /// known from then on.
+    /// This target, where a number that was named before is of the process that was meant then, even if that has ended.
+    /// What it names is known from then on.
     pub(super) fn after(mut self, known: &mut Vec<Named>) -> Target {
         for named in self.pids.iter_mut().chain(&mut self.trees) {
             match known.iter().find(|known| known.pid == named.pid) {

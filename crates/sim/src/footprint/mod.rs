@@ -107,61 +107,29 @@ struct Loops {
     reclaim_per_entry: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Switch {
-    On,
-    Off,
+/// What switches say, each in words of the file.
+macro_rules! words {
+    ($($name:ident: $($word:ident)|+;)+) => { $(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub(crate) enum $name { $($word),+ }
+    )+ };
+}
+
+words! {
+    Switch: On | Off;
+    Handlers: C | Fast;
+    Flushes: Eager | Lazy;
+    Reclaims: No | Idle | Demand;
+    Caching: Cached | Uncached;
+    Clears: No | Cached | Uncached;
+    Vsids: Counter | Process;
 }
 
 impl Switch {
     pub(crate) fn is_on(self) -> bool {
         self == Switch::On
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Handlers {
-    C,
-    Fast,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Flushes {
-    Eager,
-    Lazy,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Reclaims {
-    No,
-    Idle,
-    Demand,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Caching {
-    Cached,
-    Uncached,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Clears {
-    No,
-    Cached,
-    Uncached,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Vsids {
-    Counter,
-    Process,
 }
 
 /// What the paper varies.

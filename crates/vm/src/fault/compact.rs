@@ -1,17 +1,15 @@
 //! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does this at a fault
-//! (direct compaction) and in
-//! a thread of its own; Quicksilver and Trident from a background, with an extent that they choose.
+//! (direct compaction) and in a thread of its own; Quicksilver and Trident from a background, with an extent that they
+//! choose.
 //!
-//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is
-//! copied to a free frame
-//! elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a superpage may
-//! map, whole. Reservations
-//! there are broken, huge pages that were to be split later are split, cache pages dropped. Wired and busy
-//! frames cannot move: an extent with one is left as it is.
+//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is copied
+//! to a free frame elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a
+//! superpage may map, whole. Reservations there are broken, huge pages that were to be split later are split, cache
+//! pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
 
 use crate::fault::promotion::Leaf;
+use crate::object::PageOf;
 use crate::object::population::{NONE, NodeId};
-use crate::object::{ObjectId, PageOf};
 use crate::policy::Pieces;
 use crate::space::reverse::Mapping;
 use crate::vm::Vm;
@@ -19,7 +17,7 @@ use crate::{Memory, Page, Pmap, Used};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use superpage_pages::{Access, Extent, Level, Mapped, Pfn};
+use superpage_pages::{Extent, Level, Pfn};
 
 /// What a compaction did ([`System::compact`](crate::System::compact)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,11 +70,9 @@ struct Unit {
 }
 
 impl Vm {
-    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which
-    /// know what is in a frame;
-    /// without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent), and for pages
-    /// that several
-    /// address spaces map, times those.
+    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which know
+    /// what is in a frame; without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent),
+    /// and for pages that several address spaces map, times those.
     pub(crate) fn compact(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: Extent) -> Compacted {
         let ladder = self.frames.ladder;
         let Extent { start, level } = target;
@@ -118,8 +114,7 @@ impl Vm {
             if self.frames.is_foreign(frame) {
                 match self.frames.buddy.allocate(Level::BASE) {
                     Some(to) => {
-                        self.frames.zeroed.claim(&ladder, to);
-                        self.frames.drop_cached_in(to);
+                        self.frames.taken(to);
                         self.frames.foreign_moved(Some(frame), to.start.0 as u32);
                         self.frames.stats.bytes_copied += ladder.base().bytes();
                         held.insert(Pfn(u64::from(frame)), Level::BASE);
@@ -156,9 +151,8 @@ impl Vm {
         done
     }
 
-    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room
-    /// elsewhere. O(free extents +
-    /// wired frames + extents of that level), beside the compaction.
+    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room elsewhere.
+    /// O(free extents + wired frames + extents of that level), beside the compaction.
     pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
         match self.best_target(level) {
             Some(target) => self.compact(pmap, memory, target),
@@ -229,8 +223,7 @@ impl Vm {
     /// Takes all that is free in an extent.
     fn isolate(&mut self, extent: Extent, held: &mut BTreeMap<Pfn, Level>) {
         if self.frames.buddy.allocate_at(extent) {
-            self.frames.zeroed.claim(&self.frames.ladder, extent);
-            self.frames.drop_cached_in(extent);
+            self.frames.taken(extent);
             held.insert(extent.start, extent.level);
         } else if extent.level > Level::BASE {
             let level = extent.level.down();
@@ -264,14 +257,13 @@ impl Vm {
         }
     }
 
-    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a
-    /// page of it is of
-    /// nobody who could be named.
+    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a page
+    /// of it is of nobody who could be named.
     fn relocate(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, unit: &Unit) -> bool {
         let ladder = self.frames.ladder;
         let pages = ladder.pages(unit.level);
         let PageOf { object, index } = unit.first;
-        let mut moves: Vec<(ObjectId, Mapping)> = Vec::new();
+        let mut moves: Vec<Mapping> = Vec::new();
         let mut names = Vec::new();
         for at in 0..pages {
             let page = object.page(index + at);
@@ -279,16 +271,12 @@ impl Vm {
             let Some(name) = self.name(page, found.first.as_ref()) else { return false };
             names.push(name);
             // A mapping is that of its first page.
-            let firsts = found.into_iter().filter(|mapping| mapping.at.is_aligned(ladder.pages(mapping.level)));
-            moves.extend(firsts.map(|mapping| (object, mapping)));
+            moves.extend(found.into_iter().filter(|mapping| mapping.at.is_aligned(ladder.pages(mapping.level))));
         }
         let Some(to) = self.frames.buddy.allocate(unit.level) else { return false };
-        self.frames.zeroed.claim(&ladder, to);
-        self.frames.drop_cached_in(to);
-        let used: Vec<Used> = moves
-            .iter()
-            .map(|(_, mapping)| pmap.remove(mapping.space, mapping.at, ladder.size(mapping.level)))
-            .collect();
+        self.frames.taken(to);
+        let used: Vec<Used> =
+            moves.iter().map(|mapping| pmap.remove(mapping.space, mapping.at, ladder.size(mapping.level))).collect();
         for (at, name) in (0..pages).zip(names) {
             let (from, to) = (unit.from + at as u32, (to.start + at).0 as u32);
             memory.copy(Pfn(u64::from(from)), Pfn(u64::from(to)), name);
@@ -297,21 +285,10 @@ impl Vm {
         }
         self.frames.stats.bytes_copied += pages * ladder.base().bytes();
         self.frames.place_moved(unit.node, unit.position, unit.level, to.start.0 as u32);
-        for ((object, mapping), used) in moves.into_iter().zip(used) {
-            let Mapping { space, entry, at, level, rights } = mapping;
+        for (Mapping { space, entry, at, level, rights }, used) in moves.into_iter().zip(used) {
             let frame = to.start + u64::from((entry.index(at.0) - index) as u32);
-            if !self.give_spare_tables(pmap, space, at, level) {
-                // The program's next access maps it again.
-                self.note_removed(&entry, Leaf { at, frame: frame.0 as u32, level, rights }, used);
-                self.objects.get_mut(object).sole = false;
-                continue;
-            }
-            let mapped = Mapped { frame, size: ladder.size(level), protection: rights };
-            match used {
-                Used { referenced: false, modified: false } => pmap.enter_untouched(space, at, mapped),
-                Used { modified: false, .. } => pmap.enter(space, at, mapped, Access::Read),
-                Used { modified: true, .. } => pmap.enter(space, at, mapped, Access::Write),
-            }
+            let leaf = Leaf { at, frame: frame.0 as u32, level, rights };
+            self.enter_again(pmap, (space, &entry), leaf, at, used);
         }
         true
     }

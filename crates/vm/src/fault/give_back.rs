@@ -10,9 +10,8 @@ use alloc::vec::Vec;
 use superpage_pages::{Pfn, Vpn};
 
 impl Vm {
-    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that
-    /// are larger whole.
-    /// Returns how many. O(pages of the region or, if larger, of the reservation).
+    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that are
+    /// larger whole. Returns how many. O(pages of the region or, if larger, of the reservation).
     pub(crate) fn release_reserved(&mut self, region: Region) -> u64 {
         let Region { space, start, level } = region;
         let before = self.frames.buddy.free_frames();

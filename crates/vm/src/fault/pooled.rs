@@ -243,7 +243,7 @@ impl Vm {
         let _ = self.frames.install_whole(&mut walk, extent);
         let mapped = Mapped { frame: extent.start, size, protection: own.rights(own.object) };
         context.pmap.enter(space, start, mapped, access);
-        self.note_pool_page(&walk, level);
+        self.note_superpage(&walk, level, true);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
         stats.faults_pool += 1;
@@ -261,18 +261,6 @@ impl Vm {
             wanted: level,
             allocated: Some(level),
             ..Fault::new(kind, Pfn(u64::from(walk.frame)), level)
-        }
-    }
-
-    /// A page of the pool was mapped, with one entry in a page table.
-    fn note_pool_page(&mut self, walk: &Walk, level: Level) {
-        let stats = &mut self.frames.stats;
-        stats.mapped[level.index()] += 1;
-        stats.promotions[level.index()] += 1;
-        stats.promotions_at_fault += 1;
-        if self.objects.get(walk.page.object).sole {
-            self.count_superpage(walk, level, 1);
-            self.count_children(walk, level, 0);
         }
     }
 
@@ -298,7 +286,7 @@ impl Vm {
                 stats.faults_resident += 1;
                 let frame = Pfn(u64::from(walk.frame)).align_down(pages);
                 pmap.enter(space, start, Mapped { frame, size, protection: rights }, access);
-                self.note_pool_page(walk, level);
+                self.note_superpage(walk, level, true);
                 FaultKind::Resident
             }
         };

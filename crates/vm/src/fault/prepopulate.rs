@@ -50,19 +50,14 @@ impl Vm {
         full
     }
 
-    /// Fault-around: populates, fills and maps the window of base pages around a page that was just populated, and promotes
-    /// there. Windows are aligned, lie in the page's reservation, and have 2, 4, ... pages up to what the policy says; one is
-    /// populated if the page is its first and as many pages before it are populated, at least four, or its
-    /// last and as many
-    /// after it. So windows double where pages are touched in order, up or down, and never take more than lies
-    /// populated right
-    /// beside the page; touches at random, even in memory that is half full, seldom populate more than a page.
-    /// Stops where a
-    /// frame cannot be filled, or not at once; where memory would be short; and before pages with contents
-    /// elsewhere, or
-    /// frames that hold cache pages. Returns the level of the largest region around the page that is now fully
-    /// populated.
-    /// O(pages of the largest window).
+    /// Fault-around: populates, fills and maps the window of base pages around a page that was just populated, and
+    /// promotes there. Windows are aligned, lie in the page's reservation, and have 2, 4, ... pages up to what the
+    /// policy says; one is populated if the page is its first and as many pages before it are populated, at least four,
+    /// or its last and as many after it. So windows double where pages are touched in order, up or down, and never take
+    /// more than lies populated right beside the page; touches at random, even in memory that is half full, seldom
+    /// populate more than a page. Stops where a frame cannot be filled, or not at once; where memory would be short;
+    /// and before pages with contents elsewhere, or frames that hold cache pages. Returns the level of the largest
+    /// region around the page that is now fully populated. O(pages of the largest window).
     pub(crate) fn populate_around(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -211,14 +206,7 @@ impl Vm {
         // A superpage has one dirty bit for all its pages.
         let frames = first.0 as u32..(first + pages).0 as u32;
         self.strand(object, frames, site.access == Access::Write);
-        let stats = &mut self.frames.stats;
-        stats.mapped[level.index()] += 1;
-        stats.promotions[level.index()] += 1;
-        stats.promotions_at_fault += 1;
-        if self.objects.get(object).sole {
-            self.count_superpage(walk, level, 1);
-            self.count_children(walk, level, 0);
-        }
+        self.note_superpage(walk, level, true);
         level
     }
 

@@ -166,6 +166,18 @@ impl Vm {
         walks.find(|walk| walk.populated || !swap_and_cache.is_empty() && elsewhere(walk.page))
     }
 
+    /// Counts a superpage that maps the region of a level on a path, none of which was mapped.
+    pub(crate) fn note_superpage(&mut self, walk: &Walk, level: Level, at_fault: bool) {
+        let stats = &mut self.frames.stats;
+        stats.mapped[level.index()] += 1;
+        stats.promotions[level.index()] += 1;
+        stats.promotions_at_fault += u64::from(at_fault);
+        if self.objects.get(walk.page.object).sole {
+            self.count_superpage(walk, level, 1);
+            self.count_children(walk, level, 0);
+        }
+    }
+
     /// For an object of one mapping: changes the count of superpages at `level` on the path.
     pub(crate) fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
         if level.0 < self.frames.population.top {
@@ -336,21 +348,7 @@ impl Vm {
         if to.is_aligned(pages) {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.
-            if !self.give_spare_tables(pmap, space, to, level) {
-                // The program's next access there maps it again; until then the object has populated pages that are not
-                // mapped.
-                self.note_removed(entry, leaf, used);
-                if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
-                    self.objects.get_mut(walk.page.object).sole = false;
-                }
-                return;
-            }
-            let mapped = Mapped { frame: Pfn(u64::from(frame)), size, protection: rights };
-            match used {
-                Used { referenced: false, modified: false } => pmap.enter_untouched(space, to, mapped),
-                Used { modified: false, .. } => pmap.enter(space, to, mapped, Access::Read),
-                Used { modified: true, .. } => pmap.enter(space, to, mapped, Access::Write),
-            }
+            self.enter_again(pmap, (space, entry), leaf, to, used);
         } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
             let window = Window { space, entry, object: walk.page.object };
             let smaller = self.demote_once(pmap, window, at, level);
@@ -359,6 +357,32 @@ impl Vm {
                 let part = Leaf { at: at + part, frame: frame + part as u32, level: smaller, rights };
                 self.move_mapping(pmap, by, part);
             }
+        }
+    }
+
+    /// Maps at `to`, with the bits that it had, what was removed from page tables. If these have no room, the program's
+    /// next access maps it; until then the object has populated pages that are not mapped.
+    pub(crate) fn enter_again(
+        &mut self,
+        pmap: &mut impl Pmap,
+        (space, entry): (SpaceId, &Entry),
+        leaf: Leaf,
+        to: Vpn,
+        used: Used,
+    ) {
+        let Leaf { at, frame, level, rights } = leaf;
+        if !self.give_spare_tables(pmap, space, to, level) {
+            self.note_removed(entry, leaf, used);
+            if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
+                self.objects.get_mut(walk.page.object).sole = false;
+            }
+            return;
+        }
+        let mapped = Mapped { frame: Pfn(u64::from(frame)), size: self.frames.ladder.size(level), protection: rights };
+        match used {
+            Used { referenced: false, modified: false } => pmap.enter_untouched(space, to, mapped),
+            Used { modified: false, .. } => pmap.enter(space, to, mapped, Access::Read),
+            Used { modified: true, .. } => pmap.enter(space, to, mapped, Access::Write),
         }
     }
 }

@@ -55,11 +55,11 @@ struct Fit {
 }
 
 impl Vm {
-    /// Makes one superpage of a region, all of whose pages must be private,
-    /// anonymous and in memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
-    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. Where the program asks for base
-    /// pages it is refused, under every policy, as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the
-    /// memory object was shared, times the number of address spaces.
+    /// Makes one superpage of a region, all of whose pages must be private, anonymous and in memory; unpopulated pages
+    /// of it are populated with zeroes. By copying it needs a free extent (it preempts no reservation and wakes no
+    /// daemon for it) and costs one shootdown. Where the program asks for base pages it is refused, under every policy,
+    /// as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the memory object was shared, times the number of
+    /// address spaces.
     ///
     /// # Errors
     /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given
@@ -228,8 +228,7 @@ impl Vm {
             return Err(Why::NoExtent);
         }
         let extent = self.frames.buddy.allocate(level).ok_or(Why::NoExtent)?;
-        let ready = self.frames.zeroed.claim(&self.frames.ladder, extent);
-        self.frames.drop_cached_in(extent);
+        let ready = self.frames.taken(extent);
         let page = |position: u64| Page::Mapped { space, at: start + position };
         // What can fail comes first.
         let mut holes = (0..pages).filter(|position| !populated(fit, *position));
@@ -289,14 +288,8 @@ impl Vm {
         let protection = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
         let access = if used.modified { Access::Write } else { Access::Read };
         pmap.enter(space, start, Mapped { frame, size: self.frames.ladder.size(level), protection }, access);
-        let stats = &mut self.frames.stats;
-        stats.promotions[level.index()] += 1;
-        stats.mapped[level.index()] += 1;
-        if self.objects.get(object).sole {
-            let walk = self.frames.population.walk(object, low);
-            self.count_superpage(&walk, level, 1);
-            self.count_children(&walk, level, 0);
-        }
+        let walk = self.frames.population.walk(object, low);
+        self.note_superpage(&walk, level, false);
         self.take_tables(pmap);
     }
 }

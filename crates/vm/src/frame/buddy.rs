@@ -5,9 +5,8 @@
 //! it is always in address order, coalescing is a test of the siblings' bits, and nothing is stored in a frame, and
 //! nothing about it but its bit. An allocation takes the lowest maximal extent of the requested size, and only if there
 //! is none splits the lowest one of the next larger size that has one. This first fit lets the high end of memory
-//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does
-//! can be
-//! had by next fit ([`Buddy::with_next_fit`]).
+//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does can
+//! be had by next fit ([`Buddy::with_next_fit`]).
 //!
 //! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1). Free extents with such
 //! frames coalesce with the others, but are taken after those of their size that have none, in the order in which they
@@ -192,9 +191,9 @@ impl Buddy {
         Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
     }
 
-    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last:
-    /// so what is freed is taken after all
-    /// else, as from a list at whose end it is put. Costs are those of an allocator that has had cache pages.
+    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last: so
+    /// what is freed is taken after all else, as from a list at whose end it is put. Costs are those of an allocator
+    /// that has had cache pages.
     ///
     /// # Errors
     /// There is no memory for the bitmaps.
@@ -204,9 +203,8 @@ impl Buddy {
         Ok(self)
     }
 
-    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came
-    /// and went. Costs
-    /// are those of an allocator that has had cache pages.
+    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came and
+    /// went. Costs are those of an allocator that has had cache pages.
     ///
     /// # Errors
     /// There is no memory for the bitmaps.

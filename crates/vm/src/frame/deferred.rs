@@ -1,8 +1,7 @@
-//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge page of which a
-//! part is unmapped keeps all of its frames: those of the pages that are gone hold nothing, and nobody gets them.
-//! When memory is short the oldest such huge pages are split, which frees those frames; when the last page of one is
-//! gone it is free as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not
-//! come back.
+//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge page of which a part
+//! is unmapped keeps all of its frames: those of the pages that are gone hold nothing, and nobody gets them. When
+//! memory is short the oldest such huge pages are split, which frees those frames; when the last page of one is gone it
+//! is free as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not come back.
 //!
 //! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them wait here from the
 //! moment they are made, and those whose turn comes are looked at once.

@@ -211,8 +211,7 @@ impl Frames {
 
     /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
     /// reservation of the preferred size as is free around it; otherwise in the page's reserved frame, and then the
-    /// contents must be copied. `None` if there is no frame to copy to, which cannot be
-    /// while one is reserved.
+    /// contents must be copied. `None` if there is no frame to copy to, which cannot be while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
         answers: &Answers,
@@ -337,8 +336,15 @@ impl Frames {
         }
     }
 
+    /// An extent was taken from the free ones: drops all cache pages in it, and returns whether all of it holds zeroes.
+    pub(crate) fn taken(&mut self, extent: Extent) -> bool {
+        let zeroed = self.zeroed.claim(&self.ladder, extent);
+        self.drop_cached_in(extent);
+        zeroed
+    }
+
     /// Drops all cache pages in an extent that was taken.
-    pub(crate) fn drop_cached_in(&mut self, extent: Extent) {
+    fn drop_cached_in(&mut self, extent: Extent) {
         let cached: Vec<Pfn> = self.buddy.cached_in(extent).collect();
         cached.into_iter().for_each(|frame| self.drop_cached(frame.0 as u32));
     }
@@ -421,8 +427,7 @@ impl Frames {
     pub(crate) fn wire(&mut self, extent: Extent) -> bool {
         let taken = self.buddy.allocate_at(extent);
         if taken {
-            self.zeroed.claim(&self.ladder, extent);
-            self.drop_cached_in(extent);
+            self.taken(extent);
             self.wired.push(extent);
             self.tainted.taint(&self.ladder, extent);
             self.stats.wired_frames += self.ladder.pages(extent.level);
@@ -439,8 +444,7 @@ impl Frames {
         }
         let taken = self.foreign.is_some() && self.buddy.allocate_at(extent);
         if taken {
-            self.zeroed.claim(&self.ladder, extent);
-            self.drop_cached_in(extent);
+            self.taken(extent);
             self.foreign_moved(None, frame.0 as u32);
         }
         taken

@@ -53,9 +53,8 @@ impl Frames {
     }
 
     /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
-    /// populated stay reserved, if the policy reserves, or are freed later, if it splits huge pages later; an
-    /// extent that
-    /// becomes wholly unpopulated is freed. O(nodes in the range).
+    /// populated stay reserved, if the policy reserves, or are freed later, if it splits huge pages later; an extent
+    /// that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.swap_and_cache.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));

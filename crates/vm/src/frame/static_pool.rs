@@ -154,8 +154,7 @@ impl Frames {
             let index = pool.index(extent.start.0 as u32);
             pool.all.insert(index);
             pool.free.insert(extent.start.0 as u32);
-            self.zeroed.claim(&self.ladder, extent);
-            self.drop_cached_in(extent);
+            self.taken(extent);
         }
         self.note_pool();
     }

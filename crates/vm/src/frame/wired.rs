@@ -101,8 +101,7 @@ impl Frames {
         let free = steered.or_else(|| (1..=most.0).rev().find_map(|level| self.buddy.allocate(Level(level))));
         let extent = match free {
             Some(extent) => {
-                self.zeroed.claim(&self.ladder, extent);
-                self.drop_cached_in(extent);
+                self.taken(extent);
                 extent
             }
             None => self.allocate_base(answers)?,

@@ -7,10 +7,9 @@
 //! promoted by copying while it holds little, or once it has not changed for `age`. So long a region waits too that has
 //! lost pages. What turns out to be sparse is given back.
 //!
-//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and
-//! Hill's and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this
-//! project's.
-//! Live, where faults are not told, all is looked at each `scan`.
+//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and Hill's
+//! and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this project's. Live,
+//! where faults are not told, all is looked at each `scan`.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{
@@ -53,7 +52,7 @@ const GROUP: u64 = 64;
 /// So few regions say nothing about the rest of a space.
 const FEW: u64 = 4;
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Adaptive {
     bloat: f64,
     control: u64,
@@ -115,16 +114,8 @@ impl Adaptive {
             scan: time("scan"),
             age: time("age"),
             ahead: given.share("ahead"),
-            sparse: BTreeSet::new(),
             give_back: given.is_on("give-back"),
-            level: None,
-            told: false,
-            next_look: 0,
-            next_scan: 0,
-            regions: BTreeMap::new(),
-            faulted: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            pause: (0, 0),
+            ..Adaptive::default()
         }
     }
 

@@ -69,8 +69,8 @@ pub enum Reserve {
     /// Of the smallest superpage size or none at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
     /// Of 2 MB, else of 64 KB, as far as the machine has them, or none at all (FreeBSD: 2 MB is what a page of its
-    /// lowest page tables maps, and
-    /// 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB of the largest size.
+    /// lowest page tables maps, and 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB
+    /// of the largest size.
     Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
@@ -124,9 +124,8 @@ pub enum PastEnd {
     Anonymous,
 }
 
-/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed
-/// alone and no
-/// superpage is made; what is one already stays.
+/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed alone
+/// and no superpage is made; what is one already stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
     /// Nothing.
@@ -183,10 +182,9 @@ pub enum Resident {
     /// That page.
     Page,
     /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
-    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No
-    /// other page of
-    /// the extent may be a cache page: its frame counts as available, and others may take it without looking for
-    /// mappings.
+    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No other
+    /// page of the extent may be a cache page: its frame counts as available, and others may take it without looking
+    /// for mappings.
     Extent,
 }
 
@@ -195,11 +193,9 @@ pub enum Resident {
 pub enum Accessed {
     /// None beside the one that is touched.
     Any,
-    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it
-    /// is used
-    /// and another page of the region faults. Extents that are populated at once, and what a background promotes,
-    /// are not
-    /// concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
+    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it is
+    /// used and another page of the region faults. Extents that are populated at once, and what a background promotes,
+    /// are not concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
     All,
 }
 
@@ -362,12 +358,10 @@ pub struct Placing {
 /// Question 2: how much is prepopulated beside the page that faulted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Populating {
-    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never
-    /// (section 4.5).
+    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never (section 4.5).
     pub threshold: u8,
-    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a
-    /// page that is touched, where
-    /// the window of its size before it or after it is populated. 1: none.
+    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a page
+    /// that is touched, where the window of its size before it or after it is populated. 1: none.
     pub around: u32,
     /// What is mapped at a fault on a page of a file that is in memory.
     pub resident: Resident,
@@ -432,9 +426,8 @@ pub struct Reclaiming {
     pub wired: Wired,
     /// From which part of memory they are.
     pub unmovable: Unmovable,
-    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of
-    /// that. FreeBSD 4 aims at
-    /// 4 to 10, by its options.
+    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of that.
+    /// FreeBSD 4 aims at 4 to 10, by its options.
     pub aim: u8,
     /// Whether dirty base pages are inferred from digests.
     pub hash: Hash,
@@ -490,65 +483,40 @@ impl Key {
     }
 }
 
-const SWITCH: &[&str] = &["on", "off"];
+/// A key by its name, the answer that it sets, each value with what that answer is then, and its help.
+macro_rules! key {
+    ($name:literal, $question:ident.$answer:ident: $($value:literal => $is:expr),*; $help:literal) => {
+        Key {
+            name: $name,
+            values: &[$($value),*],
+            help: $help,
+            set: |answers, value| answers.$question.$answer = [$($is),*][value],
+        }
+    };
+}
 
 pub(super) static KEYS: [Key; 30] = [
-    Key {
-        name: "place",
-        values: &["base", "reservation", "extent"],
-        help: "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent",
-        set: |answers, value| {
-            answers.place.frames = [Place::BasePage, Place::Reservation, Place::Extent][value];
-        },
-    },
-    Key {
-        name: "growing-limit",
-        values: SWITCH,
-        help: "a reservation in a growing object is at most as large as the object",
-        set: |answers, value| answers.place.growing_limit = value == 0,
-    },
-    Key {
-        name: "past-end",
-        values: &["on", "off", "anonymous"],
-        help: "a reservation in a growing (or in any anonymous) object may reach past the object's end",
-        set: |answers, value| answers.place.past_end = [PastEnd::Growing, PastEnd::Never, PastEnd::Anonymous][value],
-    },
-    Key {
-        name: "reserve",
-        values: &["preferred", "largest", "smallest", "huge", "tables"],
-        help: "size of reservations and extents: the preferred one, or only the largest, the smallest, the largest up to 2 MB, or 2 MB and 64 KB",
-        set: |answers, value| {
-            let all = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge, Reserve::Tables];
-            answers.place.size = all[value];
-        },
-    },
-    Key {
-        name: "threshold",
-        values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8"],
-        help: "share of a region at which the rest of it is prepopulated",
-        set: |answers, value| answers.populate.threshold = 8 - value as u8,
-    },
-    Key {
-        name: "promote",
-        values: &["full", "never"],
-        help: "when a region becomes a superpage",
-        set: |answers, value| answers.promote.when = [Promote::FullPopulation, Promote::Never][value],
-    },
-    Key {
-        name: "dirty",
-        values: &["files", "all", "nowhere"],
-        help: "objects in which dirty bits must agree before a region becomes a superpage",
-        set: |answers, value| answers.promote.dirty = [Dirty::Files, Dirty::All, Dirty::Nowhere][value],
-    },
-    Key {
-        name: "accessed",
-        values: &["any", "all"],
-        help: "base pages of a region whose reference bits must be set before a fault promotes it",
-        set: |answers, value| answers.promote.accessed = [Accessed::Any, Accessed::All][value],
-    },
+    key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
+        "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
+    key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
+        "a reservation in a growing object is at most as large as the object"),
+    key!("past-end", place.past_end: "on" => PastEnd::Growing, "off" => PastEnd::Never, "anonymous" => PastEnd::Anonymous;
+        "a reservation in a growing (or in any anonymous) object may reach past the object's end"),
+    key!("reserve", place.size: "preferred" => Reserve::Preferred, "largest" => Reserve::Largest,
+        "smallest" => Reserve::Smallest, "huge" => Reserve::Huge, "tables" => Reserve::Tables;
+        "size of reservations and extents: the preferred one, or only the largest, the smallest, the largest up to 2 MB, or 2 MB and 64 KB"),
+    key!("threshold", populate.threshold:
+        "8/8" => 8, "7/8" => 7, "6/8" => 6, "5/8" => 5, "4/8" => 4, "3/8" => 3, "2/8" => 2, "1/8" => 1;
+        "share of a region at which the rest of it is prepopulated"),
+    key!("promote", promote.when: "full" => Promote::FullPopulation, "never" => Promote::Never;
+        "when a region becomes a superpage"),
+    key!("dirty", promote.dirty: "files" => Dirty::Files, "all" => Dirty::All, "nowhere" => Dirty::Nowhere;
+        "objects in which dirty bits must agree before a region becomes a superpage"),
+    key!("accessed", promote.accessed: "any" => Accessed::Any, "all" => Accessed::All;
+        "base pages of a region whose reference bits must be set before a fault promotes it"),
     Key {
         name: "preempt",
-        values: SWITCH,
+        values: &["on", "off"],
         help: "preempt a reservation rather than take a smaller extent",
         set: |answers, value| match (value, answers.scarce.then) {
             (0, _) => answers.scarce.then = Scarce::Preempt,
@@ -567,130 +535,48 @@ pub(super) static KEYS: [Key; 30] = [
             _ => {}
         },
     },
-    Key {
-        name: "pieces",
-        values: &["keep", "free"],
-        help: "partially populated pieces of a preempted reservation stay reserved, or are broken up too",
-        set: |answers, value| answers.scarce.pieces = [Pieces::Keep, Pieces::Free][value],
-    },
-    Key {
-        name: "lists",
-        values: &["by-size", "one"],
-        help: "preempt the least recent reservation of the list of the size asked for, or of all",
-        set: |answers, value| answers.scarce.lists = [Lists::BySize, Lists::One][value],
-    },
-    Key {
-        name: "stepwise",
-        values: SWITCH,
-        help: "demote to the next smaller size, and further only around the boundaries of what changes",
-        set: |answers, value| answers.demote.steps = [Demote::Stepwise, Demote::ToBase][value],
-    },
-    Key {
-        name: "demote-on-unmap",
-        values: SWITCH,
-        help: "demote a superpage before it is unmapped, instead of removing it in one piece",
-        set: |answers, value| answers.demote.on_unmap = value == 0,
-    },
-    Key {
-        name: "demote-on-write",
-        values: SWITCH,
-        help: "demote a clean superpage at its first write, where dirty bits matter",
-        set: |answers, value| answers.demote.on_write = value == 0,
-    },
-    Key {
-        name: "deferred-split",
-        values: SWITCH,
-        help: "a huge page of which a part is unmapped keeps its frames until memory is short",
-        set: |answers, value| answers.demote.deferred = value == 0,
-    },
-    Key {
-        name: "hash",
-        values: &["off", "read", "late", "idle"],
-        help: "infer dirty base pages from digests, taken when read in, before the first write, or when idle",
-        set: |answers, value| answers.reclaim.hash = [Hash::Off, Hash::Read, Hash::Late, Hash::Idle][value],
-    },
-    Key {
-        name: "speculate",
-        values: &["4/4", "3/4", "2/4", "1/4", "0/4"],
-        help: "probability that the daemon demotes a superpage whose reference bit it clears under pressure",
-        set: |answers, value| answers.demote.speculate = 4 - value as u8,
-    },
-    Key {
-        name: "reclaim",
-        values: &["lru", "none"],
-        help: "pages that are evicted when memory is short: the least recently used, or none",
-        set: |answers, value| answers.reclaim.pages = [Reclaim::Lru, Reclaim::Nothing][value],
-    },
-    Key {
-        name: "cache",
-        values: &["available", "held", "free"],
-        help: "clean evicted pages count as free but keep their contents, keep their frames, or are freed",
-        set: |answers, value| answers.reclaim.cache = [Cache::Available, Cache::Held, Cache::Free][value],
-    },
-    Key {
-        name: "wake",
-        values: &["contiguity", "memory"],
-        help: "the daemon also wakes on failed requests for contiguity, or only when memory is short",
-        set: |answers, value| answers.scarce.wake = [Wake::Contiguity, Wake::Memory][value],
-    },
-    Key {
-        name: "close",
-        values: &["inactive", "keep"],
-        help: "clean pages of a file become inactive at its last close, or stay as they are",
-        set: |answers, value| answers.reclaim.close = [Close::Inactive, Close::Keep][value],
-    },
-    Key {
-        name: "wired",
-        values: &["cluster", "scatter"],
-        help: "the kernel's own pages are placed in contiguous pools, or anywhere",
-        set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
-    },
-    Key {
-        name: "pools",
-        values: &["none", "two", "block:1G"],
-        help: "the kernel's own pages are from anywhere, from the upper end of memory, or from blocks that have some",
-        set: |answers, value| {
-            let all = [Unmovable::Anywhere, Unmovable::Apart, Unmovable::Blocks(1 << 30)];
-            answers.reclaim.unmovable = all[value];
-        },
-    },
-    Key {
-        name: "aim",
-        values: &["2", "4", "6", "8", "10", "12", "16"],
-        help: "percent of memory that the daemon aims at having free or in cache pages, once it is woken at a quarter of that",
-        set: |answers, value| answers.reclaim.aim = [2, 4, 6, 8, 10, 12, 16][value],
-    },
-    Key {
-        name: "hints",
-        values: &["ignored", "opt-out", "opt-in"],
-        help: "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them",
-        set: |answers, value| answers.place.hints = [Hints::Ignored, Hints::OptOut, Hints::OptIn][value],
-    },
-    Key {
-        name: "around",
-        values: &["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"],
-        help: "fault-around: base pages of the largest window that is prepopulated where pages are touched in order",
-        set: |answers, value| answers.populate.around = 1 << value,
-    },
-    Key {
-        name: "resident",
-        values: &["page", "extent"],
-        help: "what is mapped of a file's pages in memory when one is touched: it, or the largest whole extent around it",
-        set: |answers, value| answers.populate.resident = [Resident::Page, Resident::Extent][value],
-    },
-    Key {
-        name: "fit",
-        values: &["first", "next"],
-        help: "of the free extents of a size, the lowest is taken, or the next one round and round, so that what is freed is taken last",
-        set: |answers, value| answers.place.fit = [Fit::First, Fit::Next][value],
-    },
-    Key {
-        name: "colours",
-        values: &[
-            "0", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384",
-            "32768", "65536",
-        ],
-        help: "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame",
-        set: |answers, value| answers.place.colours = if value == 0 { 0 } else { 1 << value },
-    },
+    key!("pieces", scarce.pieces: "keep" => Pieces::Keep, "free" => Pieces::Free;
+        "partially populated pieces of a preempted reservation stay reserved, or are broken up too"),
+    key!("lists", scarce.lists: "by-size" => Lists::BySize, "one" => Lists::One;
+        "preempt the least recent reservation of the list of the size asked for, or of all"),
+    key!("stepwise", demote.steps: "on" => Demote::Stepwise, "off" => Demote::ToBase;
+        "demote to the next smaller size, and further only around the boundaries of what changes"),
+    key!("demote-on-unmap", demote.on_unmap: "on" => true, "off" => false;
+        "demote a superpage before it is unmapped, instead of removing it in one piece"),
+    key!("demote-on-write", demote.on_write: "on" => true, "off" => false;
+        "demote a clean superpage at its first write, where dirty bits matter"),
+    key!("deferred-split", demote.deferred: "on" => true, "off" => false;
+        "a huge page of which a part is unmapped keeps its frames until memory is short"),
+    key!("hash", reclaim.hash: "off" => Hash::Off, "read" => Hash::Read, "late" => Hash::Late, "idle" => Hash::Idle;
+        "infer dirty base pages from digests, taken when read in, before the first write, or when idle"),
+    key!("speculate", demote.speculate: "4/4" => 4, "3/4" => 3, "2/4" => 2, "1/4" => 1, "0/4" => 0;
+        "probability that the daemon demotes a superpage whose reference bit it clears under pressure"),
+    key!("reclaim", reclaim.pages: "lru" => Reclaim::Lru, "none" => Reclaim::Nothing;
+        "pages that are evicted when memory is short: the least recently used, or none"),
+    key!("cache", reclaim.cache: "available" => Cache::Available, "held" => Cache::Held, "free" => Cache::Free;
+        "clean evicted pages count as free but keep their contents, keep their frames, or are freed"),
+    key!("wake", scarce.wake: "contiguity" => Wake::Contiguity, "memory" => Wake::Memory;
+        "the daemon also wakes on failed requests for contiguity, or only when memory is short"),
+    key!("close", reclaim.close: "inactive" => Close::Inactive, "keep" => Close::Keep;
+        "clean pages of a file become inactive at its last close, or stay as they are"),
+    key!("wired", reclaim.wired: "cluster" => Wired::Cluster, "scatter" => Wired::Scatter;
+        "the kernel's own pages are placed in contiguous pools, or anywhere"),
+    key!("pools", reclaim.unmovable:
+        "none" => Unmovable::Anywhere, "two" => Unmovable::Apart, "block:1G" => Unmovable::Blocks(1 << 30);
+        "the kernel's own pages are from anywhere, from the upper end of memory, or from blocks that have some"),
+    key!("aim", reclaim.aim: "2" => 2, "4" => 4, "6" => 6, "8" => 8, "10" => 10, "12" => 12, "16" => 16;
+        "percent of memory that the daemon aims at having free or in cache pages, once it is woken at a quarter of that"),
+    key!("hints", place.hints: "ignored" => Hints::Ignored, "opt-out" => Hints::OptOut, "opt-in" => Hints::OptIn;
+        "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them"),
+    key!("around", populate.around: "1" => 1, "2" => 2, "4" => 4, "8" => 8, "16" => 16, "32" => 32, "64" => 64,
+        "128" => 128, "256" => 256, "512" => 512;
+        "fault-around: base pages of the largest window that is prepopulated where pages are touched in order"),
+    key!("resident", populate.resident: "page" => Resident::Page, "extent" => Resident::Extent;
+        "what is mapped of a file's pages in memory when one is touched: it, or the largest whole extent around it"),
+    key!("fit", place.fit: "first" => Fit::First, "next" => Fit::Next;
+        "of the free extents of a size, the lowest is taken, or the next one round and round, so that what is freed is taken last"),
+    key!("colours", place.colours: "0" => 0, "2" => 2, "4" => 4, "8" => 8, "16" => 16, "32" => 32, "64" => 64,
+        "128" => 128, "256" => 256, "512" => 512, "1024" => 1024, "2048" => 2048, "4096" => 4096, "8192" => 8192,
+        "16384" => 16384, "32768" => 32768, "65536" => 65536;
+        "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame"),
 ];

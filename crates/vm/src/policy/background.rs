@@ -26,9 +26,9 @@ pub trait Background: fmt::Debug + Send {
         Events::default()
     }
 
-    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the
-    /// target resolves faults
-    /// itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is refused.
+    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the target
+    /// resolves faults itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is
+    /// refused.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
     /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
@@ -42,9 +42,8 @@ pub trait Background: fmt::Debug + Send {
         0
     }
 
-    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at
-    /// the start. Unlike those of
-    /// [`Background::events`], a target that lacks one is no refusal.
+    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at the
+    /// start. Unlike those of [`Background::events`], a target that lacks one is no refusal.
     fn wants(&self) -> Wants {
         Wants::default()
     }
@@ -52,16 +51,14 @@ pub trait Background: fmt::Debug + Send {
     /// One of the events of [`Background::wants`].
     fn told(&mut self, _event: Event) {}
 
-    /// An address space ended, or its program was replaced by another: the number may stand for another address
-    /// space from now on.
-    /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call
-    /// in which the end
-    /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::scan`]).
+    /// An address space ended, or its program was replaced by another: the number may stand for another address space
+    /// from now on. Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after
+    /// the call in which the end was noticed, when processes were listed ([`System::spaces`]) or that one was scanned
+    /// ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
 
-    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that
-    /// can stop what runs under it
-    /// does so, and says why.
+    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that can
+    /// stop what runs under it does so, and says why.
     fn failed(&self) -> Option<String> {
         None
     }
@@ -94,9 +91,8 @@ impl Events {
     }
 }
 
-/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the
-/// default is nothing else. Whether an
-/// extent is mapped as a superpage stays the policy's answer.
+/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the default
+/// is nothing else. Whether an extent is mapped as a superpage stays the policy's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Prefer {
     /// Where frames come from.
@@ -293,22 +289,19 @@ pub trait System {
     /// The current time: at least what [`Background::tick`] was called with.
     fn now(&self) -> Time;
 
-    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans
-    /// and in promotions. Where
-    /// somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it stands still
-    /// during a call of
-    /// [`Background::tick`], and the next call knows of this one's; live it goes on.
+    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans and
+    /// in promotions. Where somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it
+    /// stands still during a call of [`Background::tick`], and the next call knows of this one's; live it goes on.
     fn spent(&self) -> Time;
 
     /// The address spaces that it may work on, in ascending order.
     fn spaces(&mut self) -> Vec<SpaceId>;
 
     /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
-    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region
-    /// at which the next
-    /// part begins; `None` at the end, and where nothing was reported because the space is gone or closed. Nothing
-    /// is cleared.
-    /// O(regions reported), and on this crate's manager one step for each run of pages behind them in the same mapping.
+    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region at
+    /// which the next part begins; `None` at the end, and where nothing was reported because the space is gone or
+    /// closed. Nothing is cleared. O(regions reported), and on this crate's manager one step for each run of pages
+    /// behind them in the same mapping.
     fn scan_part(
         &mut self,
         space: SpaceId,
@@ -323,26 +316,23 @@ pub trait System {
     }
 
     /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the last scan may
-    /// report nothing and
-    /// return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background that keeps
-    /// what it saw.
+    /// report nothing and return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background
+    /// that keeps what it saw.
     fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
         self.scan(space, level, see)
     }
 
-    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports
-    /// nothing. On this
-    /// crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan
-    /// of the region.
+    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports nothing. On
+    /// this crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan of
+    /// the region.
     fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {
         let mut found = None;
         self.scan_part(space, level, Part { from: region, most: 1 }, &mut |sample| found = Some(sample));
         found.filter(|sample| sample.region == region)
     }
 
-    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared,
-    /// times the number of
-    /// address spaces.
+    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared, times
+    /// the number of address spaces.
     fn look(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Look {
         Look::default()
     }
@@ -353,8 +343,7 @@ pub trait System {
     }
 
     /// How many base pages of a region were accessed since the last call for it, and clears their reference bits;
-    /// `None` if that is
-    /// not known. [`System::look`] leaves the bits alone.
+    /// `None` if that is not known. [`System::look`] leaves the bits alone.
     fn accessed(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
@@ -381,64 +370,52 @@ pub trait System {
     /// Returns for each region what came of it, in their order.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 
-    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many;
-    /// `None` where
-    /// free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).
+    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many; `None`
+    /// where free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).
     fn zero_ahead(&mut self, _level: Level, _most: u64) -> Option<u64> {
         None
     }
 
     /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`). What is mapped
-    /// stays, but superpages
-    /// across the ends of the range are demoted as far as needed. Returns whether that is so now: `false` where
-    /// the target resolves
-    /// faults otherwise, as a live Linux, where the space has ended, and after 65536 different preferences. O(map
-    /// entries there).
+    /// stays, but superpages across the ends of the range are demoted as far as needed. Returns whether that is so now:
+    /// `false` where the target resolves faults otherwise, as a live Linux, where the space has ended, and after 65536
+    /// different preferences. O(map entries there).
     fn prefer(&mut self, _space: SpaceId, _range: Option<PageRange>, _prefer: Prefer) -> bool {
         false
     }
 
-    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how
-    /// many; all of a
-    /// reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the region).
+    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how many;
+    /// all of a reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the
+    /// region).
     fn release(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds
-    /// zeroes again. Returns
-    /// how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what was never
-    /// written, if the policy
-    /// needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by debugfs' `split_huge_pages`,
-    /// and since Linux 6.12
-    /// the kernel then frees its pages of zeroes. Frames of a reservation stay reserved: [`System::release`].
-    /// O(pages of the region).
+    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds zeroes
+    /// again. Returns how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what
+    /// was never written, if the policy needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by
+    /// debugfs' `split_huge_pages`, and since Linux 6.12 the kernel then frees its pages of zeroes. Frames of a
+    /// reservation stay reserved: [`System::release`]. O(pages of the region).
     fn shrink(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what
-    /// pages hold is not known,
-    /// as on a live Linux. Reads the pages: O(pages of the region).
+    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what pages
+    /// hold is not known, as on a live Linux. Reads the pages: O(pages of the region).
     fn zeroes(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u64> {
         None
     }
 
-    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the
-    /// target: of those of this
-    /// level that are not free, the one with the most free frames, if its pages have room outside those that are.
-    /// Returns `None` where
-    /// the target has no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and
-    /// cache pages dropped.
-    /// O(frames of the extent).
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target:
+    /// of those of this level that are not free, the one with the most free frames, if its pages have room outside
+    /// those that are. Returns `None` where the target has no call for that, as a live Linux. Nothing is evicted, but
+    /// reservations in it are broken and cache pages dropped. O(frames of the extent).
     fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
         None
     }
 
-    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first
-    /// page; where the policy
-    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live
-    /// Linux splits it by
-    /// debugfs' `split_huge_pages`, and returns `false` where that is not there.
+    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page;
+    /// where the policy demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was
+    /// one. A live Linux splits it by debugfs' `split_huge_pages`, and returns `false` where that is not there.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

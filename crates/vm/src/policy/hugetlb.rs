@@ -17,7 +17,8 @@
 //! takes a page from its child at a write after a fork: here the one that writes is killed; the reservation of a
 //! segment, which is that of the process that made it, and ends with it.
 
-use super::{Answers, Definition, Demoting, Made, Need, Parameter, Placing, SWITCH, Values, thp};
+use super::promote::parameter;
+use super::{Answers, Definition, Demoting, Made, Parameter, Placing, SWITCH, Values, thp};
 use crate::Error;
 use crate::frame::static_pool::HugePool;
 use superpage_pages::{Ladder, Level, PageSize};
@@ -27,13 +28,12 @@ pub(super) static POLICY: Definition = Definition {
     paper: "Linux, Documentation/admin-guide/mm/hugetlbpage.rst; Piehl, NDSU 2012, section 1.9; glibc.malloc.hugetlb=2",
     help: "Linux: a static pool of huge pages, reserved by mappings (live: for the C library's allocator)",
     parameters: &[
-        Parameter {
-            name: "pool",
-            values: Values::Bytes,
-            default: "",
-            help: "set aside before the command starts; otherwise pages are taken as it runs",
-            needs: &[],
-        },
+        parameter(
+            "pool",
+            Values::Bytes,
+            "",
+            "set aside before the command starts; otherwise pages are taken as it runs",
+        ),
         own("size", Values::PageSize, "", "of its pages; otherwise the largest up to 2M"),
         own(
             "at",
@@ -81,7 +81,7 @@ pub(super) static POLICY: Definition = Definition {
 };
 
 const fn own(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, values, default, help, needs: &[Need::Faults] }
+    thp::simulated(parameter(name, values, default, help))
 }
 
 /// A static pool of large pages: what is set aside, and for which mappings.

@@ -1,16 +1,15 @@
-//! Ingens (Kwon et al., OSDI 2016): faults take base pages, and a thread promotes what is used densely: regions of
-//! 2 MB (the largest size up to
-//! that) populated at least to `util`, the fullest first, every `interval`. Defaults are those of the released
-//! code (mode 1, 90 %,
-//! `scan_sleep` 4000 ms), where that is all. In the paper faults take huge pages while memory is not fragmented:
-//! `aggressive`
-//! does so while the share of free memory that lies outside free huge pages (the paper's FMFI) is below it.
+//! Ingens (Kwon et al., OSDI 2016): faults take base pages, and a thread promotes what is used densely: regions of 2 MB
+//! (the largest size up to that) populated at least to `util`, the fullest first, every `interval`. Defaults are those
+//! of the released code (mode 1, 90 %, `scan_sleep` 4000 ms), where that is all. In the paper faults take huge pages
+//! while memory is not fragmented: `aggressive` does so while the share of free memory that lies outside free huge
+//! pages (the paper's FMFI) is below it.
 //!
 //! Not modelled: the order by frequency of access (mode 2) and fairness among processes, both off in the released
 //! code; same-page merging.
 
-use super::promote::{MS, huge};
-use super::{Answers, Definition, Given, Hints, Made, Need, Parameter, Place, Placing, Reserve, Values, thp};
+use super::promote::{MS, huge, parameter as own};
+use super::thp::simulated;
+use super::{Answers, Definition, Given, Hints, Made, Need, Place, Placing, Reserve, Values, thp};
 use crate::policy::background::{Background, Prefer, System, Time};
 use crate::{Candidate, How, Why};
 use alloc::vec::Vec;
@@ -21,27 +20,14 @@ pub(super) static POLICY: Definition = Definition {
     paper: "Kwon et al., OSDI 2016; the released code",
     help: "base pages, and superpages where most of a region is populated",
     parameters: &[
-        Parameter {
-            name: "util",
-            values: Values::Share,
-            default: "0.9",
-            help: "share of a region's pages that must be populated",
-            needs: &[],
-        },
-        Parameter {
-            name: "interval",
-            values: Values::TimeFrom(MS),
-            default: "4s",
-            help: "between two scans",
-            needs: &[],
-        },
-        Parameter {
-            name: "aggressive",
-            values: Values::Share,
-            default: "",
-            help: "faults take huge pages while free memory is fragmented less than this (the paper: 0.5)",
-            needs: &[Need::Faults],
-        },
+        own("util", Values::Share, "0.9", "share of a region's pages that must be populated"),
+        own("interval", Values::TimeFrom(MS), "4s", "between two scans"),
+        simulated(own(
+            "aggressive",
+            Values::Share,
+            "",
+            "faults take huge pages while free memory is fragmented less than this (the paper: 0.5)",
+        )),
     ],
     needs: &[Need::Copying],
     make: |given| {

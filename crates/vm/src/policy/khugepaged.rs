@@ -1,12 +1,12 @@
 //! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from
-//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are
-//! empty, in swap space or shared, and a page was accessed. Where no extent is free it compacts
-//! (`khugepaged-defrag`); if that fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`,
-//! unless `fault=off`. The thread is that of `thp:khugepaged=on`.
-//! Not modelled: files; regions with pages in swap space or shared since a fork, which Linux collapses within the
-//! limits and the manager refuses.
+//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty,
+//! in swap space or shared, and a page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that
+//! fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that
+//! of `thp:khugepaged=on`. Not modelled: files; regions with pages in swap space or shared since a fork, which Linux
+//! collapses within the limits and the manager refuses.
 
 use super::promote::{MS, parameter as own};
+use super::thp::simulated;
 use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Sizes, Values, thp};
 use crate::policy::background::{Look, Part, System, Time};
 use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
@@ -20,7 +20,7 @@ pub(super) static POLICY: Definition = Definition {
     parameters: &[
         thp::ENABLED,
         thp::DEFRAG,
-        Parameter { needs: &[Need::Faults], ..own("fault", Values::Words(SWITCH), "on", "faults take huge pages too") },
+        simulated(own("fault", Values::Words(SWITCH), "on", "faults take huge pages too")),
         PAGES,
         INTERVAL,
         ALLOC_SLEEP,
@@ -51,10 +51,8 @@ pub(super) const MAX_SWAP: Parameter =
 pub(super) const MAX_SHARED: Parameter =
     own("max-shared", Values::Count(0, 1 << 20), "256", "entries that may be shared (max_ptes_shared)");
 /// Live, what is asked to be collapsed (`MADV_COLLAPSE`) is always compacted for.
-pub(super) const COMPACT: Parameter = Parameter {
-    needs: &[Need::Faults],
-    ..own("khugepaged-defrag", Values::Words(SWITCH), "on", "khugepaged compacts where no extent is free")
-};
+pub(super) const COMPACT: Parameter =
+    simulated(own("khugepaged-defrag", Values::Words(SWITCH), "on", "khugepaged compacts where no extent is free"));
 
 /// `HPAGE_PMD_NR - 1` on x86: the default of `max-none`.
 pub(super) const MOST_NONE: u32 = 511;

@@ -112,12 +112,10 @@ impl Vm {
     }
 
     /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if
-    /// [`Vm::wants_misses`]; the policy
-    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped.
-    /// `neighbour` is the
-    /// order, in base pages, of the smallest aligned block around the page in which the TLBs hold another; `None`
-    /// if there is
-    /// none, or nobody knows. It is needed only if [`Vm::wants_neighbours`]. O(levels) and what the policy does.
+    /// [`Vm::wants_misses`]; the policy acts on it when it is next called ([`Vm::advance`]). Nothing happens where the
+    /// page is not mapped. `neighbour` is the order, in base pages, of the smallest aligned block around the page in
+    /// which the TLBs hold another; `None` if there is none, or nobody knows. It is needed only if
+    /// [`Vm::wants_neighbours`]. O(levels) and what the policy does.
     pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, neighbour: Option<u32>) {
         if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)

@@ -95,9 +95,8 @@ pub struct Definition {
     pub parameters: &'static [Parameter],
     /// What a target must provide for it.
     pub needs: &'static [Need],
-    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names.
-    /// It may fail
-    /// ([`Made::failed`]).
+    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names. It
+    /// may fail ([`Made::failed`]).
     pub make: fn(&Given) -> Made,
 }
 
@@ -456,9 +455,9 @@ fn unknown(definition: &Definition, key: &str, target: &Target) -> PolicyError {
 }
 
 impl fmt::Display for Policy {
-    /// Its one canonical text, which [`Policy::parse`] reads: the name, and what is not as it would be if nothing
-    /// was given, in the order of
-    /// its own parameters, sizes and answers. An answer that was set by field to what no parameter says is left out.
+    /// Its one canonical text, which [`Policy::parse`] reads: the name, and what is not as it would be if nothing was
+    /// given, in the order of its own parameters, sizes and answers. An answer that was set by field to what no
+    /// parameter says is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let definition = self.definition();
         let mut pairs: Vec<(&str, String)> = self.given.changed().collect();

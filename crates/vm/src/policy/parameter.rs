@@ -179,6 +179,19 @@ impl fmt::Display for Value {
     }
 }
 
+/// Accessors of parameters that have a value, each of one kind.
+macro_rules! accessors {
+    ($($doc:literal $name:ident: $kind:ident => $type:ty;)*) => { $(
+        #[doc = $doc]
+        pub fn $name(&self, name: &str) -> $type {
+            match self.value(name) {
+                Some(Value::$kind(value)) => value,
+                other => panic!("{name} is {other:?}"),
+            }
+        }
+    )* };
+}
+
 /// The values given for a policy's own parameters, or their defaults.
 ///
 /// # Panics
@@ -245,12 +258,12 @@ impl Given {
         self.values[self.position(name)].clone()
     }
 
-    /// A number with a fraction.
-    pub fn real(&self, name: &str) -> f64 {
-        match self.value(name) {
-            Some(Value::Real(number)) => number,
-            other => panic!("{name} is {other:?}"),
-        }
+    accessors! {
+        "A number with a fraction." real: Real => f64;
+        "Page sizes." sizes: Sizes => Sizes;
+        "A share." share: Share => f64;
+        "A time." time: Time => Duration;
+        "A word." word: Word => &'static str;
     }
 
     /// A text or a path; `None` if it has no default.
@@ -286,14 +299,6 @@ impl Given {
         })
     }
 
-    /// Page sizes.
-    pub fn sizes(&self, name: &str) -> Sizes {
-        match self.value(name) {
-            Some(Value::Sizes(sizes)) => sizes,
-            other => panic!("{name} is {other:?}"),
-        }
-    }
-
     /// One page size; `None` if it has no default.
     pub fn find_size(&self, name: &str) -> Option<PageSize> {
         self.value(name).map(|value| match value {
@@ -307,11 +312,6 @@ impl Given {
         self.value(name).map(|_| self.sizes(name))
     }
 
-    /// A share.
-    pub fn share(&self, name: &str) -> f64 {
-        self.find_share(name).unwrap_or_else(|| panic!("{name} has no value"))
-    }
-
     /// A share; `None` if it has no default.
     pub fn find_share(&self, name: &str) -> Option<f64> {
         self.value(name).map(|value| match value {
@@ -320,28 +320,12 @@ impl Given {
         })
     }
 
-    /// A time.
-    pub fn time(&self, name: &str) -> Duration {
-        match self.value(name) {
-            Some(Value::Time(time)) => time,
-            other => panic!("{name} is {other:?}"),
-        }
-    }
-
     /// A time; `None` if there is no parameter of this name that is one.
     pub fn find_time(&self, name: &str) -> Option<Duration> {
         let own = self.definition.parameters.iter().zip(&self.values).find(|(parameter, _)| parameter.name == name);
         match own?.1 {
             Some(Value::Time(time)) => Some(*time),
             _ => None,
-        }
-    }
-
-    /// A word.
-    pub fn word(&self, name: &str) -> &'static str {
-        match self.value(name) {
-            Some(Value::Word(word)) => word,
-            other => panic!("{name} is {other:?}"),
         }
     }
 

@@ -29,7 +29,8 @@ pub(super) const fn parameter(
     Parameter { name, values, default, help, needs: &[] }
 }
 
-const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+/// One that only a system with settings has.
+pub(super) const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
     Parameter { needs: &[Need::Settings], ..parameter(name, values, default, help) }
 }
 
@@ -269,9 +270,7 @@ impl Watched {
             Scanned::Seen => {}
         }
         self.queue.clear();
-        let mut sweep = self.scanner.sweep(now);
-        samples.into_iter().for_each(|sample| sweep.see(sample));
-        sweep.finish();
+        self.scanner.sweep(now, &samples);
         scanned
     }
 

@@ -6,7 +6,7 @@
 //! freed, is left alone. Candidates are promoted the most populated first, among equals the most accessed first, then
 //! those of the fewest physical pieces, which cost the least to merge.
 //!
-//! Only candidates have a history: 40 bytes each, in one array in address order. A candidate that a sweep does not
+//! Only candidates have a history: 48 bytes each, in one array in address order. A candidate that a sweep does not
 //! report again is forgotten. Times are plain numbers that never decrease, in the caller's unit.
 
 use alloc::format;
@@ -88,13 +88,9 @@ pub struct ScannerError;
 /// What is kept of a candidate: a region populated at least to the share that is not a superpage.
 #[derive(Clone, Copy, Debug)]
 struct History {
-    region: u64,
-    since: u64,
+    candidate: Candidate,
     /// It was refused, and may not be promoted before this time.
     after: u64,
-    populated: u32,
-    accessed: u32,
-    pieces: u32,
     refusals: u8,
 }
 
@@ -105,10 +101,8 @@ struct History {
 ///
 /// let mut scanner = Scanner::new(512, 1.0, 10).unwrap();
 /// for now in [0, 5, 12] {
-///     let mut sweep = scanner.sweep(now);
-///     sweep.see(Sample { region: 7, populated: 512, superpage: false });
-///     sweep.see(Sample { region: 8, populated: 511, superpage: false });
-///     sweep.finish();
+///     let full = Sample { region: 7, populated: 512, superpage: false };
+///     scanner.sweep(now, &[full, Sample { region: 8, populated: 511, ..full }]);
 /// }
 /// assert!(scanner.due(9).is_empty());
 /// assert_eq!(scanner.due(12).iter().map(|candidate| candidate.region).collect::<Vec<_>>(), [7]);
@@ -155,40 +149,49 @@ impl Scanner {
         self.candidates.len()
     }
 
-    /// Begins a sweep, which reports the whole address space at `now`. Nothing changes until [`Sweep::finish`].
-    pub fn sweep(&mut self, now: u64) -> Sweep<'_> {
+    /// Takes a sweep, which reports the whole address space at `now`, in ascending order of regions; those without any
+    /// page may be left out. Candidates that are not reported are forgotten. O(candidates and regions reported).
+    ///
+    /// # Panics
+    /// If the regions do not ascend, or one has more pages than a region has.
+    pub fn sweep(&mut self, now: u64, samples: &[Sample]) {
         debug_assert!(now >= self.swept, "time never decreases");
-        Sweep {
-            next: Vec::with_capacity(self.candidates.len()),
-            at: 0,
-            last: None,
-            census: Census::default(),
-            now,
-            scanner: self,
+        assert!(samples.is_sorted_by(|one, next| one.region < next.region), "regions of a sweep ascend");
+        let mut next = Vec::with_capacity(self.candidates.len());
+        let mut old = self.candidates.iter().peekable();
+        self.census = Census::default();
+        for &sample in samples {
+            assert!(sample.populated <= self.pages, "a region has {} pages", self.pages);
+            if sample.superpage {
+                self.census.superpages += 1;
+            } else if sample.populated < self.least {
+                self.census.sparse += u64::from(sample.populated > 0);
+            } else {
+                self.census.candidates += 1;
+                while old.next_if(|old| old.candidate.region < sample.region).is_some() {}
+                let same = |old: &&History| {
+                    (old.candidate.region, old.candidate.populated) == (sample.region, sample.populated)
+                };
+                let fresh = Candidate { since: now, least: self.least, ..sample.into() };
+                let fresh = History { candidate: fresh, after: 0, refusals: 0 };
+                next.push(*old.peek().copied().filter(same).unwrap_or(&fresh));
+            }
         }
+        (self.candidates, self.swept) = (next, now);
     }
 
     /// The candidates to promote at `now`, in order. The populations are those of the last sweep: if they may have
     /// changed since, sweep again. O(candidates), plus a sort of those returned.
     pub fn due(&self, now: u64) -> Vec<Candidate> {
-        let ready = self.candidates.iter().filter(|candidate| self.ready(candidate) <= now);
-        let mut due: Vec<Candidate> = ready
-            .map(|&History { region, populated, accessed, pieces, since, .. }| Candidate {
-                region,
-                populated,
-                accessed,
-                pieces,
-                since,
-                least: self.least,
-            })
-            .collect();
+        let ready = self.candidates.iter().filter(|history| self.ready(history) <= now);
+        let mut due: Vec<Candidate> = ready.map(|history| history.candidate).collect();
         due.sort_unstable_by(Candidate::order);
         due
     }
 
     /// The earliest time at which a candidate may be promoted if nothing changes. O(candidates).
     pub fn next_due(&self) -> Option<u64> {
-        self.candidates.iter().map(|candidate| self.ready(candidate)).min()
+        self.candidates.iter().map(|history| self.ready(history)).min()
     }
 
     /// Forgets the history of a region that was promoted, or is no longer a candidate. Others are not affected.
@@ -202,16 +205,16 @@ impl Scanner {
     /// refusal twice as long, provided its population does not change.
     pub fn put_off(&mut self, region: u64, now: u64) {
         if let Ok(at) = self.find(region) {
-            let candidate = &mut self.candidates[at];
-            candidate.refusals = (candidate.refusals + 1).min(MOST_DOUBLINGS);
-            candidate.after = now.saturating_add(self.age.max(1).saturating_mul(1 << candidate.refusals));
+            let history = &mut self.candidates[at];
+            history.refusals = (history.refusals + 1).min(MOST_DOUBLINGS);
+            history.after = now.saturating_add(self.age.max(1).saturating_mul(1 << history.refusals));
         }
     }
 
     /// Sets how much a region was accessed and the number of its contiguous pieces, where either is known.
     pub fn rank(&mut self, region: u64, accessed: Option<u32>, pieces: Option<u32>) {
         if let Ok(at) = self.find(region) {
-            let candidate = &mut self.candidates[at];
+            let candidate = &mut self.candidates[at].candidate;
             candidate.accessed = accessed.unwrap_or(candidate.accessed);
             candidate.pieces = pieces.unwrap_or(candidate.pieces);
         }
@@ -231,11 +234,11 @@ impl Scanner {
         if self.least == 0 || self.least > self.pages {
             return Err(format!("the threshold for a region of {} pages cannot be {}", self.pages, self.least));
         }
-        if let Some(pair) = self.candidates.windows(2).find(|pair| pair[0].region >= pair[1].region) {
-            return Err(format!("region {} comes before {}", pair[0].region, pair[1].region));
+        if let Some(pair) = self.candidates.windows(2).find(|pair| pair[0].candidate.region >= pair[1].candidate.region)
+        {
+            return Err(format!("region {} comes before {}", pair[0].candidate.region, pair[1].candidate.region));
         }
-        for candidate in &self.candidates {
-            let History { region, populated, since, after, refusals, .. } = *candidate;
+        for &History { candidate: Candidate { region, populated, since, .. }, after, refusals } in &self.candidates {
             if !(self.least..=self.pages).contains(&populated) {
                 return Err(format!("region {region} has {populated} pages, not {} to {}", self.least, self.pages));
             }
@@ -255,61 +258,12 @@ impl Scanner {
         Ok(())
     }
 
-    fn ready(&self, candidate: &History) -> u64 {
-        candidate.since.saturating_add(self.age).max(candidate.after)
+    fn ready(&self, history: &History) -> u64 {
+        history.candidate.since.saturating_add(self.age).max(history.after)
     }
 
     fn find(&self, region: u64) -> Result<usize, usize> {
-        self.candidates.binary_search_by_key(&region, |candidate| candidate.region)
-    }
-}
-
-/// One scan of a whole address space. If dropped unfinished, it changes nothing.
-#[derive(Debug)]
-pub struct Sweep<'a> {
-    scanner: &'a mut Scanner,
-    next: Vec<History>,
-    /// The first old candidate that is not below the last region reported.
-    at: usize,
-    last: Option<u64>,
-    census: Census,
-    now: u64,
-}
-
-impl Sweep<'_> {
-    /// Reports one region. Regions come in ascending order; those without any page may be left out. O(1), amortized.
-    ///
-    /// # Panics
-    /// If the region is not above the previous one, or reports more pages than a region has.
-    pub fn see(&mut self, sample: Sample) {
-        let Sample { region, populated, superpage } = sample;
-        assert!(self.last.is_none_or(|last| last < region), "regions of a sweep ascend");
-        assert!(populated <= self.scanner.pages, "a region has {} pages", self.scanner.pages);
-        self.last = Some(region);
-        if superpage {
-            self.census.superpages += 1;
-            return;
-        }
-        if populated < self.scanner.least {
-            self.census.sparse += u64::from(populated > 0);
-            return;
-        }
-        self.census.candidates += 1;
-        let old = &self.scanner.candidates;
-        while old.get(self.at).is_some_and(|old| old.region < region) {
-            self.at += 1;
-        }
-        let same = old.get(self.at).filter(|old| old.region == region && old.populated == populated);
-        let fresh =
-            History { region, since: self.now, after: 0, populated, accessed: 0, pieces: u32::MAX, refusals: 0 };
-        self.next.push(*same.unwrap_or(&fresh));
-    }
-
-    /// Ends the sweep: candidates that were not reported are forgotten.
-    pub fn finish(self) {
-        self.scanner.candidates = self.next;
-        self.scanner.census = self.census;
-        self.scanner.swept = self.now;
+        self.candidates.binary_search_by_key(&region, |history| history.candidate.region)
     }
 }
 
@@ -325,9 +279,7 @@ mod tests {
     }
 
     fn sweep(scanner: &mut Scanner, now: u64, samples: &[Sample]) {
-        let mut sweep = scanner.sweep(now);
-        samples.iter().for_each(|sample| sweep.see(*sample));
-        sweep.finish();
+        scanner.sweep(now, samples);
         scanner.validate().unwrap();
     }
 
@@ -396,14 +348,6 @@ mod tests {
         assert_eq!(scanner.census(), Census { candidates: 2, superpages: 1, sparse: 3 });
     }
 
-    #[test]
-    fn an_unfinished_sweep_changes_nothing() {
-        let mut scanner = Scanner::new(8, 1.0, 0).unwrap();
-        sweep(&mut scanner, 0, &[sample(1, 8)]);
-        scanner.sweep(5).see(sample(9, 8));
-        assert_eq!((due(&scanner, 5), scanner.census().candidates), (vec![1], 1));
-    }
-
     /// The reference: every report of each region, evaluated naively.
     #[derive(Default)]
     struct Naive {
@@ -462,9 +406,7 @@ mod tests {
                             Sample { region: *region, populated: *populated, superpage: *superpage && *populated == 8 }
                         });
                         let samples: Vec<Sample> = samples.collect();
-                        let mut sweep = scanner.sweep(now);
-                        samples.iter().for_each(|sample| sweep.see(*sample));
-                        sweep.finish();
+                        scanner.sweep(now, &samples);
                         naive.sweeps.push((now, samples.into_iter().map(|sample| (sample.region, sample)).collect()));
                     }
                     2 if !naive.sweeps.is_empty() => {

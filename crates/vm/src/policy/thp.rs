@@ -24,7 +24,7 @@
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
-use super::promote::{huge, parameter as own};
+use super::promote::{huge, live, parameter as own};
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
     Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
@@ -38,20 +38,18 @@ pub(super) static POLICY: Definition = Definition {
     parameters: &[
         ENABLED,
         DEFRAG,
-        Parameter {
-            name: "malloc",
-            values: Values::Words(SWITCH),
-            default: "off",
-            help: "only where the C library's allocator asks for them, for the command alone",
-            needs: &[Need::Settings],
-        },
-        Parameter {
-            name: "shared",
-            values: Values::Words(SWITCH),
-            default: "off",
-            help: "shared memory too, all that is mapped at once (shmem_enabled=within_size)",
-            needs: &[Need::Settings],
-        },
+        live(
+            "malloc",
+            Values::Words(SWITCH),
+            "off",
+            "only where the C library's allocator asks for them, for the command alone",
+        ),
+        live(
+            "shared",
+            Values::Words(SWITCH),
+            "off",
+            "shared memory too, all that is mapped at once (shmem_enabled=within_size)",
+        ),
         simulated(own("khugepaged", Values::Words(SWITCH), "off", "regions are collapsed later, a few every 10 s")),
         simulated(khugepaged::PAGES),
         simulated(khugepaged::INTERVAL),
@@ -86,25 +84,22 @@ pub(super) const fn simulated(parameter: Parameter) -> Parameter {
 }
 
 /// As the file in Linux's sysfs.
-pub(super) const ENABLED: Parameter = Parameter {
-    name: "enabled",
-    values: Values::Words(&["always", "madvise"]),
-    default: "always",
-    help: "wherever the program does not ask for base pages, or only where it asks for huge ones (madvise)",
-    needs: &[Need::Faults],
-};
+pub(super) const ENABLED: Parameter = simulated(own(
+    "enabled",
+    Values::Words(&["always", "madvise"]),
+    "always",
+    "wherever the program does not ask for base pages, or only where it asks for huge ones (madvise)",
+));
 
 /// As the file in Linux's sysfs.
-pub(super) const DEFRAG: Parameter = Parameter {
-    name: "defrag",
-    values: Values::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
-    default: "madvise",
-    help: "where no huge page is free: a fault compacts, or a thread afterwards (defer); madvise: a fault where asked",
-    needs: &[Need::Faults],
-};
+pub(super) const DEFRAG: Parameter = simulated(own(
+    "defrag",
+    Values::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
+    "madvise",
+    "where no huge page is free: a fault compacts, or a thread afterwards (defer); madvise: a fault where asked",
+));
 
-/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this
-/// thread.
+/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this thread.
 pub(super) fn made(given: &Given, answers: Answers, khugepaged: Option<Khugepaged>) -> Made {
     let (then, kcompactd) = match given.word("defrag") {
         "always" => (Scarce::Compact, None),

@@ -60,9 +60,8 @@ impl Vm {
         }
     }
 
-    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at,
-    /// where there
-    /// is one.
+    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at, where
+    /// there is one.
     pub(crate) fn has_ample(&self, more: u64) -> bool {
         let stats = &self.frames.stats;
         let aim = if self.frames.pages.is_some() { self.target() } else { 0 };
@@ -90,16 +89,14 @@ impl Vm {
     /// end of the inactive list. What the last eight faults mapped stays, unless a request has failed for want of a
     /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
-    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and
-    /// evicts only
-    /// if that was not enough (Linux does both at once, each for a share).
+    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and evicts
+    /// only if that was not enough (Linux does both at once, each for a share).
     ///
-    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`],
-    /// `true` means that the same call
-    /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false`
-    /// means that only the end of a process frees memory, or, if a page is busy
-    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes.
-    /// A page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
+    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`], `true`
+    /// means that the same call now finds a frame, unless page tables need some too and take it: then run the daemon
+    /// once more. `false` means that only the end of a process frees memory, or, if a page is busy
+    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes. A
+    /// page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
     /// access wrote them are never examined: where there are no others, a run is O(1).
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         let Some(pages) = &mut self.frames.pages else { return false };
