@@ -7,7 +7,7 @@
 //! superpage may map, whole. Reservations there are broken, huge pages that were to be split later are split, cache
 //! pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
 
-use crate::fault::promotion::Leaf;
+use crate::fault::promotion::{Leaf, Move};
 use crate::object::PageOf;
 use crate::object::population::{NONE, NodeId};
 use crate::policy::Pieces;
@@ -17,7 +17,7 @@ use crate::{Memory, Page, Pmap, Used};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Level, Pfn};
+use superpage_pages::{Extent, Level, Pfn, Vpn};
 
 /// What a compaction did ([`System::compact`](crate::System::compact)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -288,7 +288,8 @@ impl Vm {
         for (Mapping { space, entry, at, level, rights }, used) in moves.into_iter().zip(used) {
             let frame = to.start + u64::from((entry.index(at.0) - index) as u32);
             let leaf = Leaf { at, frame: frame.0 as u32, level, rights };
-            self.enter_again(pmap, (space, &entry), leaf, at, used);
+            let stays = Move { space, entry: &entry, to: Vpn(entry.start) };
+            self.enter_again(pmap, stays, leaf, used);
         }
         true
     }

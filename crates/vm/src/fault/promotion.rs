@@ -348,7 +348,7 @@ impl Vm {
         if to.is_aligned(pages) {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.
-            self.enter_again(pmap, (space, entry), leaf, to, used);
+            self.enter_again(pmap, by, leaf, used);
         } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
             let window = Window { space, entry, object: walk.page.object };
             let smaller = self.demote_once(pmap, window, at, level);
@@ -360,17 +360,11 @@ impl Vm {
         }
     }
 
-    /// Maps at `to`, with the bits that it had, what was removed from page tables. If these have no room, the program's
-    /// next access maps it; until then the object has populated pages that are not mapped.
-    pub(crate) fn enter_again(
-        &mut self,
-        pmap: &mut impl Pmap,
-        (space, entry): (SpaceId, &Entry),
-        leaf: Leaf,
-        to: Vpn,
-        used: Used,
-    ) {
-        let Leaf { at, frame, level, rights } = leaf;
+    /// Maps at its new place, with the bits that it had, what was removed from page tables. If these have no room, the
+    /// program's next access maps it; until then the object has populated pages that are not mapped.
+    pub(crate) fn enter_again(&mut self, pmap: &mut impl Pmap, by: Move<'_>, leaf: Leaf, used: Used) {
+        let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
+        let to = by.to + (at.0 - entry.start);
         if !self.give_spare_tables(pmap, space, to, level) {
             self.note_removed(entry, leaf, used);
             if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
@@ -389,8 +383,8 @@ impl Vm {
 
 /// An entry of a space, and the page where it is to start.
 #[derive(Clone, Copy)]
-struct Move<'a> {
-    space: SpaceId,
-    entry: &'a Entry,
-    to: Vpn,
+pub(crate) struct Move<'a> {
+    pub(crate) space: SpaceId,
+    pub(crate) entry: &'a Entry,
+    pub(crate) to: Vpn,
 }
