@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use superpage_pages::{PageSize, parse_bytes};
+use superpage_pages::{PageSize, parse_bytes, parse_count};
 use superpage_sim::{
     BackgroundOn, Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, TimeScale, Watch,
     check_memory, rows, run_parts,
 };
-use superpage_trace::{Source, record, workload};
+use superpage_trace::{MEASURED, Source, Window, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
 #[derive(Args)]
@@ -89,6 +89,14 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// Run so many instructions first (10M), which fill memory, TLBs and caches and are in no count. Of a whole stream, not a sampled one
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0", conflicts_with_all = ["parts", "every", "command"])]
+    warmup: u64,
+
+    /// End after so many instructions, those of --warmup aside
+    #[arg(long, value_name = "N", value_parser = count_from_1, conflicts_with_all = ["parts", "every", "command"])]
+    max: Option<u64>,
+
     /// Also print a row for each named part of the workload, such as each member of 'A;B'. A sampled stream has none
     #[arg(long)]
     parts: bool,
@@ -155,6 +163,12 @@ pub(crate) fn limits() -> Vec<Limit> {
 pub(crate) fn limits() -> Vec<Limit> {
     let left = superpage_linux::memory::left().into_iter();
     left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
+}
+
+/// A count of at least 1.
+fn count_from_1(text: &str) -> Result<u64, String> {
+    let count = parse_count(text).map_err(|error| error.to_string())?;
+    if count > 0 { Ok(count) } else { Err("expected at least 1".into()) }
 }
 
 /// The part of `--help` after the flags: examples, and the available names.
@@ -237,6 +251,14 @@ impl Sim {
             }
             sources.push(Box::new(crate::trace::Told(reader)));
         }
+        if self.warmup > 0 || self.max.is_some() {
+            if let Some(sampled) = sources.iter().find(|source| source.info().sampling.is_some()) {
+                let problem = "is sampled, and --warmup and --max need all accesses; record it without --sample";
+                return Err(Failure::Usage(format!("{} {problem}", sampled.info().workload)));
+            }
+            let window = |source| Box::new(Window::new(source, self.warmup, self.max)) as Box<dyn Source>;
+            sources = sources.into_iter().map(window).collect();
+        }
         let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
         let (all, status) = if self.command.is_empty() {
             (self.grid(&setups, sources, stop.flag())?, ExitCode::SUCCESS)
@@ -299,10 +321,26 @@ impl Sim {
             }
             let bar = Bar::new(if many > 1 { format!("{} of {many}", i + 1) } else { String::new() });
             let progress = |progress| bar.show(progress);
+            let name = source.info().workload.clone();
             if self.parts && source.info().sampling.is_some() {
-                eprintln!("superpage: {} is sampled: its parts have no rows", source.info().workload);
+                eprintln!("superpage: {name} is sampled: its parts have no rows");
             }
-            all.extend(rows(run_parts(setups, source.as_mut(), stop, &progress, &self.watch())?, self.parts));
+            let mut runs = run_parts(setups, source.as_mut(), stop, &progress, &self.watch())?;
+            if self.warmup > 0 && !stop.load(Ordering::Relaxed) {
+                for run in &mut runs {
+                    match run.parts.iter().position(|part| part.name == MEASURED) {
+                        Some(part) => run.row = run.parts.swap_remove(part).row,
+                        None if run.row.error.is_some() => {}
+                        None => {
+                            let all = run.row.instructions;
+                            let problem =
+                                format!("{name} has {all} instructions: --warmup {} leaves none", self.warmup);
+                            return Err(Failure::Usage(problem));
+                        }
+                    }
+                }
+            }
+            all.extend(rows(runs, self.parts));
         }
         Ok(all)
     }

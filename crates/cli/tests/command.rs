@@ -606,3 +606,31 @@ fn an_export_without_memory_ends_with_a_sentence() {
     }
     assert!(told > 0, "the limits are too high");
 }
+
+#[test]
+fn a_window_of_a_stream_is_what_is_left_of_it() {
+    let workload = "random:bytes=8M,references=200K";
+    let counts = |options: &[&str]| {
+        let words = [&["sim", workload, "-m", "zen5", "-p", "thp", "--format", "json"], options].concat();
+        let output = superpage(&words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let keys = ["instructions", "references", "tlb_misses", "faults", "cycles"];
+        let of = |row: &serde_json::Value| keys.map(|key| row[key].as_u64().unwrap());
+        rows.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let (whole, first, rest) = (counts(&[]), counts(&["--max", "100K"]), counts(&["--warmup", "100K"]));
+    let part = counts(&["--warmup", "100K", "--max", "50K"]);
+    for (((whole, first), rest), part) in whole.iter().zip(&first).zip(&rest).zip(&part) {
+        let sum: Vec<u64> = first.iter().zip(rest).map(|(first, rest)| first + rest).collect();
+        assert_eq!(sum, whole);
+        assert!(first[0] >= 100_000 && first[0] < 100_100 && part[0] >= 50_000 && part[0] < 50_100);
+        assert!(part.iter().zip(rest).all(|(part, rest)| part <= rest));
+    }
+    let all = whole[0][0];
+    refused(&["sim", workload, "--warmup", "1G"], &[&format!("{workload} has {all} instructions"), "leaves none"]);
+    refused(&["sim", workload, "--max", "0"], &["at least 1"]);
+    refused(&["sim", workload, "--warmup", "1M", "--parts"], &["cannot be used with"]);
+    let sampled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ld.sp");
+    refused(&["sim", "--trace", sampled, "--max", "1M"], &["is sampled", "--warmup and --max need all accesses"]);
+}

@@ -135,7 +135,7 @@ fn the_state_of_memory_is_written_and_simulated() {
         "{found}: {before}, {after} of {all}"
     );
     assert!(bytes(FrameUse::Movable) > 0 && bytes(FrameUse::Immovable) > 0);
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with(&path));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with(&path));
     let sim = ["sim", "touch:bytes=64K", "-m", "zen5", "-p", "base", "--format", "json", "--fragment", &path];
     let sim = Command::new(SUPERPAGE).args(sim).output().unwrap();
     let rows: Value = serde_json::from_slice(&sim.stdout).unwrap_or_else(|_| panic!("{}", stderr(&sim)));

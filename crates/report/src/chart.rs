@@ -307,7 +307,7 @@ pub(crate) fn axes((x, unit): (&str, &str), top: f64, y: &Scale, out: &mut Strin
 
 /// A number on the x axis; years have no thousands separator.
 fn tick_of(axis: &Axis, value: f64) -> String {
-    if axis.log { tick(value) } else { format!("{}", (value * 1000.0).round() / 1000.0) }
+    if axis.log { tick(value) } else { format!("{}", (value * 1e5).round() / 1e5) }
 }
 
 fn path(index: usize, places: &[(f64, f64)]) -> String {

@@ -89,7 +89,9 @@ fn table(rows: &[Row], screen: Screen) -> String {
             out += &screen.paragraph(&conditions(rows));
             out += &screen.table(&policies(rows, screen));
         }
-        for note in notes(group) {
+        let part_of =
+            |row: &Row| group[0].workload.strip_prefix(&row.workload).is_some_and(|part| part.starts_with('/'));
+        for note in notes(group, rows.iter().any(part_of)) {
             out += &screen.note(&note);
         }
         out.push('\n');
@@ -142,7 +144,9 @@ fn conditions(rows: &[Row]) -> String {
         let shares: Vec<String> = first.fragmented.iter().map(share).collect();
         let (immovable, shares) = (bytes(first.immovable_bytes), shares.join(", "));
         parts.push(match first.movable_bytes {
-            0 => format!("immovable pages ({immovable}, seed {}) in {shares} extents", first.seed),
+            0 if first.fragment > 0.0 => {
+                format!("immovable pages ({immovable}, seed {}) in {shares} extents", first.seed)
+            }
             movable => format!(
                 "memory {} (immovable {immovable}, movable {}, seed {}), pages in {shares} extents",
                 first.memory_state,
@@ -337,11 +341,18 @@ fn summary(rows: &[Row], screen: Screen) -> String {
 fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
-    format!("{program}{rest}").chars().take(32).collect()
+    let text = format!("{program}{rest}");
+    match text.rsplit_once('/').filter(|_| text.chars().count() > 32) {
+        // Parts of a stream differ at their ends.
+        Some((whole, part)) => {
+            format!("{}…/{part}", whole.chars().take(30 - part.chars().count().min(14)).collect::<String>())
+        }
+        None => text.chars().take(32).collect(),
+    }
 }
 
 /// The notes that must stand below a table for it to be honest.
-fn notes(group: &[Row]) -> Vec<String> {
+fn notes(group: &[Row], part: bool) -> Vec<String> {
     let mut notes = approximate::notes(group);
     for row in group {
         let kernel = row.kernel.as_ref().map_or(String::new(), |kernel| format!(" {kernel}"));
@@ -349,11 +360,13 @@ fn notes(group: &[Row]) -> Vec<String> {
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
         }
-        if row.background_runs == Some(0) {
+        // A part that is shorter than a period is nothing to say.
+        if row.background_runs == Some(0) && !part {
             notes.push(format!(
-                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period; give a shorter one, or --time-scale 100, say",
+                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period; give a shorter one, or --time-scale {}, say",
                 time(row.seconds + row.idle_seconds),
-                if row.sampled.is_some() { "seem" } else { "are" }
+                if row.sampled.is_some() { "seem" } else { "are" },
+                row.time_scale.times(100)
             ));
         }
         if row.other_core_cycles >= row.cycles.max(100) / 100 {
@@ -403,7 +416,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("faults, entries and shootdowns", base.fault_cycles, row.fault_cycles),
         ("zeroing", base.zero_cycles, row.zero_cycles),
         ("copying", base.copy_cycles, row.copy_cycles),
-        ("promotions", base.promotion_cycles, row.promotion_cycles),
+        ("promotions and demotions", base.promotion_cycles, row.promotion_cycles),
         (background, base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
         ("the host's kernel", base.host_cycles, row.host_cycles),

@@ -65,6 +65,11 @@ pub struct TimeScale(u32);
 impl TimeScale {
     const MOST: u32 = 1_000_000;
 
+    /// So many times as fast, as far as that goes.
+    pub(crate) fn times(self, by: u32) -> TimeScale {
+        TimeScale(self.0.saturating_mul(by).min(TimeScale::MOST))
+    }
+
     /// Modelled time on that clock, in nanoseconds.
     pub(crate) fn nanoseconds(self, seconds: f64) -> u64 {
         (seconds * 1e9 * f64::from(self.0)) as u64

@@ -12,7 +12,7 @@
 //! `F` are free frames, `M` such that can be moved, and `I` others, each with how many; `120*` is so many blocks alike.
 
 use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 use superpage_pages::{FrameUse, PageSize, format_bytes};
@@ -20,8 +20,9 @@ use superpage_pages::{FrameUse, PageSize, format_bytes};
 /// What the first line begins with: the format, and its version.
 const FORMAT: &str = "superpage-memory 1";
 
-/// The most memory.
+/// The most memory, and the largest block.
 const MOST: u64 = 1 << 60;
+const LARGEST: u64 = 1 << 30;
 
 /// The state of a machine's memory, frame by frame. What is no memory is left out, by whole blocks, so that frames
 /// have other numbers than on the machine.
@@ -113,17 +114,18 @@ impl Snapshot {
     }
 
     /// Reads text, which errors call `name`.
-    fn parse(name: &str, text: impl BufRead) -> Result<Snapshot, String> {
+    fn parse(name: &str, mut text: impl BufRead) -> Result<Snapshot, String> {
         let wrong = |line: usize, problem: String| {
             format!("{name}:{line}: {problem}; take the file again (superpage inspect --system --memory-state FILE)")
         };
-        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.map_err(|error| error.to_string())));
-        let first = lines.next().map_or(Ok(String::new()), |(_, line)| line).map_err(|problem| wrong(1, problem))?;
+        let first = line(&mut text, 512).map(Option::unwrap_or_default).map_err(|problem| wrong(1, problem))?;
         let (mut snapshot, all) = head(&first).map_err(|problem| wrong(1, problem))?;
+        // A letter and a digit for each frame, at most, and how often.
+        let longest = 2 * snapshot.block_frames() + 32;
         let (mut found, mut last) = (0_u64, 1);
-        for (at, line) in lines {
-            let read = line.and_then(|line| blocks(&line, snapshot.block_frames()));
-            let more = read.map_err(|problem| wrong(at, problem))?;
+        while let Some(text) = line(&mut text, longest).map_err(|problem| wrong(last + 1, problem))? {
+            let at = last + 1;
+            let more = blocks(&text, snapshot.block_frames()).map_err(|problem| wrong(at, problem))?;
             found = found.saturating_add(more.times.saturating_mul(snapshot.block_frames()));
             if found > all {
                 return Err(wrong(at, format!("{found} frames by here, and the first line says {all}")));
@@ -138,17 +140,34 @@ impl Snapshot {
     }
 }
 
+/// The next line, of at most so many bytes, without its end; `None` where there is none.
+fn line(text: &mut impl BufRead, most: u64) -> Result<Option<String>, String> {
+    let mut bytes = Vec::new();
+    let read = text.take(most + 1).read_until(b'\n', &mut bytes).map_err(|error| error.to_string())?;
+    if bytes.pop_if(|last| *last == b'\n').is_none() && bytes.len() as u64 > most {
+        return Err(format!("expected a line of at most {most} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "expected text".to_string())?;
+    Ok((read > 0).then_some(text))
+}
+
 /// The first line: a snapshot without blocks, and the number of its frames.
 fn head(line: &str) -> Result<(Snapshot, u64), String> {
     let read = || {
         let mut words = line.strip_prefix(FORMAT)?.strip_prefix(' ')?.split(' ');
-        let mut value =
-            |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=').filter(|value| !value.is_empty());
+        let mut value = |key: &str| {
+            words
+                .next()?
+                .strip_prefix(key)?
+                .strip_prefix('=')
+                .filter(|value| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic()))
+        };
         let base: PageSize = value("base")?.parse().ok()?;
         let block: PageSize = value("block")?.parse().ok()?;
         let frames = number(value("frames")?)?;
         let snapshot = Snapshot::new(base, block, value("kernel")?, value("date")?);
         let fits = block >= base
+            && block.bytes() <= LARGEST
             && frames.is_multiple_of(snapshot.block_frames())
             && frames.checked_mul(base.bytes()).is_some_and(|bytes| bytes <= MOST);
         (fits && words.next().is_none()).then_some((snapshot, frames))
@@ -157,7 +176,7 @@ fn head(line: &str) -> Result<(Snapshot, u64), String> {
         let shown: String = line.chars().take(100).collect();
         format!(
             "{shown:?}: expected as the first line `{FORMAT} base=4K block=2M frames=N kernel=RELEASE date=TIME`, where \
-             N frames are whole blocks"
+             blocks are pages of at most 1 GB, and N frames whole blocks of at most 2^60 bytes"
         )
     })
 }
@@ -316,6 +335,21 @@ mod tests {
         assert_eq!(snapshot.to_string(), format!("{HEAD}3*F8\nI1F3M4\n"));
         let bytes = [FrameUse::Free, FrameUse::Movable, FrameUse::Immovable].map(|of| snapshot.bytes(of) >> 12);
         assert_eq!((snapshot.frames(), bytes), (32, [27, 4, 1]));
+    }
+
+    #[test]
+    fn a_long_line_is_not_read_to_its_end() {
+        let refused = |text: &str, line: u32| {
+            let endless = text.as_bytes().chain(std::io::repeat(b'0'));
+            let error = Snapshot::parse("x", BufReader::new(endless)).unwrap_err();
+            assert!(error.starts_with(&format!("x:{line}: expected a line of at most")), "{error}");
+        };
+        refused("", 1);
+        refused(HEAD, 2);
+        refused(&format!("{HEAD}F8\n"), 3);
+        for kernel in ["6.18\0", "6.18\x1b[2J", "6.18\r"] {
+            assert!(parse(&HEAD.replace("kernel=", &format!("kernel={kernel}"))).is_err());
+        }
     }
 
     #[test]

@@ -327,40 +327,49 @@ impl<'a> Data<'a> {
             .filter(|datum| both(datum).is_some())
             .for_each(|datum| *known.entry(beside(datum)).or_default() += 1);
         let names = &self.bundles[policies].values;
-        let mut points: Vec<Mark> = Vec::new();
+        let (mut points, mut least): (Vec<Mark>, usize) = (Vec::new(), 0);
         for (policy, name) in names.iter().enumerate() {
             let of =
                 |datum: &&Datum| datum.chosen[policies] == policy && known.get(&beside(datum)) == Some(&names.len());
-            let (x, y, rows) = self
-                .data
-                .iter()
-                .filter(of)
-                .filter_map(both)
-                .fold((0.0, 0.0, 0), |(x, y, rows), (memory, gain)| (x + memory, y + gain, rows + 1));
-            let mean = |sum: f64| (sum / f64::from(rows)).exp();
-            if rows > 0 {
+            let all: Vec<(f64, f64)> = self.data.iter().filter(of).filter_map(both).collect();
+            let mean = |sum: f64| (sum / all.len() as f64).exp();
+            if !all.is_empty() {
+                let (x, y) = (all.iter().map(|both| both.0).sum(), all.iter().map(|both| both.1).sum());
                 points.push(Mark { x: mean(x), y: mean(y), label: name.clone() });
+                least = all.len();
             }
         }
         let beaten = |a: &Mark| points.iter().any(|b| b.x <= a.x && b.y >= a.y && (b.x < a.x || b.y > a.y));
-        let front =
-            points.iter().filter(|mark| !beaten(mark)).map(|mark| Mark { label: String::new(), ..mark.clone() });
-        let mut front: Vec<Mark> = front.collect();
+        let mut front: Vec<Mark> = points.iter().filter(|mark| !beaten(mark)).cloned().collect();
         front.sort_by(|a, b| a.x.total_cmp(&b.x));
         let several = points.len() > 1;
-        let series = |name: &str, points, line| Series { name: name.into(), points, line, paper: Vec::new() };
+        let series = |name: String, points, line| Series { name, points, line, paper: Vec::new() };
+        // The line has no marks, and needs no names.
+        let unnamed = front.iter().map(|mark| Mark { label: String::new(), ..mark.clone() }).collect();
+        let mut all: Vec<Series> =
+            points.into_iter().map(|mark| series(mark.label.clone(), vec![mark], false)).take(SERIES).collect();
+        all.push(series("no other beats these in both".into(), unnamed, true));
+        let of = means_of(least);
         let figure = Figure {
             title: "Speed-up against memory".into(),
-            alt: "Speed-up over base against memory at its peak over that of base, a point for each policy".into(),
+            alt: format!(
+                "Speed-up over base against memory at its peak over that of base, a point for each policy{of}; no other beats {}",
+                front.iter().map(|mark| mark.label.as_str()).collect::<Vec<_>>().join(", ")
+            ),
             kind: Kind::Scatter,
-            x: Axis { label: "memory at its peak over that of base".into(), ..Axis::default() },
+            x: Axis { label: format!("memory at its peak over that of base{of}"), ..Axis::default() },
             y: Axis { label: format!("{}speed-up over base", self.sign), ..Axis::default() },
             groups: Vec::new(),
-            series: vec![series("policies", points, false), series("no other beats these in both", front, true)],
+            series: all,
             baseline: Some(1.0),
         };
         several.then(|| self.shown(Drawn::Figure(figure), &[policies]))
     }
+}
+
+/// What the numbers of a policy are means of.
+fn means_of(rows: usize) -> String {
+    if rows == 1 { String::new() } else { format!(", means of {rows} rows each") }
 }
 
 /// The same as a file of its own: the map in one picture.

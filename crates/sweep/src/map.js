@@ -7,7 +7,8 @@
   const names = axes[policies].values;
   const several = axes.map((axis, at) => at).filter(at => at !== policies && axes[at].values.length > 1);
   const colour = policy => `var(--s${policy % 12})`;
-  const short = value => value === undefined ? "" : value >= 1000 ? value.toPrecision(4) : value.toFixed(value < 10 ? 3 : 1);
+  const short = value => value === undefined ? "" : value.toFixed(value < 10 ? 3 : value < 1000 ? 1 : 0);
+  const cut = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
   let kept = null;
 
   // What is chosen: a value of an axis, or "" for the mean over all of them.
@@ -31,25 +32,41 @@
   const over = orders.length ? choice("over", "over", orders.map(at => [at, axes[at].name])) : null;
   if (over && data.over !== null) over.value = data.over;
   // The address keeps what was chosen, so that a view can be passed on.
-  for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
-    if (form.elements[name] && [...form.elements[name].options].some(option => option.value === value)) form.elements[name].value = value;
+  const restore = () => {
+    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+      const select = form.elements[name];
+      if (select && [...select.options].some(option => option.value === value)) select.value = value;
+    }
+  };
+  restore();
+  window.onhashchange = () => { restore(); draw(); };
 
-  // The mean of a measure over the rows that fit `fixed`, an object of axis: value; undefined if there is none. `told` is its text,
-  // with a ? if it is not sure and its number of rows.
-  const found = (measure, fixed) => {
-    const { ratio } = measures[measure], wanted = Object.entries(fixed);
-    let sum = 0, number = 0, sure = true;
+  // The means of measures over the rows that fit `fixed`, an object of axis: value, and have all of them. `sure`: of none of these
+  // rows the kernel's part is unknown.
+  const found = (of, fixed) => {
+    const wanted = Object.entries(fixed), sums = of.map(() => 0);
+    let number = 0, sure = true;
     for (const row of rows) {
-      const value = row[axes.length + 1 + measure];
-      if (value === null || ratio && value <= 0 || wanted.some(([at, want]) => row[at] !== want)) continue;
-      sum += ratio ? Math.log(value) : value;
+      const values = of.map(measure => row[axes.length + 1 + measure]);
+      if (values.some((value, at) => value === null || measures[of[at]].ratio && value <= 0)) continue;
+      if (wanted.some(([at, want]) => row[at] !== want)) continue;
+      values.forEach((value, at) => { sums[at] += measures[of[at]].ratio ? Math.log(value) : value; });
       number++;
       sure &&= row[axes.length] === 1;
     }
-    const value = number ? (ratio ? Math.exp(sum / number) : sum / number) : undefined;
-    return { value, number, told: number ? short(value) + (sure ? "" : " ?") : "" };
+    const means = of.map((measure, at) => number ? (measures[measure].ratio ? Math.exp(sums[at] / number) : sums[at] / number) : undefined);
+    return { means, number, sure };
   };
-  const mean = (measure, fixed) => found(measure, fixed).value;
+  // The same of each policy. What one has run in part only is told so, and is not compared with what others have run.
+  const of_policies = (of, fixed) => {
+    const all = names.map((_, policy) => found(of, { ...fixed, [policies]: policy }));
+    const most = Math.max(...all.map(one => one.number));
+    for (const one of all) {
+      one.whole = one.number === most;
+      one.mark = (one.sure ? "" : " ?") + (one.whole || !one.number ? "" : ` (${one.number} of ${most})`);
+    }
+    return all;
+  };
   const fixed = except => {
     const all = {};
     for (const at of several) if (at !== except && chosen[at].value !== "") all[at] = +chosen[at].value;
@@ -95,16 +112,22 @@
     return root;
   };
 
+  const nothing = (title, why) => {
+    const root = panel(title, 60);
+    root.append(svg("text", { x: 430, y: 36, "text-anchor": "middle" }, why));
+  };
+  const NONE = "No row has this value here: it is over 0, or its kind never came.";
+
   // A row for each policy: its mean as a bar, each stream as a dot.
   const bars = (measure, base) => {
-    const all = names.map((_, policy) => found(measure, { ...base, [policies]: policy }));
-    const means = all.map(of => of.value), most = Math.max(...all.map(of => of.number));
-    const told = policy => all[policy].told + (all[policy].number < most ? ` (${all[policy].number} of ${most})` : "");
+    const all = of_policies([measure], base), means = all.map(one => one.means[0]);
+    const told = policy => short(means[policy]) + all[policy].mark;
     const order = names.map((_, policy) => policy).filter(policy => means[policy] !== undefined);
-    order.sort((a, b) => (means[b] - means[a]) * (measures[measure].more ? 1 : -1));
+    if (!order.length) return nothing(measures[measure].label, NONE);
+    order.sort((a, b) => all[b].whole - all[a].whole || (means[b] - means[a]) * (measures[measure].more ? 1 : -1));
     const dots = chosen[streams] && chosen[streams].value === "" ? axes[streams].values.map((_, stream) => stream) : [];
-    const of = order.map(policy => dots.map(stream => mean(measure, { ...base, [policies]: policy, [streams]: stream })));
-    const x = scale(of.flat().concat(order.map(policy => means[policy])), 270, 740, through(measure));
+    const of = order.map(policy => dots.map(stream => found([measure], { ...base, [policies]: policy, [streams]: stream })));
+    const x = scale(of.flat().map(one => one.means[0]).concat(order.map(policy => means[policy])), 270, 740, through(measure));
     const root = panel(`${measures[measure].label}: each policy, ${dots.length ? "its mean and each program" : "its mean"}`, 24 * order.length + 40);
     for (const tick of x.ticks) {
       root.append(svg("line", { class: "grid", x1: x.at(tick), x2: x.at(tick), y1: 6, y2: 24 * order.length + 6 }));
@@ -113,12 +136,13 @@
     const zero = x.at(measures[measure].ratio ? 1 : 0);
     order.forEach((policy, line) => {
       const y = 24 * line + 18, to = x.at(means[policy]), node = group(policy, `${names[policy]}: ${told(policy)}`);
-      node.append(svg("text", { x: 262, y: y + 4, "text-anchor": "end" }, names[policy]));
+      node.append(svg("text", { x: 262, y: y + 4, "text-anchor": "end" }, cut(names[policy], 36)));
       node.append(svg("rect", { class: "mean", x: Math.min(zero, to), y: y - 7, width: Math.max(Math.abs(to - zero), 1), height: 14 }));
       dots.forEach((stream, place) => {
-        if (of[line][place] === undefined) return;
-        const dot = svg("circle", { class: "dot", cx: x.at(of[line][place]), cy: y, r: 3 });
-        dot.append(svg("title", {}, `${names[policy]}, ${axes[streams].values[stream]}: ${short(of[line][place])}`));
+        const { means: [value], sure } = of[line][place];
+        if (value === undefined) return;
+        const dot = svg("circle", { class: "dot", cx: x.at(value), cy: y, r: 3 });
+        dot.append(svg("title", {}, `${names[policy]}, ${axes[streams].values[stream]}: ${short(value)}${sure ? "" : " ?"}`));
         node.append(dot);
       });
       node.append(svg("text", { class: "value", x: 852, y: y + 4, "text-anchor": "end" }, told(policy)));
@@ -128,40 +152,52 @@
   };
 
   // A point for each policy, and the line of those that no other beats in both.
-  const scatter = (x_of, y_of, xs, ys) => {
-    const all = names.map((_, policy) => policy).filter(policy => xs[policy] !== undefined && ys[policy] !== undefined);
-    const x = scale(all.map(policy => xs[policy]), 70, 700, through(x_of)), y = scale(all.map(policy => ys[policy]), 400, 20, through(y_of));
-    const root = panel(`${measures[y_of].label} against ${measures[x_of].label}`, 450);
+  const scatter = (x_of, y_of, base) => {
+    const title = `${measures[y_of].label} against ${measures[x_of].label}`;
+    if (x_of === y_of) return nothing(title, "Choose another measure to show it against.");
+    const found = of_policies([x_of, y_of], base), xs = found.map(one => one.means[0]), ys = found.map(one => one.means[1]);
+    const all = names.map((_, policy) => policy).filter(policy => found[policy].number);
+    if (!all.length) return nothing(title, NONE);
+    const bottom = Math.max(400, 13 * all.length + 30);
+    const x = scale(all.map(policy => xs[policy]), 70, 640, through(x_of)), y = scale(all.map(policy => ys[policy]), bottom, 20, through(y_of));
+    const root = panel(title, bottom + 50);
     for (const tick of x.ticks) {
-      root.append(svg("line", { class: "grid", x1: x.at(tick), x2: x.at(tick), y1: 20, y2: 400 }));
-      root.append(svg("text", { class: "number", x: x.at(tick), y: 418, "text-anchor": "middle" }, tick));
+      root.append(svg("line", { class: "grid", x1: x.at(tick), x2: x.at(tick), y1: 20, y2: bottom }));
+      root.append(svg("text", { class: "number", x: x.at(tick), y: bottom + 18, "text-anchor": "middle" }, tick));
     }
     for (const tick of y.ticks) {
-      root.append(svg("line", { class: "grid", x1: 70, x2: 700, y1: y.at(tick), y2: y.at(tick) }));
+      root.append(svg("line", { class: "grid", x1: 70, x2: 640, y1: y.at(tick), y2: y.at(tick) }));
       root.append(svg("text", { class: "number", x: 62, y: y.at(tick) + 4, "text-anchor": "end" }, tick));
     }
-    root.append(svg("text", { class: "number", x: 385, y: 440, "text-anchor": "middle" }, measures[x_of].label));
+    root.append(svg("text", { class: "number", x: 355, y: bottom + 40, "text-anchor": "middle" }, measures[x_of].label));
     const sign = measure => measures[measure].more ? -1 : 1;
-    const worse = (a, b) => [[xs, x_of], [ys, y_of]].every(([values, of]) => sign(of) * values[b] <= sign(of) * values[a])
-      && [[xs, x_of], [ys, y_of]].some(([values, of]) => values[b] !== values[a]);
-    const front = all.filter(policy => !all.some(other => worse(policy, other))).sort((a, b) => xs[a] - xs[b]);
+    const both = [[xs, x_of], [ys, y_of]];
+    const worse = (a, b) => both.every(([values, of]) => sign(of) * values[b] <= sign(of) * values[a]) && both.some(([values]) => values[b] !== values[a]);
+    const whole = all.filter(policy => found[policy].whole);
+    const front = whole.filter(policy => !whole.some(other => worse(policy, other))).sort((a, b) => xs[a] - xs[b]);
     root.append(svg("polyline", { class: "front", points: front.map(policy => `${x.at(xs[policy])},${y.at(ys[policy])}`).join(" ") }));
-    // Names move down until they do not stand on another.
-    let last = -Infinity;
-    for (const policy of [...all].sort((a, b) => y.at(ys[a]) - y.at(ys[b]))) {
-      const node = group(policy, `${names[policy]}: ${short(ys[policy])} at ${short(xs[policy])}${front.includes(policy) ? ", on the front" : ""}`);
-      const at = [x.at(xs[policy]), y.at(ys[policy])], label = last = Math.max(last + 13, at[1] + 4);
-      node.append(svg("line", { class: "leader", x1: at[0], y1: at[1], x2: 706, y2: label - 4 }));
-      node.append(svg("circle", { class: "point", cx: at[0], cy: at[1], r: front.includes(policy) ? 6 : 4.5 }));
-      node.append(svg("text", { class: front.includes(policy) ? "label strong" : "label", x: 710, y: label }, names[policy]));
+    // Names move down until they do not stand on another, and then up into the figure.
+    const order = [...all].sort((a, b) => y.at(ys[a]) - y.at(ys[b])), places = [];
+    order.forEach((policy, line) => { places[line] = Math.max((line ? places[line - 1] : -Infinity) + 13, y.at(ys[policy]) + 4); });
+    for (let line = order.length - 1; line >= 0; line--)
+      places[line] = Math.min(places[line], line + 1 < order.length ? places[line + 1] - 13 : bottom + 4);
+    order.forEach((policy, line) => {
+      const best = front.includes(policy), at = [x.at(xs[policy]), y.at(ys[policy])];
+      const node = group(policy, `${names[policy]}: ${short(ys[policy])} at ${short(xs[policy])}${found[policy].mark}${best ? ", on the front" : ""}`);
+      node.append(svg("line", { class: "leader", x1: at[0], y1: at[1], x2: 646, y2: places[line] - 4 }));
+      node.append(svg("circle", { class: "point", cx: at[0], cy: at[1], r: best ? 6 : 4.5 }));
+      node.append(svg("text", { class: best ? "label strong" : "label", x: 650, y: places[line] }, cut(names[policy], 32) + found[policy].mark));
       root.append(node);
-    }
+    });
   };
 
   // A line for each policy over the values of an axis, such as the age of memory.
   const lines = (measure, axis) => {
     const { values } = axes[axis], base = fixed(axis);
-    const of = names.map((_, policy) => values.map((_, value) => mean(measure, { ...base, [policies]: policy, [axis]: value })));
+    const of_value = values.map((_, value) => of_policies([measure], { ...base, [axis]: value }));
+    const of = names.map((_, policy) => of_value.map(all => all[policy].means[0]));
+    const told = (policy, value) => short(of[policy][value]) + of_value[value][policy].mark;
+    if (of.flat().every(value => value === undefined)) return nothing(`${measures[measure].label} over ${axes[axis].name}`, NONE);
     const y = scale(of.flat(), 300, 20, through(measure)), at = value => 110 + value * 560 / Math.max(values.length - 1, 1);
     const root = panel(`${measures[measure].label} over ${axes[axis].name}`, 340);
     for (const tick of y.ticks) {
@@ -172,21 +208,20 @@
     names.forEach((name, policy) => {
       const there = values.map((_, value) => value).filter(value => of[policy][value] !== undefined);
       if (!there.length) return;
-      const node = group(policy, `${name}: ${there.map(value => `${values[value]} ${short(of[policy][value])}`).join(", ")}`);
+      const node = group(policy, `${name}: ${there.map(value => `${values[value]} ${told(policy, value)}`).join(", ")}`);
       node.append(svg("polyline", { class: "track", points: there.map(value => `${at(value)},${y.at(of[policy][value])}`).join(" ") }));
       for (const value of there) node.append(svg("circle", { class: "point", cx: at(value), cy: y.at(of[policy][value]), r: 3.5 }));
       const end = there[there.length - 1];
-      node.append(svg("text", { class: "hover", x: at(end) + 10, y: y.at(of[policy][end]) + 4 }, `${name} ${short(of[policy][end])}`));
+      node.append(svg("text", { class: "hover", x: at(end) + 10, y: y.at(of[policy][end]) + 4 }, `${cut(name, 24)} ${told(policy, end)}`));
       root.append(node);
     });
   };
 
   function draw() {
     panels.replaceChildren();
-    const [show, beside] = [+shown.value, +against.value], base = fixed(null);
-    const means = measure => names.map((_, policy) => mean(measure, { ...base, [policies]: policy }));
+    const show = +shown.value, base = fixed(null);
     bars(show, base);
-    if (show !== beside) scatter(beside, show, means(beside), means(show));
+    scatter(+against.value, show, base);
     if (over) lines(show, +over.value);
     light(kept);
     const view = [...form.elements].filter(select => select.value !== "").map(select => [select.name, select.value]);

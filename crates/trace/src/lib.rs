@@ -15,6 +15,7 @@ mod sample;
 #[path = "../plugin/schedule.rs"]
 mod schedule;
 mod threads;
+mod window;
 pub mod workload;
 
 pub use check::{Counts, check_stream};
@@ -28,3 +29,4 @@ pub use run_builder::RunBuilder;
 pub use sample::Sample;
 pub use schedule::Phase;
 pub use threads::Threads;
+pub use window::{MEASURED, Window};

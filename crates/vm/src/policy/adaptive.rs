@@ -12,9 +12,7 @@
 //! where faults are not told, all is looked at each `scan`.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{
-    Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Shortage, Values, reservation,
-};
+use super::{Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Values, reservation};
 use crate::policy::background::{Background, Event, Events, Prefer, Scanned, System, Time, Wants};
 use crate::{Candidate, How, Sample, Scarce, SpaceId, Why};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -41,8 +39,7 @@ pub(super) static POLICY: Definition = Definition {
     make: |given| {
         let place = Placing { size: Reserve::PreferredAnd(PageSize::KB64), ..reservation::ANSWERS.place };
         let populate = Populating { around: 64, ..reservation::ANSWERS.populate };
-        let scarce = Shortage { then: Scarce::Compact, ..reservation::ANSWERS.scarce };
-        Made::with(Answers { place, populate, scarce, ..reservation::ANSWERS }, Adaptive::new(given))
+        Made::with(Answers { place, populate, ..reservation::ANSWERS }, Adaptive::new(given))
     },
 };
 
@@ -60,8 +57,8 @@ struct Adaptive {
     scan: Time,
     age: Time,
     ahead: f64,
-    /// The spaces in which faults do not compact.
-    sparse: BTreeSet<SpaceId>,
+    /// The spaces in which faults compact.
+    dense: BTreeSet<SpaceId>,
     give_back: bool,
     /// The size that is promoted, and its base pages. Not known before the first call.
     level: Option<(Level, u64)>,
@@ -244,17 +241,17 @@ impl Adaptive {
         }
     }
 
-    /// Faults do not compact memory for an extent in spaces whose regions do not fill.
+    /// Faults compact memory for an extent in spaces whose regions are known to fill.
     fn judge(&mut self, space: SpaceId, pages: u64, system: &mut dyn System) {
         let (count, populated) = self.own(space, 0..=u64::MAX, None);
-        let sparse = count >= FEW && (populated as f64) < self.ahead * (count * pages) as f64;
-        if sparse != self.sparse.contains(&space) {
-            let scarce = sparse.then_some(Scarce::Smaller);
+        let dense = count >= FEW && populated as f64 >= self.ahead * (count * pages) as f64;
+        if dense != self.dense.contains(&space) {
+            let scarce = dense.then_some(Scarce::Compact);
             system.prefer(space, None, Prefer { scarce, ..Prefer::default() });
-            if sparse {
-                self.sparse.insert(space)
+            if dense {
+                self.dense.insert(space)
             } else {
-                self.sparse.remove(&space)
+                self.dense.remove(&space)
             };
         }
     }
@@ -353,7 +350,7 @@ impl Background for Adaptive {
         self.regions.retain(|at, _| at.0 != space);
         self.faulted.retain(|at| at.0 != space);
         self.waiting.retain(|at| at.0 != space);
-        self.sparse.remove(&space);
+        self.dense.remove(&space);
     }
 
     fn validate(&self) -> Result<(), String> {

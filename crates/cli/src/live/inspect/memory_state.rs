@@ -1,7 +1,6 @@
 //! The state of this machine's memory, for simulations.
 
 use crate::Failure;
-use crate::print::print;
 use std::path::Path;
 use std::process::ExitCode;
 use superpage_linux::pagemap::Physical;
@@ -22,6 +21,7 @@ pub(super) fn write(path: &Path) -> Result<ExitCode, Failure> {
     let all = Bytes(snapshot.frames() * snapshot.base().bytes());
     let [free, movable, immovable] =
         [FrameUse::Free, FrameUse::Movable, FrameUse::Immovable].map(|of| Bytes(snapshot.bytes(of)));
-    print(format!("{}: {all}: {free} free, {movable} movable, {immovable} immovable\n", path.display()))?;
+    // The file may be standard output.
+    eprintln!("{}: {all}: {free} free, {movable} movable, {immovable} immovable", path.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,105 @@
+//! A piece of a whole stream, by instructions: what precedes it warms up what is measured.
+
+use crate::event::{Batch, Event, Info, Source};
+
+/// The name of the part of a [`Window`] that is measured.
+pub const MEASURED: &str = "measured";
+
+/// A whole stream that ends `most` instructions after its first `warmup`, and whose only mark, [`MEASURED`], stands between them:
+/// counts of the part of that name are those of the window. Both are rounded up to the end of a run. A stream that ends within
+/// the warm-up has no mark.
+pub struct Window {
+    source: Box<dyn Source>,
+    info: Info,
+    warmup: u64,
+    most: Option<u64>,
+    seen: u64,
+    marked: bool,
+    ended: bool,
+}
+
+impl Window {
+    /// `most`: all that follows, if `None`. Without a warm-up there is no mark: the whole stream is measured.
+    pub fn new(source: Box<dyn Source>, warmup: u64, most: Option<u64>) -> Window {
+        let info = source.info();
+        let info = Info { runs: info.runs.filter(|_| most.is_none()), ..info.clone() };
+        Window { source, info, warmup, most, seen: 0, marked: warmup == 0, ended: false }
+    }
+}
+
+impl Source for Window {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error> {
+        if self.ended || !self.source.fill(batch)? {
+            batch.clear();
+            return Ok(false);
+        }
+        batch.events.retain(|(_, event)| !matches!(event, Event::Mark(_)));
+        let end = self.most.map(|most| self.warmup.saturating_add(most));
+        for at in 0..batch.runs.len() {
+            if end.is_some_and(|end| self.seen >= end) {
+                batch.runs.truncate(at);
+                batch.events.retain(|(before, _)| (*before as usize) < at);
+                self.ended = true;
+                break;
+            }
+            if !self.marked && self.seen >= self.warmup {
+                let place = batch.events.partition_point(|(before, _)| (*before as usize) < at);
+                batch.events.insert(place, (at as u32, Event::Mark(MEASURED.into())));
+                self.marked = true;
+            }
+            self.seen += u64::from(batch.runs[at].instructions);
+        }
+        Ok(!(batch.runs.is_empty() && batch.events.is_empty()))
+    }
+
+    /// Of a file that was read to its end.
+    fn digest(&self) -> Option<String> {
+        self.source.digest().filter(|_| !self.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload;
+
+    /// The runs and instructions before the mark, and those after it.
+    fn counts(text: &str, warmup: u64, most: Option<u64>) -> ([u64; 2], [u64; 2]) {
+        let mut window = Window::new(workload::parse(text).unwrap(), warmup, most);
+        let (mut batch, mut all, mut part) = (Batch::default(), [[0; 2]; 2], usize::from(warmup == 0));
+        while window.fill(&mut batch).unwrap() {
+            let mut events = batch.events.iter().peekable();
+            for (at, run) in batch.runs.iter().enumerate() {
+                while let Some((_, event)) = events.next_if(|(before, _)| *before as usize <= at) {
+                    part += usize::from(*event == Event::Mark(MEASURED.into()));
+                    assert!(!matches!(event, Event::Mark(name) if name != MEASURED));
+                }
+                all[part][0] += 1;
+                all[part][1] += u64::from(run.instructions);
+            }
+        }
+        (all[0], all[1])
+    }
+
+    #[test]
+    fn a_window_has_its_instructions_to_the_end_of_a_run() {
+        // Several batches, with a mark of its own after its filling.
+        let text = "gups:bytes=1M,updates=40K";
+        let (none, whole) = counts(text, 0, None);
+        assert!(none == [0, 0] && whole[0] > 3 * Batch::RUNS as u64, "{whole:?}");
+        let longest = 10_000;
+        for (warmup, most) in [(1, 1), (whole[1] / 3, whole[1] / 3), (whole[1] - 10, u64::MAX), (70_001, 65_536)] {
+            let (before, inside) = counts(text, warmup, Some(most));
+            assert!((warmup..warmup + longest).contains(&before[1]), "{warmup}: {before:?}");
+            let end = warmup.saturating_add(most).min(whole[1]);
+            assert!((end..end + longest).contains(&(before[1] + inside[1])), "{warmup} {most}: {before:?} {inside:?}");
+        }
+        let (before, inside) = counts(text, whole[1] / 2, None);
+        assert_eq!([before[0] + inside[0], before[1] + inside[1]], whole);
+        assert_eq!(counts(text, whole[1] + 1, None), (whole, [0, 0]));
+    }
+}
