@@ -615,7 +615,7 @@ fn a_window_of_a_stream_is_what_is_left_of_it() {
         let output = superpage(&words);
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let keys = ["instructions", "references", "tlb_misses", "faults", "cycles"];
+        let keys = ["instructions", "references", "tlb_misses", "faults", "walk_cycles"];
         let of = |row: &serde_json::Value| keys.map(|key| row[key].as_u64().unwrap());
         rows.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
