@@ -252,9 +252,11 @@ impl Sim {
             sources.push(Box::new(crate::trace::Told(reader)));
         }
         if self.warmup > 0 || self.max.is_some() {
-            if let Some(sampled) = sources.iter().find(|source| source.info().sampling.is_some()) {
+            // A workload is never sampled.
+            let mut files = sources.iter().zip(&self.trace);
+            if let Some((_, path)) = files.find(|(source, _)| source.info().sampling.is_some()) {
                 let problem = "is sampled, and --warmup and --max need all accesses; record it without --sample";
-                return Err(Failure::Usage(format!("{} {problem}", sampled.info().workload)));
+                return Err(Failure::Usage(format!("{} {problem}", path.display())));
             }
             let window = |source| Box::new(Window::new(source, self.warmup, self.max)) as Box<dyn Source>;
             sources = sources.into_iter().map(window).collect();

@@ -14,7 +14,8 @@ pub struct Window {
     warmup: u64,
     most: Option<u64>,
     seen: u64,
-    marked: bool,
+    /// What was seen when the window began.
+    begun: Option<u64>,
     ended: bool,
 }
 
@@ -23,7 +24,7 @@ impl Window {
     pub fn new(source: Box<dyn Source>, warmup: u64, most: Option<u64>) -> Window {
         let info = source.info();
         let info = Info { runs: info.runs.filter(|_| most.is_none()), ..info.clone() };
-        Window { source, info, warmup, most, seen: 0, marked: warmup == 0, ended: false }
+        Window { source, info, warmup, most, seen: 0, begun: (warmup == 0).then_some(0), ended: false }
     }
 }
 
@@ -38,18 +39,18 @@ impl Source for Window {
             return Ok(false);
         }
         batch.events.retain(|(_, event)| !matches!(event, Event::Mark(_)));
-        let end = self.most.map(|most| self.warmup.saturating_add(most));
         for at in 0..batch.runs.len() {
-            if end.is_some_and(|end| self.seen >= end) {
+            let measured = self.begun.map(|begun| self.seen - begun);
+            if measured.zip(self.most).is_some_and(|(measured, most)| measured >= most) {
                 batch.runs.truncate(at);
                 batch.events.retain(|(before, _)| (*before as usize) < at);
                 self.ended = true;
                 break;
             }
-            if !self.marked && self.seen >= self.warmup {
+            if self.begun.is_none() && self.seen >= self.warmup {
                 let place = batch.events.partition_point(|(before, _)| (*before as usize) < at);
                 batch.events.insert(place, (at as u32, Event::Mark(MEASURED.into())));
-                self.marked = true;
+                self.begun = Some(self.seen);
             }
             self.seen += u64::from(batch.runs[at].instructions);
         }
@@ -95,7 +96,7 @@ mod tests {
         for (warmup, most) in [(1, 1), (whole[1] / 3, whole[1] / 3), (whole[1] - 10, u64::MAX), (70_001, 65_536)] {
             let (before, inside) = counts(text, warmup, Some(most));
             assert!((warmup..warmup + longest).contains(&before[1]), "{warmup}: {before:?}");
-            let end = warmup.saturating_add(most).min(whole[1]);
+            let end = before[1].saturating_add(most).min(whole[1]);
             assert!((end..end + longest).contains(&(before[1] + inside[1])), "{warmup} {most}: {before:?} {inside:?}");
         }
         let (before, inside) = counts(text, whole[1] / 2, None);
