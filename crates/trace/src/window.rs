@@ -34,11 +34,15 @@ impl Source for Window {
     }
 
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error> {
-        if self.ended || !self.source.fill(batch)? {
-            batch.clear();
-            return Ok(false);
+        // A piece of nothing but marks is not the end.
+        batch.clear();
+        while batch.runs.is_empty() && batch.events.is_empty() {
+            if self.ended || !self.source.fill(batch)? {
+                batch.clear();
+                return Ok(false);
+            }
+            batch.events.retain(|(_, event)| !matches!(event, Event::Mark(_)));
         }
-        batch.events.retain(|(_, event)| !matches!(event, Event::Mark(_)));
         for at in 0..batch.runs.len() {
             let measured = self.begun.map(|begun| self.seen - begun);
             if measured.zip(self.most).is_some_and(|(measured, most)| measured >= most) {
