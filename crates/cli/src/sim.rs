@@ -89,11 +89,13 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Run so many instructions first (10M), which fill memory, TLBs and caches and are in no count. Of a whole stream, not a sampled one
-    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0", conflicts_with_all = ["parts", "every", "command"])]
+    /// Run this many instructions first (10M): they fill memory, TLBs and caches, and no count includes them. Needs a
+    /// stream that is not sampled
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0",
+          conflicts_with_all = ["parts", "every", "command"])]
     warmup: u64,
 
-    /// End after so many instructions, those of --warmup aside
+    /// End after this many instructions, not counting those of --warmup
     #[arg(long, value_name = "N", value_parser = count_from_1, conflicts_with_all = ["parts", "every", "command"])]
     max: Option<u64>,
 

@@ -175,7 +175,7 @@ pub(crate) struct Item {
     pub(crate) digest: Option<String>,
     /// Whether files have been read before, `warm` or `cold`, instead of warm.
     pub(crate) files: Option<String>,
-    /// How many times as fast as modelled time the clock of policies with a background goes, as `superpage sim --time-scale`.
+    /// Speeds up the clock of policies with a background by this factor, as `superpage sim --time-scale`.
     pub(crate) time_scale: Option<u32>,
     /// The interval, in seconds of modelled time, at which the state of memory is recorded.
     pub(crate) sample_seconds: Option<f64>,

@@ -89,9 +89,7 @@ fn table(rows: &[Row], screen: Screen) -> String {
             out += &screen.paragraph(&conditions(rows));
             out += &screen.table(&policies(rows, screen));
         }
-        let part_of =
-            |row: &Row| group[0].workload.strip_prefix(&row.workload).is_some_and(|part| part.starts_with('/'));
-        for note in notes(group, rows.iter().any(part_of)) {
+        for note in notes(group, part_of(first, rows).is_some()) {
             out += &screen.note(&note);
         }
         out.push('\n');
@@ -309,8 +307,9 @@ fn summary(rows: &[Row], screen: Screen) -> String {
         Some(kernel) => format!("{} {kernel}", row.policies()),
         None => row.policies(),
     };
-    for machine in machines(rows) {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
+    let all = rows;
+    for machine in machines(all) {
+        let rows: Vec<&Row> = all.iter().filter(|row| row.machine == machine).collect();
         let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
         let shown = |row: &&&Row| modelled || !row.is_base();
         let labels: Vec<String> = per_workload[0].iter().filter(shown).map(|row| label(row)).collect();
@@ -323,6 +322,11 @@ fn summary(rows: &[Row], screen: Screen) -> String {
         let mut table = Table::new(std::iter::once(Column::name("workload")).chain(others));
         let cells = per_workload.iter().map(|group| {
             let name = short(&group[0].workload);
+            let name = match part_of(group[0], all) {
+                // Parts differ at their ends.
+                Some(part) => format!("{}…/{part}", name.chars().take(20).collect::<String>()),
+                None => name,
+            };
             let cell = |wanted: &String| match group.iter().find(|row| label(row) == *wanted) {
                 Some(row) if modelled => approximate::seconds(row),
                 Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
@@ -341,14 +345,12 @@ fn summary(rows: &[Row], screen: Screen) -> String {
 fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
-    let text = format!("{program}{rest}");
-    match text.rsplit_once('/').filter(|_| text.chars().count() > 32) {
-        // Parts of a stream differ at their ends.
-        Some((whole, part)) => {
-            format!("{}…/{part}", whole.chars().take(30 - part.chars().count().min(14)).collect::<String>())
-        }
-        None => text.chars().take(32).collect(),
-    }
+    format!("{program}{rest}").chars().take(32).collect()
+}
+
+/// The name of the part of a stream that a row belongs to, if the row of the whole stream is in `rows`.
+fn part_of<'a>(row: &'a Row, rows: &[Row]) -> Option<&'a str> {
+    rows.iter().find_map(|whole| row.workload.strip_prefix(&whole.workload)?.strip_prefix('/'))
 }
 
 /// The notes that must stand below a table for it to be honest.

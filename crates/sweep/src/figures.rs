@@ -309,8 +309,8 @@ impl<'a> Data<'a> {
         shown
     }
 
-    /// What policies gain against what they cost in memory, each a point, and which of them no other beats in both. The means are over
-    /// what all of them have run.
+    /// A point for each policy: its gain against its memory, and a line of the policies that no other beats in both.
+    /// Means are over the combinations that all policies have run.
     fn scatter(&self) -> Option<Shown> {
         let policies = self.place("policy");
         let beside = |datum: &Datum| {

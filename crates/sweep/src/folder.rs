@@ -1,8 +1,9 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
-//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`, `index.html` and `map.svg` are made
-//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
-//! holds one more lock, `entry`, until that is done and `sweep.json` is there, and writes into it who that is.
+//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`, `index.html` and
+//! `map.svg` are made of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and
+//! each its own number. Whoever comes holds one more lock, `entry`, until that is done and `sweep.json` is there, and
+//! writes into it who that is.
 //!
 //! The folder may have been prepared by somebody else: nothing in it that is a link is followed, and locks are files of this user alone.
 

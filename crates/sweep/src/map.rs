@@ -1,6 +1,7 @@
-//! The map of a sweep: what each policy gains and costs, over the streams, machines and memories that the reader chooses.
+//! The map of a sweep: gain and cost of each policy, for the streams, machines and memories that the reader chooses.
 //!
-//! The page holds the numbers of all rows and the script beside this file, which takes means and draws them: it needs no network.
+//! The page contains the numbers of all rows and the script `map.js`, which takes means and draws them. It needs no
+//! network.
 
 use crate::Plan;
 use crate::merge::{Brief, Merged};
@@ -11,10 +12,10 @@ use superpage_sim::Row;
 /// The most rows of a page with a map: some 150 bytes each.
 const ROWS: usize = 30_000;
 
-/// What is measured of a row.
+/// A quantity of a row that the map can show.
 struct Measure {
     name: &'static str,
-    /// What it is, with its unit.
+    /// Its name for readers, with its unit.
     label: &'static str,
     /// Whether more is better.
     more: bool,
@@ -26,7 +27,7 @@ struct Measure {
     of: fn(&Row, &Row) -> f64,
 }
 
-/// The places of two of them: what the map shows at first, and what it draws that against.
+/// Indices into [`MEASURES`]: the quantity that the map shows first, and the one that it is drawn against.
 pub(crate) const SPEEDUP: usize = 0;
 pub(crate) const PEAK: usize = 1;
 
