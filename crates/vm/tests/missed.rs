@@ -1,4 +1,4 @@
-//! Policies that are told of misses in the TLBs: `romer`, `pcc`, `hybrid`, each with its rule against a few regions.
+//! Policies that are told of misses in the TLBs: `romer`, `pcc`, `leshy`, `hybrid`, each with its rule against a few regions.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Vpn;
@@ -105,6 +105,52 @@ fn pcc_promotes_the_regions_with_the_most_walks_that_its_cache_holds() {
     assert_eq!(levels(&machine, regions), [1, 0, 1, 1, 1]);
     advance(&mut machine, 30 * MS);
     assert_eq!(levels(&machine, regions), [1; 5]);
+    machine.end();
+}
+
+#[test]
+fn leshy_takes_the_largest_blocks_of_which_enough_entries_missed() {
+    let mut machine = Machine::new("4K 64K 2M 32M", 32768, "leshy:interval=10ms,most=600");
+    machine.anonymous(8192, 16384, Growth::Fixed);
+    advance(&mut machine, 0);
+    let missed = |machine: &mut Machine, pages: core::ops::Range<u64>, now| {
+        pages.for_each(|page| {
+            machine.put(page, page);
+            miss(machine, page, 1, None, now);
+        });
+    };
+    // Of 2 MB one page is missing to half of them, so 16 blocks of 64 KB are chosen; the last one has a page less.
+    missed(&mut machine, 8192..8192 + 255, MS);
+    // Half of the pages of 2 MB; half of 64 KB; one less than that.
+    missed(&mut machine, 9216..9216 + 256, MS);
+    missed(&mut machine, 10240..10248, MS);
+    missed(&mut machine, 11264..11271, MS);
+    miss(&mut machine, 10240, 400, None, MS);
+    advance(&mut machine, 10 * MS);
+    // 2 MB has the most misses but for the 64 KB before it, and after it there were 528 of 600 base pages.
+    assert_eq!(levels(&machine, [10240, 9216, 8192, 8208, 8256, 8272, 11264]), [1, 2, 1, 1, 1, 0, 0]);
+    assert_eq!(machine.vm.stats().promotions[1..4], [6, 1, 0]);
+    // A first touch in what was chosen and not promoted takes the whole of it; elsewhere a base page.
+    for (page, level) in [(8272, 1), (11264, 0)] {
+        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(page).pages(16)).unwrap();
+        machine.put(page, page);
+        assert_eq!(levels(&machine, [page]), [level]);
+    }
+    (11265..11271).for_each(|page| machine.put(page, page));
+    // The misses of the interval before still count, at 95 %: the 64 KB that lacked a page is half full with another.
+    missed(&mut machine, 11271..11272, 11 * MS);
+    advance(&mut machine, 20 * MS);
+    assert_eq!(levels(&machine, [11264]), [1]);
+    // Of 32 MB the entries are of 2 MB: one miss in each of 8.
+    for region in 0..7 {
+        missed(&mut machine, 16384 + region * 512..16384 + region * 512 + 1, 21 * MS);
+    }
+    advance(&mut machine, 30 * MS);
+    assert_eq!(levels(&machine, [16384]), [0]);
+    missed(&mut machine, 16384 + 7 * 512..16384 + 7 * 512 + 1, 31 * MS);
+    advance(&mut machine, 40 * MS);
+    assert_eq!(levels(&machine, [16384, 16384 + 8191]), [3, 3]);
+    assert!((0..8).all(|region| machine.get(16384 + region * 512) == 16384 + region * 512));
     machine.end();
 }
 

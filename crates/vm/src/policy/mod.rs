@@ -21,6 +21,7 @@ mod hybrid;
 mod ingens;
 mod kcompactd;
 mod khugepaged;
+mod leshy;
 mod managed;
 mod mthp;
 mod parameter;
@@ -77,6 +78,7 @@ static DEFINITIONS: &[&Definition] = &[
     &trident::POLICY,
     &romer::POLICY,
     &pcc::POLICY,
+    &leshy::POLICY,
     &hybrid::POLICY,
     &plan::POLICY,
     &adaptive::POLICY,

@@ -1,0 +1,144 @@
+//! Elastic Translations (Psomadakis et al., MICRO 2024; the authors' `etutils`: `leshy_greedy.rs`, `online_leshy.rs`):
+//! sizes by the misses in the TLBs. From the largest size down, a block is chosen where misses fell on a share `target`
+//! of its entries and no larger one that holds it was chosen; an entry is what one entry of a page table maps there:
+//! of 64 KB and 2 MB a base page, of 32 MB one of 2 MB. Faults in a chosen block take an extent of its size, and what
+//! is populated is promoted, the blocks with the most misses first, then those with the most entries.
+//!
+//! The rule is that of the greedy profiler, which the authors run over a recorded profile; here it is applied to each
+//! `interval` and, as by the online profiler, to the one before at 95 %. That one promotes no more base pages each time
+//! than twice what a khugepaged with default settings scans meanwhile: `most`.
+//!
+//! Assumed: `target`, which the authors pass on the command line; misses are compared in steps of 100 (theirs: equal if
+//! less than 100 apart, which is no order); all misses are counted, at no cost, where hardware takes samples.
+//!
+//! Not modelled: a block that the online profiler leaves out because it stayed without effect; the latency of misses,
+//! the authors' last criterion; contiguity that the allocator of the same authors (CoalaPaging) leaves.
+
+use super::promote::{MS, parameter};
+use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
+use crate::policy::background::{Background, Events, Prefer, System, Time};
+use crate::{Candidate, How, Sample, SpaceId};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use superpage_pages::{Ladder, Level, Vpn};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "leshy",
+    paper: "Psomadakis et al., Elastic Translations, MICRO 2024; etutils",
+    help: "base pages, and of each size the blocks in which enough entries had misses in the TLBs",
+    parameters: &[
+        parameter("target", Values::Share, "0.5", "share of a block's entries that must have had misses"),
+        parameter("interval", Values::TimeFrom(MS), "2s", "between two choices"),
+        parameter("most", Values::Count(1, 1 << 40), "1638", "base pages in the blocks promoted at a choice"),
+    ],
+    needs: &[Need::Misses, Need::Copying],
+    make: |given| {
+        let (target, most) = (given.share("target"), given.number("most").expect("it has a default"));
+        let interval = given.time("interval").as_nanos() as Time;
+        let answers = Answers { place: Placing { frames: Place::BasePage, ..thp::ANSWERS.place }, ..thp::ANSWERS };
+        Made::with(answers, Leshy { target, most, interval, ..Leshy::default() })
+    },
+};
+
+#[derive(Debug, Default)]
+struct Leshy {
+    target: f64,
+    most: u64,
+    interval: Time,
+    next: Time,
+    /// The misses of this interval and of the one before, by page.
+    misses: [BTreeMap<(SpaceId, u64), u64>; 2],
+}
+
+/// An aligned block of a level: its misses, and the entries that had some.
+#[derive(Debug)]
+struct Block {
+    level: Level,
+    space: SpaceId,
+    region: u64,
+    misses: u64,
+    entries: u64,
+}
+
+/// The blocks of a level in which misses fell on a share of the entries.
+fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, target: f64) -> Vec<Block> {
+    let size = ladder.pages(level);
+    // What an entry of the table maps whose entries such a block takes: a table has 512.
+    let entry = core::iter::successors(Some(1u64), |entry| entry.checked_mul(512)).take_while(|entry| *entry < size);
+    let entry = entry.last().unwrap_or(1);
+    let mut found: Vec<Block> = Vec::new();
+    let mut seen = None;
+    for (&(space, page), &misses) in pages {
+        let (region, here) = (page / size, Some((space, page / entry)));
+        let fresh = u64::from(seen != here);
+        seen = here;
+        match found.last_mut().filter(|block| (block.space, block.region) == (space, region)) {
+            Some(block) => (block.misses, block.entries) = (block.misses + misses, block.entries + fresh),
+            None => found.push(Block { level, space, region, misses, entries: 1 }),
+        }
+    }
+    found.retain(|block| block.entries as f64 >= target * (size / entry) as f64);
+    found
+}
+
+impl Leshy {
+    /// The blocks to make superpages of, those with the most misses first.
+    fn choose(&self, ladder: &Ladder) -> Vec<Block> {
+        let [now, before] = &self.misses;
+        let mut pages: BTreeMap<_, _> =
+            before.iter().map(|(page, misses)| (*page, (misses * 95).div_ceil(100))).collect();
+        for (page, misses) in now {
+            *pages.entry(*page).or_default() += misses;
+        }
+        let (mut chosen, mut covered) = (Vec::new(), BTreeSet::new());
+        for level in ladder.levels().skip(1).rev() {
+            for block in blocks(&pages, ladder, level, self.target) {
+                let first = block.region * ladder.pages(level);
+                let mut larger = ladder.levels().skip(level.index() + 1);
+                if !larger.any(|larger| covered.contains(&(larger, block.space, first / ladder.pages(larger)))) {
+                    covered.insert((level, block.space, block.region));
+                    chosen.push(block);
+                }
+            }
+        }
+        chosen.sort_by_key(|block| Reverse((block.misses / 100, block.entries)));
+        chosen
+    }
+}
+
+impl Background for Leshy {
+    fn next(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        self.next = now.saturating_add(self.interval);
+        let ladder = *system.ladder();
+        let chosen = self.choose(&ladder);
+        let mut promoted = 0;
+        for Block { level, space, region, .. } in chosen {
+            let (size, pages) = (ladder.size(level).bytes(), ladder.pages(level));
+            let prefer = Prefer { place: Some(Place::Extent), size: Some(Reserve::UpTo(size)), ..Prefer::default() };
+            system.prefer(space, Some(Vpn(region * pages).pages(pages)), prefer);
+            if promoted < self.most {
+                let candidate = Candidate::from(Sample { region, populated: 1, superpage: false });
+                let made = system.promote(space, level, &[candidate], How::Either).remove(0);
+                promoted += if made.is_ok() { pages } else { 0 };
+            }
+        }
+        self.misses[1] = core::mem::take(&mut self.misses[0]);
+    }
+
+    fn events(&self) -> Events {
+        Events { missed: true, gone: true, ..Events::default() }
+    }
+
+    fn missed(&mut self, space: SpaceId, at: Vpn, _mapped: Level) {
+        *self.misses[0].entry((space, at.0)).or_default() += 1;
+    }
+
+    fn gone(&mut self, space: SpaceId) {
+        self.misses.iter_mut().for_each(|pages| pages.retain(|(of, _), _| *of != space));
+    }
+}
