@@ -1,8 +1,8 @@
 //! Compaction: pages are relocated out of an extent, and nothing else changes.
 
 use crate::machine::Machine;
-use superpage_pages::{Extent, Level, Pfn};
-use superpage_vm::{Compacted, Growth, Prefer};
+use superpage_pages::{Access, Extent, Level, Pfn};
+use superpage_vm::{Compacted, FaultError, Growth, Prefer};
 
 /// Compacts an extent of a level, or the best.
 fn compact(machine: &mut Machine, level: Level, start: Option<u64>) -> Compacted {
@@ -90,6 +90,30 @@ fn superpages_move_whole() {
     }
     machine.vm.exit(&mut machine.pmap, child).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
+    machine.end();
+}
+
+/// Half of a reservation is populated, so that breaking it leaves an extent larger than the target, of which a page beside
+/// the target is still being read.
+#[test]
+fn what_is_populated_whole_around_an_extent_stays() {
+    let mut machine = Machine::with_swap("4K 8K 16K 32K", 256, "reservation", 64);
+    machine.disk.stored.insert((Some(1), 3), 77);
+    machine.file(512, 64, true, 0);
+    (512..515).for_each(|page| drop(machine.read(page)));
+    machine.disk.slow = true;
+    let Err(FaultError::Busy(frame)) = machine.fault(machine.space, 515, Access::Read) else { panic!("it is read") };
+    machine.disk.slow = false;
+    let first = machine.frame(512).unwrap();
+    assert_eq!((frame, first.0 % 8), (first + 3, 0));
+    let done = compact(&mut machine, Level(1), Some(first.0));
+    assert_eq!(done, Compacted { moved: 0, failed: 2, free: false });
+    assert_eq!((machine.frame(512), machine.vm.stats().reservations_preempted), (Some(first), 0));
+    machine.read_done(frame, Ok(()));
+    assert_eq!((machine.read(515).frame, machine.get(515)), (frame, 77));
+    // All of them fit into an extent that is larger.
+    assert_eq!(compact(&mut machine, Level(3), Some(first.0)), Compacted { moved: 4, failed: 0, free: true });
+    assert_eq!(machine.get(515), 77);
     machine.end();
 }
 

@@ -150,6 +150,32 @@ fn a_private_copy_is_of_the_time_when_its_read_began() {
     run(World::of(setting).slow(), [map, write].into_iter().chain(open_and_write_file).chain([write_again]));
 }
 
+/// A page is being read beside an extent that is compacted. `compact.rs` has the same in words.
+#[test]
+fn an_extent_is_compacted_beside_a_page_that_is_being_read() {
+    let setting = Setting {
+        ladder: "4K 8K 16K 32K 64K 128K 256K 512K 1M 2M 4M 8M 16M 32M 64M 128M 256M 512M 1G",
+        lacks: "16M",
+        policy: format!("watch:more=on,batch=4,interval=1ms,seed=56,{}", GIVING[3]),
+        frames: 2091,
+        swap_pages: 5,
+        daemon_comes: true,
+        ends: false,
+    };
+    let ops: [Op; 9] = [
+        [176, 172, 156, 0, 72, 70],
+        [195, 68, 170, 216, 5, 131],
+        [0, 254, 153, 9, 16, 203],
+        [5, 254, 153, 9, 228, 192],
+        [35, 254, 153, 9, 0, 192],
+        [33, 254, 153, 7, 16, 192],
+        [0, 75, 96, 6, 24, 195],
+        [32, 75, 96, 6, 0, 192],
+        [32, 75, 96, 6, 0, 192],
+    ];
+    run(World::of(setting).slow(), ops);
+}
+
 /// What is reserved in a region is released; another mapping lies in it behind the end of one whose reservation
 /// goes on.
 /// `background.rs` has the same in words.

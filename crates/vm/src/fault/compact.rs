@@ -84,8 +84,10 @@ impl Vm {
         }
         let mut done = Compacted::default();
         let busy = frames.clone().any(|frame| self.frames.busy.contains(frame));
-        let larger = |node: NodeId| Level(node.level) >= level && self.frames.population.is_full(node.level, node.slot);
-        let whole = self.frames.covering(frames.start).is_some_and(larger);
+        // What is populated whole moves whole, and would take what lies around the target with it.
+        let population = &self.frames.population;
+        let full = |page: PageOf| population.full_level(&population.walk(page.object, page.index));
+        let whole = self.frames.page_of(frames.start).is_some_and(|page| Level(full(page)) >= level);
         if busy || whole || self.frames.pages.is_none() || self.wired_in(target) {
             done.failed = frames.filter(|frame| !self.is_free_frame(*frame)).count() as u64;
             self.count_compaction(done);
