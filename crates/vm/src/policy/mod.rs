@@ -34,6 +34,7 @@ mod romer;
 pub(crate) mod runner;
 pub(crate) mod scanner;
 mod talluri_hill;
+mod target;
 mod thp;
 mod trident;
 
@@ -45,6 +46,7 @@ pub use self::answers::{
 pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
 pub(crate) use self::promote::huge;
+pub use self::target::{Need, Target};
 
 use self::answers::KEYS;
 use self::parameter::SWITCH;
@@ -134,128 +136,6 @@ impl Made {
     /// No policy can be made of these values, or on this target: a sentence that says why.
     pub fn failed(why: impl Into<String>) -> Made {
         Made { error: Some(why.into()), ..Made::answers(Answers::BASE) }
-    }
-}
-
-/// What a policy, or a parameter, may require of the target that it runs on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Need {
-    /// Control over how page faults are resolved.
-    Faults,
-    /// The settings of a running Linux.
-    Settings,
-    /// Superpages made by copying.
-    Copying,
-    /// To be told of page faults.
-    FaultEvents,
-    /// To be told of misses in the TLBs.
-    Misses,
-    /// Free memory that is zeroed ahead.
-    Zeroing,
-    /// To know which pages hold zeroes.
-    Contents,
-    /// To know which pages are accessed.
-    Accesses,
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Need::Faults => "control over page faults",
-            Need::Settings => "the settings of a running Linux",
-            Need::Copying => "superpages made by copying",
-            Need::FaultEvents => "to be told of page faults",
-            Need::Misses => "to be told of misses in the TLBs",
-            Need::Zeroing => "free memory that is zeroed ahead",
-            Need::Contents => "to know which pages hold zeroes",
-            Need::Accesses => "to know which pages are accessed",
-        })
-    }
-}
-
-/// Returns the text of a file, or why it cannot be read.
-type ReadFile = fn(&str) -> Result<String, String>;
-
-/// What policies run on.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Its name, in sentences.
-    pub name: &'static str,
-    /// What it provides of what policies need.
-    pub has: &'static [Need],
-    /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
-    pub own: &'static [&'static Definition],
-    /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
-    pub read: Option<ReadFile>,
-}
-
-impl Target {
-    /// The manager of this crate.
-    pub const MANAGER: Target = Target {
-        name: "this memory manager",
-        own: &[],
-        read: None,
-        has: &[
-            Need::Faults,
-            Need::Copying,
-            Need::FaultEvents,
-            Need::Misses,
-            Need::Zeroing,
-            Need::Contents,
-            Need::Accesses,
-        ],
-    };
-
-    /// The first of these needs that it does not provide.
-    pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
-        needs.iter().copied().find(|need| !self.has.contains(need))
-    }
-
-    /// Checks that it provides what a policy of this definition needs, and the events that its background asks for.
-    ///
-    /// # Errors
-    /// A sentence that names what is missing.
-    fn provides(&self, definition: &Definition, background: Option<&dyn Background>) -> Result<(), PolicyError> {
-        let asked = background.map(|background| background.events()).unwrap_or_default();
-        match self.lacks(definition.needs).or_else(|| asked.needs().find(|need| !self.has.contains(need))) {
-            None => Ok(()),
-            Some(need) => {
-                let (name, target, names) = (definition.name, self.name, self.names());
-                Err(PolicyError(format!(
-                    "policy {name} needs {need}, which {target} does not have; {target} has {names}"
-                )))
-            }
-        }
-    }
-
-    /// The policies that can run on it.
-    pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
-        self.known().filter(|definition| self.lacks(definition.needs).is_none())
-    }
-
-    /// Its own, and all of this crate.
-    fn known(&self) -> impl Iterator<Item = &'static Definition> {
-        self.own.iter().chain(DEFINITIONS).copied()
-    }
-
-    /// The parameters that a policy has on it.
-    pub fn parameters(&self, definition: &Definition) -> impl Iterator<Item = &'static Parameter> {
-        let here = |parameter: &&Parameter| self.lacks(parameter.needs).is_none();
-        definition.parameters.iter().filter(here)
-    }
-
-    /// The parameters that all policies have on it: the answers, and the sizes in use. Each as `key=values` with a line
-    /// of help.
-    pub fn keys(&self) -> impl Iterator<Item = (String, &'static str)> {
-        let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use");
-        let keys = KEYS.iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help));
-        core::iter::once(own).chain(keys).filter(|_| self.lacks(&[Need::Faults]).is_none())
-    }
-
-    /// The names of the policies that can run on it, as a phrase.
-    fn names(&self) -> String {
-        self.policies().map(|definition| definition.name).collect::<Vec<&str>>().join(", ")
     }
 }
 
