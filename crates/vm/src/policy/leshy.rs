@@ -1,12 +1,13 @@
 //! Elastic Translations (Psomadakis et al., MICRO 2024; the authors' `etutils`: `leshy_greedy.rs`, `online_leshy.rs`):
 //! sizes by the misses in the TLBs. From the largest size down, a block is chosen where misses fell on a share `target`
 //! of its entries and no larger one that holds it was chosen; an entry is what one entry of a page table maps there:
-//! of 64 KB and 2 MB a base page, of 32 MB one of 2 MB. Faults in a chosen block take an extent of its size, and what
-//! is populated is promoted, the blocks with the most misses first, then those with the most entries.
+//! of 64 KB and 2 MB a base page, of 32 MB one of 2 MB. The blocks with the most misses come first, of these those with
+//! the most entries: what is populated is promoted, and faults take an extent of that size from then on. Where a block
+//! cannot be promoted, smaller ones in it are chosen.
 //!
 //! The rule is that of the greedy profiler, which the authors run over a recorded profile; here it is applied to each
-//! `interval` and, as by the online profiler, to the one before at 95 %. That one promotes no more base pages each time
-//! than twice what a khugepaged with default settings scans meanwhile: `most`.
+//! `interval` and, as by the online profiler, to the one before at 95 %. As that one, it stops once it has promoted
+//! `most` base pages: twice what a khugepaged with default settings scans meanwhile.
 //!
 //! Assumed: `target`, which the authors pass on the command line; misses are compared in steps of 100 (theirs: equal if
 //! less than 100 apart, which is no order); all misses are counted, at no cost, where hardware takes samples.
@@ -17,11 +18,11 @@
 use super::promote::{MS, parameter};
 use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
 use crate::policy::background::{Background, Events, Prefer, System, Time};
-use crate::{Candidate, How, Sample, SpaceId};
+use crate::{Candidate, How, Sample, SpaceId, Why};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use superpage_pages::{Ladder, Level, Vpn};
+use superpage_pages::{Ladder, Level, MAX_LEVELS, Vpn};
 
 pub(super) static POLICY: Definition = Definition {
     name: "leshy",
@@ -64,8 +65,9 @@ struct Block {
 /// The blocks of a level in which misses fell on a share of the entries.
 fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, target: f64) -> Vec<Block> {
     let size = ladder.pages(level);
-    // What an entry of the table maps whose entries such a block takes: a table has 512.
-    let entry = core::iter::successors(Some(1u64), |entry| entry.checked_mul(512)).take_while(|entry| *entry < size);
+    // What an entry of the table maps whose entries such a block takes. A table is a base page, an entry 8 bytes.
+    let ratio = ladder.base().bytes() / 8;
+    let entry = core::iter::successors(Some(1u64), |entry| entry.checked_mul(ratio)).take_while(|entry| *entry < size);
     let entry = entry.last().unwrap_or(1);
     let mut found: Vec<Block> = Vec::new();
     let mut seen = None;
@@ -83,17 +85,30 @@ fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, 
 }
 
 impl Leshy {
-    /// The blocks to make superpages of, those with the most misses first.
-    fn choose(&self, ladder: &Ladder) -> Vec<Block> {
+    /// The misses of both intervals.
+    fn pages(&self) -> BTreeMap<(SpaceId, u64), u64> {
         let [now, before] = &self.misses;
         let mut pages: BTreeMap<_, _> =
             before.iter().map(|(page, misses)| (*page, (misses * 95).div_ceil(100))).collect();
         for (page, misses) in now {
             *pages.entry(*page).or_default() += misses;
         }
+        pages
+    }
+
+    /// The blocks to make superpages of, but for those that were refused; those with the most misses first.
+    fn choose(
+        &self,
+        pages: &BTreeMap<(SpaceId, u64), u64>,
+        ladder: &Ladder,
+        refused: &BTreeSet<(Level, SpaceId, u64)>,
+    ) -> Vec<Block> {
         let (mut chosen, mut covered) = (Vec::new(), BTreeSet::new());
         for level in ladder.levels().skip(1).rev() {
-            for block in blocks(&pages, ladder, level, self.target) {
+            for block in blocks(pages, ladder, level, self.target) {
+                if refused.contains(&(level, block.space, block.region)) {
+                    continue;
+                }
                 let first = block.region * ladder.pages(level);
                 let mut larger = ladder.levels().skip(level.index() + 1);
                 if !larger.any(|larger| covered.contains(&(larger, block.space, first / ladder.pages(larger)))) {
@@ -114,17 +129,36 @@ impl Background for Leshy {
 
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         self.next = now.saturating_add(self.interval);
-        let ladder = *system.ladder();
-        let chosen = self.choose(&ladder);
-        let mut promoted = 0;
-        for Block { level, space, region, .. } in chosen {
-            let (size, pages) = (ladder.size(level).bytes(), ladder.pages(level));
-            let prefer = Prefer { place: Some(Place::Extent), size: Some(Reserve::UpTo(size)), ..Prefer::default() };
-            system.prefer(space, Some(Vpn(region * pages).pages(pages)), prefer);
-            if promoted < self.most {
+        let (ladder, pages) = (*system.ladder(), self.pages());
+        let (mut promoted, mut refused) = (0, BTreeSet::new());
+        // Again where something was refused, for the blocks inside: each time smaller ones.
+        for _ in ladder.levels().skip(1) {
+            let before = refused.len();
+            let mut none_free = [false; MAX_LEVELS];
+            for Block { level, space, region, .. } in self.choose(&pages, &ladder, &refused) {
+                // What is a superpage, perhaps a larger one, would be taken apart.
+                let superpage = system.population(space, level, region).is_some_and(|sample| sample.superpage);
+                if superpage || promoted >= self.most {
+                    continue;
+                }
                 let candidate = Candidate::from(Sample { region, populated: 1, superpage: false });
-                let made = system.promote(space, level, &[candidate], How::Either).remove(0);
-                promoted += if made.is_ok() { pages } else { 0 };
+                let made = match none_free[level.index()] {
+                    true => Err(Why::NoExtent),
+                    false => system.promote(space, level, &[candidate], How::Either).remove(0).map_err(|no| no.why),
+                };
+                if let Err(why) = made {
+                    none_free[level.index()] |= why == Why::NoExtent;
+                    refused.insert((level, space, region));
+                    continue;
+                }
+                let (size, of) = (ladder.size(level).bytes(), ladder.pages(level));
+                let prefer =
+                    Prefer { place: Some(Place::Extent), size: Some(Reserve::UpTo(size)), ..Prefer::default() };
+                system.prefer(space, Some(Vpn(region * of).pages(of)), prefer);
+                promoted += of;
+            }
+            if refused.len() == before {
+                break;
             }
         }
         self.misses[1] = core::mem::take(&mut self.misses[0]);
