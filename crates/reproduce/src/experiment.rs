@@ -290,6 +290,11 @@ impl Experiment {
             Error::Usage(format!("{origin}, line {line}: {}", error.message().replace('\n', ", ")))
         })?;
         (experiment.paper, experiment.name, experiment.inputs) = (paper.into(), name.into(), inputs);
+        let items: Vec<String> =
+            experiment.items.iter().filter(|item| item.runs()).map(|item| slug(&item.name)).collect();
+        let columns = experiment.columns.iter_mut().map(|column| &mut column.measure);
+        let singles = experiment.values.iter_mut().filter_map(|single| single.measure.as_mut());
+        columns.chain(singles).for_each(|text| text.0.spread(&items));
         experiment
             .find_machines()
             .and_then(|()| experiment.check())

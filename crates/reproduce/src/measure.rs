@@ -89,6 +89,29 @@ impl Measure {
         }
     }
 
+    /// Puts a name for each of these items in place of `*:NAME`, an argument of a function.
+    pub(crate) fn spread(&mut self, items: &[String]) {
+        match self {
+            Measure::Number(_) | Measure::Name(_) => {}
+            Measure::Sum(left, _, right) => {
+                left.spread(items);
+                right.spread(items);
+            }
+            Measure::Compare(parts) => parts.iter_mut().for_each(|(_, part)| part.spread(items)),
+            Measure::Call(_, arguments) => {
+                let each = |argument: Measure| match &argument {
+                    Measure::Name(name) => match name.strip_prefix("*:") {
+                        Some(of) => items.iter().map(|item| Measure::Name(format!("{item}:{of}"))).collect(),
+                        None => vec![argument],
+                    },
+                    _ => vec![argument],
+                };
+                *arguments = std::mem::take(arguments).into_iter().flat_map(each).collect();
+                arguments.iter_mut().for_each(|argument| argument.spread(items));
+            }
+        }
+    }
+
     /// Evaluates it with the values that `look` returns. `None` if one is missing, or the result is not a number.
     pub(crate) fn value(&self, look: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
         let number = match self {
@@ -265,6 +288,15 @@ mod tests {
         assert_eq!(work_out("3 >= 2 > 2"), Some(Value::Truth(false)));
         assert_eq!(work_out("all ( 1 < 2 , 2 < 1 )"), Some(Value::Truth(false)));
         assert_eq!(work_out("count ( 1 < 2 , 2 < 1 , 3 > 2 )"), Some(Value::Number(2.0)));
+    }
+
+    #[test]
+    fn a_name_stands_for_all_items() {
+        let mut measure = Measure::parse("100 * (mean(*:all.speedup) - 1) < max(1, *:base.cycles)").unwrap();
+        measure.spread(&["Matrix".into(), "B+-tree".into()]);
+        let named = "100 * (mean(Matrix:all.speedup, B+-tree:all.speedup) - 1) < \
+                     max(1, Matrix:base.cycles, B+-tree:base.cycles)";
+        assert_eq!(measure, Measure::parse(named).unwrap());
     }
 
     #[test]
