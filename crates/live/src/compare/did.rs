@@ -83,9 +83,11 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     let part = arm.found(arm, page, rules).part(huge);
     let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
     let word = rules.enabled.as_deref().unwrap_or("absent");
+    // The look that found these may have been at another time than the one that found most.
+    let most = |of: u64| huge > 0 && 2 * of > reach.huge.min(huge);
     match () {
-        () if huge > 0 && 2 * reach.hugetlb > huge => format!("{part} in pages of hugetlb"),
-        () if huge > 0 && 2 * reach.advised > huge => format!("advised by the program itself: {part} huge"),
+        () if most(reach.hugetlb) => format!("{part} in pages of hugetlb"),
+        () if most(reach.advised) => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
         () => match arm.why(Aim::Huge) {
@@ -140,6 +142,8 @@ mod tests {
         };
         let numpy = Reach { resident: 600 * MB, huge: 581 * MB, advised: 585 * MB, ..Reach::default() };
         assert_eq!(told(Some(581 * MB), numpy), "advised by the program itself: 581 of 620 MB huge");
+        let early = Reach { resident: 70 * MB, huge: 60 * MB, advised: 62 * MB, ..Reach::default() };
+        assert_eq!(told(Some(581 * MB), early), "advised by the program itself: 581 of 620 MB huge");
         let plain = Reach { resident: 600 * MB, ..Reach::default() };
         assert_eq!(told(Some(0), plain.clone()), "nothing huge: the program does not ask for it (enabled=madvise)");
         let redis = Reach { left: [((Why::Disabled, Kind::Anonymous), 590 * MB)].into(), ..plain };
