@@ -100,7 +100,7 @@ fn what_is_populated_whole_around_an_extent_stays() {
     let mut machine = Machine::with_swap("4K 8K 16K 32K", 256, "reservation", 64);
     machine.disk.stored.insert((Some(1), 3), 77);
     machine.file(512, 64, true, 0);
-    (512..515).for_each(|page| drop(machine.read(page)));
+    (512..515).for_each(|page| assert_eq!(machine.get(page), 0));
     machine.disk.slow = true;
     let Err(FaultError::Busy(frame)) = machine.fault(machine.space, 515, Access::Read) else { panic!("it is read") };
     machine.disk.slow = false;
