@@ -93,8 +93,8 @@ fn superpages_move_whole() {
     machine.end();
 }
 
-/// Half of a reservation is populated, so that breaking it leaves an extent larger than the target, of which a page beside
-/// the target is still being read.
+/// Half of a reservation is populated, so that breaking it leaves an extent larger than the target,
+/// of which a page beside the target is still being read.
 #[test]
 fn what_is_populated_whole_around_an_extent_stays() {
     let mut machine = Machine::with_swap("4K 8K 16K 32K", 256, "reservation", 64);

@@ -1,4 +1,5 @@
-//! Policies that are told of misses in the TLBs: `romer`, `pcc`, `leshy`, `hybrid`, each with its rule against a few regions.
+//! Policies that are told of misses in the TLBs: `romer`, `pcc`, `leshy`, `hybrid`, each with its
+//! rule against a few regions.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Vpn;

@@ -136,9 +136,12 @@ impl Background for Leshy {
             let before = refused.len();
             let mut none_free = [false; MAX_LEVELS];
             for Block { level, space, region, .. } in self.choose(&pages, &ladder, &refused) {
+                if promoted >= self.most {
+                    break;
+                }
                 // What is a superpage, perhaps a larger one, would be taken apart.
                 let superpage = system.population(space, level, region).is_some_and(|sample| sample.superpage);
-                if superpage || promoted >= self.most {
+                if superpage {
                     continue;
                 }
                 let candidate = Candidate::from(Sample { region, populated: 1, superpage: false });
@@ -157,7 +160,7 @@ impl Background for Leshy {
                 system.prefer(space, Some(Vpn(region * of).pages(of)), prefer);
                 promoted += of;
             }
-            if refused.len() == before {
+            if refused.len() == before || promoted >= self.most {
                 break;
             }
         }
