@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::connection::Connection;
 use crate::execute;
@@ -22,6 +23,9 @@ pub(crate) struct Calls {
     followed: &'static [(i64, Call)],
     /// `read`, `pread64`, `write`, `pwrite64`.
     copying: [i64; 4],
+    /// Those that end when a time has passed, if nothing else ended them, and what they return then: `nanosleep`,
+    /// `clock_nanosleep`, `poll`, `ppoll`, `select`, `pselect6`, `epoll_wait`, `epoll_pwait`, and `futex`.
+    waiting: &'static [(i64, i64)],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +51,7 @@ enum Call {
 
 const X86_64: Calls = Calls {
     copying: [0, 17, 1, 18],
+    waiting: &[(35, 0), (230, 0), (7, 0), (271, 0), (23, 0), (270, 0), (232, 0), (281, 0), (202, TIMED_OUT)],
     followed: &[
         (3, Call::Close),
         (9, Call::Map),
@@ -73,6 +78,7 @@ const X86_64: Calls = Calls {
 /// The numbers that newer machines share.
 const GENERIC: Calls = Calls {
     copying: [63, 67, 64, 68],
+    waiting: &[(101, 0), (115, 0), (73, 0), (72, 0), (22, 0), (98, TIMED_OUT)],
     followed: &[
         (24, Call::Duplicate),
         (57, Call::Close),
@@ -93,6 +99,8 @@ const GENERIC: Calls = Calls {
     ],
 };
 
+/// `-ETIMEDOUT`.
+const TIMED_OUT: i64 = -110;
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 const MAP_TYPE: u64 = 3;
@@ -165,6 +173,8 @@ thread_local! {
     /// The path and the buffer of the call that a thread is in, if it is to be reported.
     static TOLD: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
     static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
+    /// Since when a thread waits for a time, and what the call returns when that has passed.
+    static WAITS: Cell<Option<(Instant, i64)>> = const { Cell::new(None) };
 }
 
 /// The heap, once its start is known.
@@ -190,6 +200,8 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
     let Some(session) = process::session() else { return };
     process::stop(cpu, runs);
     TOLD.set(session.tells_calls.then(|| session.calls.path(number, arguments)).flatten());
+    let waiting = session.calls.waiting.iter().find(|(known, _)| *known == number);
+    WAITS.set(waiting.map(|(_, late)| (Instant::now(), *late)));
     let Some(call) = session.calls.call(number) else { return };
     let [first, second, third, fourth, fifth, _] = arguments;
     let mut pending = Pending { call, arguments, file: None, child: 0, _mapping: None, connection: None };
@@ -292,6 +304,13 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
         let bytes = if PATHS[path] == "null" { 0 } else { result.max(0) as u64 };
         runs.event(code::CALL, &[[path as u64, at], [bytes, 0]]);
         if process::several() {
+            runs.hand_over();
+        }
+    }
+    if let Some((since, late)) = WAITS.take().filter(|(_, late)| *late == result) {
+        let milliseconds = (since.elapsed().as_micros() as u64 + 500) / 1000;
+        if milliseconds > 0 {
+            runs.event(code::SLEPT, &[[milliseconds, 0]]);
             runs.hand_over();
         }
     }

@@ -13,7 +13,7 @@
 //! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 7;
+pub(crate) const VERSION: u64 = 8;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
 /// The first word of a chunk in a slot, plus the slot; the second is the same.
@@ -123,6 +123,8 @@ pub(crate) mod code {
     pub(crate) const ADVISE: u64 = 14;
     /// `[place of the path in PATHS, address of the buffer] [bytes, 0]`: a system call has returned.
     pub(crate) const CALL: u64 = 15;
+    /// `[milliseconds, 0]`: a call that waits for so long has returned since they have passed.
+    pub(crate) const SLEPT: u64 = 16;
 }
 
 /// The paths of system calls that are told apart: what copies nothing, and what copies from or to a file or a pipe.

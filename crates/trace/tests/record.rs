@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 use superpage_pages::{Access, Hint, Protection};
 use superpage_trace::file::Reader;
 use superpage_trace::{
@@ -350,6 +351,23 @@ fn threads_and_children_are_followed() {
     assert_eq!(stream.count(|event| *event == Event::Exit), 4);
     let made = stream.count(|event| matches!(event, Event::Map { pages: 8, shared: false, .. }));
     assert!(made >= 3, "the mappings of the children, also of the one that was killed");
+}
+
+#[test]
+fn sleeps_are_idle_time() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let began = Instant::now();
+    let (stream, ..) = recorded(&command(&calls(folder.path()), &["sleeping"]));
+    let times = stream.events().filter_map(|event| match event {
+        Event::Idle { microseconds } => Some(Duration::from_micros(*microseconds)),
+        _ => None,
+    });
+    let times: Vec<Duration> = times.collect();
+    assert!(times.len() == 2 && times[0].as_millis() >= 300 && times[1].as_millis() >= 200, "{times:?}");
+    assert!(times.iter().sum::<Duration>() <= began.elapsed(), "{times:?}");
 }
 
 #[test]

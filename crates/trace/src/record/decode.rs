@@ -4,6 +4,7 @@ use super::wire::{self, Unit, code};
 use crate::Phase;
 use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run, TRACE_LINE_SHIFT};
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 use superpage_pages::{Access, Hint, Protection};
 
 /// The bits of a tag that hold its kind.
@@ -17,6 +18,9 @@ pub(super) struct Names {
     /// Processes by their tokens.
     processes: HashMap<u64, ProcessId>,
     threads: u32,
+    /// The thread that was heard last, and when a thread before it was.
+    heard: Option<(u32, Instant)>,
+    before: Option<Instant>,
 }
 
 impl Names {
@@ -40,6 +44,19 @@ impl Names {
     /// Whether no thread has got a number yet.
     pub(super) fn no_threads(&self) -> bool {
         self.threads == 0
+    }
+
+    /// Words of this thread came now.
+    pub(super) fn hear(&mut self, thread: u32) {
+        if let Some((_, at)) = self.heard.filter(|(last, _)| *last != thread) {
+            self.before = Some(at);
+        }
+        self.heard = Some((thread, Instant::now()));
+    }
+
+    /// How much of a sleep of the thread that is heard, which ends now, is idle time: since others were heard.
+    fn idle(&self, slept: Duration) -> Duration {
+        self.before.map_or(slept, |before| slept.min(before.elapsed()))
     }
 
     fn file(&mut self, file: (u64, u64)) -> u32 {
@@ -171,6 +188,14 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
             Some(phase) => Event::Phase { phase, period: Some(pages).filter(|period| *period > 0) },
             None => return,
         },
+        code::SLEPT => {
+            // Whole milliseconds, so that a program that sleeps alone is recorded alike each time.
+            let idle = names.idle(Duration::from_millis(start)).as_micros() as u64;
+            match (idle + 500) / 1000 {
+                0 => return,
+                milliseconds => Event::Idle { microseconds: milliseconds * 1000 },
+            }
+        }
         code::NOTE => {
             let bytes: Vec<u8> =
                 payload.iter().skip(2).flat_map(|word| word.to_ne_bytes()).take(start as usize).collect();
@@ -241,6 +266,24 @@ mod tests {
         let (mut batch, mut heard) = (Batch::default(), Vec::new());
         assert_eq!(decode(&words, wire::PAGES, &mut Names::default(), &mut batch, &mut heard), 0);
         assert!(batch.events.is_empty());
+    }
+
+    #[test]
+    fn a_sleep_is_idle_time_as_far_as_no_other_is_heard() {
+        const HOUR: u64 = 3_600_000;
+        let words = [wire::event(code::SLEPT, 2), HOUR, 0];
+        let (mut names, mut batch) = (Names::default(), Batch::default());
+        for thread in [0, 0, 1] {
+            names.hear(thread);
+            assert_eq!(decode(&words, wire::PAGES, &mut names, &mut batch, &mut Vec::new()), 3);
+        }
+        let times = batch.events.iter().map(|(_, event)| match event {
+            Event::Idle { microseconds } => *microseconds,
+            _ => 0,
+        });
+        let times: Vec<u64> = times.collect();
+        assert_eq!(times[..2], [HOUR * 1000; 2]);
+        assert!(times.iter().sum::<u64>() < 3 * HOUR * 1000, "the third sleeps while the first is heard: {times:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // One program for the system calls that a recording must follow; the first argument says which.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef CLOSE_RANGE_CLOEXEC
@@ -70,6 +72,11 @@ static void threads(void) {
     work(0);
     for (int at = 0; at < 4; at++)
         pthread_join(others[at], 0);
+}
+
+static void sleeping(void) {
+    nanosleep(&(struct timespec){0, 300000000}, 0);
+    poll(0, 0, 200);
 }
 
 static void children(const char *self) {
@@ -166,6 +173,8 @@ int main(int count, char **words) {
         copying(words[2]);
     else if (!strcmp(what, "threads"))
         threads();
+    else if (!strcmp(what, "sleeping"))
+        sleeping();
     else if (!strcmp(what, "children"))
         children(words[0]);
     else if (!strcmp(what, "closing"))
