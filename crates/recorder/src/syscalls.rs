@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::execute;
@@ -173,8 +173,9 @@ thread_local! {
     /// The path and the buffer of the call that a thread is in, if it is to be reported.
     static TOLD: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
     static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
-    /// Since when a thread waits for a time, and what the call returns when that has passed.
-    static WAITS: Cell<Option<(Instant, i64)>> = const { Cell::new(None) };
+    /// Since when a thread waits for a time, by the clock and by the processor time of its process, and what the call
+    /// returns when the time has passed.
+    static WAITS: Cell<Option<(Instant, Duration, i64)>> = const { Cell::new(None) };
 }
 
 /// The heap, once its start is known.
@@ -201,7 +202,7 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
     process::stop(cpu, runs);
     TOLD.set(session.tells_calls.then(|| session.calls.path(number, arguments)).flatten());
     let waiting = session.calls.waiting.iter().find(|(known, _)| *known == number);
-    WAITS.set(waiting.map(|(_, late)| (Instant::now(), *late)));
+    WAITS.set(waiting.map(|(_, late)| (Instant::now(), worked(), *late)));
     let Some(call) = session.calls.call(number) else { return };
     let [first, second, third, fourth, fifth, _] = arguments;
     let mut pending = Pending { call, arguments, file: None, child: 0, _mapping: None, connection: None };
@@ -307,8 +308,9 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
             runs.hand_over();
         }
     }
-    if let Some((since, late)) = WAITS.take().filter(|(_, late)| *late == result) {
-        let milliseconds = (since.elapsed().as_micros() as u64 + 500) / 1000;
+    if let Some((since, worked_before, _)) = WAITS.take().filter(|(.., late)| *late == result) {
+        let idle = since.elapsed().saturating_sub(worked().saturating_sub(worked_before));
+        let milliseconds = (idle.as_micros() as u64 + 500) / 1000;
         if milliseconds > 0 {
             runs.event(code::SLEPT, &[[milliseconds, 0]]);
             runs.hand_over();
@@ -404,7 +406,17 @@ fn is_pipe(number: RawFd) -> bool {
 }
 
 unsafe extern "C" {
+    fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32;
     fn shmctl(identifier: i32, command: i32, segment: *mut u64) -> i32;
+}
+
+/// The processor time of this process, of all its threads.
+fn worked() -> Duration {
+    const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
+    let mut time = [0; 2];
+    // SAFETY: a `struct timespec` is two 64-bit numbers on the hosts that QEMU's plugins run on.
+    unsafe { clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time[0] as u64, time[1] as u32)
 }
 
 /// The length of a segment of System V's shared memory in bytes.

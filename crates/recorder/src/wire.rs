@@ -123,7 +123,7 @@ pub(crate) mod code {
     pub(crate) const ADVISE: u64 = 14;
     /// `[place of the path in PATHS, address of the buffer] [bytes, 0]`: a system call has returned.
     pub(crate) const CALL: u64 = 15;
-    /// `[milliseconds, 0]`: a call that waits for so long has returned since they have passed.
+    /// `[milliseconds, 0]`: a call that waits until a time has returned then, and for so long its process did not run.
     pub(crate) const SLEPT: u64 = 16;
 }
 

@@ -54,7 +54,8 @@ impl Names {
         self.heard = Some((thread, Instant::now()));
     }
 
-    /// How much of a sleep of the thread that is heard, which ends now, is idle time: since others were heard.
+    /// How much of a sleep of the thread that is heard, which ends now, is idle time: since others were heard, whose
+    /// sleeps may have been at the same time.
     fn idle(&self, slept: Duration) -> Duration {
         self.before.map_or(slept, |before| slept.min(before.elapsed()))
     }
