@@ -301,21 +301,21 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile. `stop`
-    /// ends it and the run early.
+    /// The idle loop, which may compute digests; what is due meanwhile is done then. `stop` ends it and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
-        loop {
+        while self.outcome.failed.is_none() {
             let due = self.vm.due().map(|due| due.max(self.work.background_free));
-            let Some(until) = due.into_iter().chain(self.host.as_ref().and_then(Host::due)).min() else { break };
-            let wait = self.setup.time_scale.seconds(until.saturating_sub(self.policy_time()));
+            let until = due.into_iter().chain(self.host.as_ref().and_then(Host::due)).min();
+            let wait = until.map(|until| self.setup.time_scale.seconds(until.saturating_sub(self.policy_time())));
+            let Some(wait) = wait.into_iter().chain(self.until_sample()).reduce(f64::min) else { break };
             let wait = ((wait * 1e6).ceil() as u64).max(1);
             if wait > left {
                 break;
             }
             self.counted.idle_microseconds += wait;
             left -= wait;
-            self.background();
+            self.run_due();
             if stop.load(Ordering::Relaxed) {
                 self.outcome.stopped = true;
                 return;

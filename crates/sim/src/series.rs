@@ -14,8 +14,8 @@ use superpage_pages::{Level, PageSize, parse_count};
 /// How often the state of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
-    /// At the first look after each multiple of so many seconds of modelled time, idle time included: at page faults, at events of the stream, and
-    /// each 64 requests to the TLBs between them.
+    /// At the first look after each multiple of so many seconds of modelled time, idle time included: at page faults, at
+    /// events of the stream, each 64 requests to the TLBs between them, and each microsecond of idle time.
     Seconds(f64),
     /// Before the first run of the stream that begins after each multiple of so many instructions.
     Instructions(u64),
@@ -188,6 +188,14 @@ impl Simulation {
     pub(crate) fn sample_if_due(&mut self) {
         if let Some(every) = self.record.watch.every {
             self.sample_at(every);
+        }
+    }
+
+    /// Modelled time until the next sample, in seconds, if samples go by time.
+    pub(crate) fn until_sample(&self) -> Option<f64> {
+        match self.record.watch.every {
+            Some(Every::Seconds(_)) => Some(self.record.due - self.seconds(self.only())),
+            _ => None,
         }
     }
 

@@ -141,10 +141,11 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
     script.event(Event::Idle { microseconds: 5_000_000 });
     let run = &runs(&mut script, &["reservation"], Watch { every: Some(Every::Seconds(4.0)), ..Watch::default() })[1];
     let series = run.row.series.as_ref().unwrap();
-    let [begin, full, end, last] = &series[..] else { panic!("at 0, 5 and 10 s, and the end: {series:?}") };
-    assert_eq!(*last, Sample { event: Some("end".into()), ..end.clone() });
+    let [begin, full, end, last] = &series[..] else { panic!("at 0, 4 and 8 s, and the end: {series:?}") };
+    assert_eq!(*last, Sample { event: Some("end".into()), seconds: last.seconds, ..end.clone() });
     assert_eq!((begin.seconds, begin.contiguity, begin.free_bytes), (0.0, 1.0, 64 << 20));
-    assert!((5.0..5.1).contains(&full.seconds) && (10.0..10.1).contains(&end.seconds));
+    let times = [(full, 4.0..4.00001), (end, 8.0..8.00001), (last, 10.0..10.1)];
+    assert!(times.iter().all(|(sample, time)| time.contains(&sample.seconds)), "in the middle of idle time: {times:?}");
     assert_eq!(full.active_bytes, 2 << 20);
     assert_eq!(full.pages.iter().map(|(size, n)| size.bytes() * n).sum::<u64>(), 2 << 20);
     assert!(full.contiguity < 1.0);
