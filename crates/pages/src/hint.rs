@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a program asks for a part of its memory: madvise(2).
+/// What a program asks for a part of its memory: madvise(2), or mmap(2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Hint {
@@ -13,6 +13,8 @@ pub enum Hint {
     Huge = 1,
     /// Base pages only (`MADV_NOHUGEPAGE`).
     Base = 2,
+    /// Memory for a stack (`MAP_STACK`), when it is mapped: what that means is the policy's.
+    Stack = 3,
 }
 
 impl Hint {
@@ -22,6 +24,7 @@ impl Hint {
             0 => Some(Hint::None),
             1 => Some(Hint::Huge),
             2 => Some(Hint::Base),
+            3 => Some(Hint::Stack),
             _ => None,
         }
     }
@@ -33,6 +36,7 @@ impl fmt::Display for Hint {
             Hint::None => "none",
             Hint::Huge => "huge",
             Hint::Base => "base",
+            Hint::Stack => "stack",
         })
     }
 }

@@ -107,6 +107,9 @@ const MAP_TYPE: u64 = 3;
 const MAP_PRIVATE: u64 = 2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_STACK: u64 = 0x20000;
+/// The number in a trace of the hint that memory is for a stack.
+const STACK: u64 = 3;
 const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0x1000;
 /// With this flag the call closes nothing before the next `execve`, where the plugin keeps its own descriptors open.
@@ -340,6 +343,9 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
                 mapping.set_file((device, inode), length, sixth / PAGE);
             }
             mapping.tell(runs);
+            if fourth & MAP_STACK != 0 {
+                tell_advice(runs, result, second, STACK);
+            }
         }
         Call::Unmap => tell_range(runs, code::UNMAP, first, second),
         Call::Protect => tell_protect(runs, first, second, third),

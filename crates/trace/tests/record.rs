@@ -244,15 +244,17 @@ fn what_a_program_asks_for_is_an_event() {
     }
     let folder = folder();
     let (stream, ..) = recorded(&command(&calls(folder.path()), &["advice"]));
-    let map = |event: &Event| match event {
-        Event::Map { start, pages: 1024, .. } => Some(*start),
+    let map = |event: &Event, long| match event {
+        Event::Map { start, pages, .. } if *pages == long => Some(*start),
         _ => None,
     };
-    let area = stream.events().find_map(map).expect("the mapping");
+    let [area, stack] =
+        [1024, 99].map(|pages| stream.events().find_map(|event| map(event, pages)).expect("the mapping"));
     let advice: Vec<&Event> = stream.events().filter(|event| matches!(event, Event::Advise { .. })).collect();
     let expected = [
         Event::Advise { start: area + 10, pages: 600, hint: Hint::Huge },
         Event::Advise { start: area + 20, pages: 7, hint: Hint::Base },
+        Event::Advise { start: stack, pages: 99, hint: Hint::Stack },
     ];
     assert_eq!(advice, expected.each_ref(), "not what has no length, is misaligned, or is no hint");
 }

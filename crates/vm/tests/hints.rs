@@ -6,10 +6,11 @@ use superpage_vm::{Config, Growth, How, Map, Policy, Prefer, Region, Reserve, Ta
 
 const X86: &str = "4K 2M 1G";
 
-/// A machine in which 2 MB each are mapped at page 512 without a hint, at 1024 with `Huge`, at 1536 with `Base`.
+/// A machine in which 2 MB each are mapped at page 512 without a hint, at 1024 with `Huge`, at 1536 with `Base`, at
+/// 2048 with `Stack`.
 fn machine(policy: &str) -> Machine {
     let mut machine = Machine::new(X86, 4096, policy);
-    for (start, hint) in [(512, Hint::None), (1024, Hint::Huge), (1536, Hint::Base)] {
+    for (start, hint) in [(512, Hint::None), (1024, Hint::Huge), (1536, Hint::Base), (2048, Hint::Stack)] {
         machine.vm.map(&mut machine.pmap, machine.space, Map::anonymous(Vpn(start), 512).hint(hint)).unwrap();
     }
     machine
@@ -23,16 +24,18 @@ fn advise(machine: &mut Machine, start: u64, pages: u64, hint: Hint) {
 #[test]
 fn thp_does_what_is_asked_for() {
     for (policy, levels) in [
-        ("thp", [1, 1, 0]),
-        ("thp:enabled=always", [1, 1, 0]),
-        ("thp:enabled=madvise", [0, 1, 0]),
-        ("mthp:size=2M", [1, 1, 0]),
-        ("mthp:size=2M,enabled=madvise", [0, 1, 0]),
-        ("thp:hints=ignored", [1, 1, 1]),
-        ("base", [0, 0, 0]),
+        ("thp", [1, 1, 0, 0]),
+        ("thp:stacks=any", [1, 1, 0, 1]),
+        ("thp:enabled=always", [1, 1, 0, 0]),
+        ("thp:enabled=madvise", [0, 1, 0, 0]),
+        ("thp:enabled=madvise,stacks=any", [0, 1, 0, 0]),
+        ("mthp:size=2M", [1, 1, 0, 0]),
+        ("mthp:size=2M,enabled=madvise", [0, 1, 0, 0]),
+        ("thp:hints=ignored", [1, 1, 1, 1]),
+        ("base", [0, 0, 0, 0]),
     ] {
         let mut machine = machine(policy);
-        for (start, level) in [512, 1024, 1536].into_iter().zip(levels) {
+        for (start, level) in [512, 1024, 1536, 2048].into_iter().zip(levels) {
             assert_eq!(machine.write(start + 7).mapped, Level(level), "{policy}, page {start}");
         }
         machine.end();

@@ -4,15 +4,15 @@
 //!
 //! The stacks lie side by side in one anonymous mapping, as Linux merges mappings of equal rights, from a boundary of a
 //! huge page on. The lowest page of each is its guard, without rights, which ends the mapping there: made before
-//! the stack
-//! is touched (`guard=early`), so that no stack has a whole huge page, or after that (`guard=late`). 4 instructions a
-//! store are assumed.
+//! the stack is touched (`guard=early`), so that no stack has a whole huge page, or after that (`guard=late`). With
+//! `map-stack=on` they are mapped for stacks (`MAP_STACK`, as glibc does), which Linux heeds since 6.7. 4 instructions
+//! a store are assumed.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, Parameter, Values};
 use super::program::{Out, PAGE, Program, REGION, Running};
 use crate::{Backing, Error, Event, Growth, Source};
-use superpage_pages::{Access, Protection};
+use superpage_pages::{Access, Hint, Protection};
 
 pub(super) const KIND: Kind = Kind {
     name: "stacks",
@@ -26,6 +26,11 @@ pub(super) const KIND: Kind = Kind {
             default: "late",
             help: "the page at its end loses its rights before (early) or after that (late)",
         },
+        Parameter {
+            name: "map-stack",
+            default: "off",
+            help: "mapped for stacks (MAP_STACK), as Linux heeds since 6.7",
+        },
     ],
     start,
 };
@@ -38,8 +43,9 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     }
     let touched = values.bytes("touched", 1..=bytes - PAGE)?.div_ceil(PAGE);
     let early = values.choice("guard", "early", "late")?;
+    let asks = values.choice("map-stack", "on", "off")?;
     let runs = threads.saturating_mul(touched);
-    Ok(Running::start(values, Stacks { threads, bytes, touched, early, next: None }, false, runs))
+    Ok(Running::start(values, Stacks { threads, bytes, touched, early, asks, next: None }, false, runs))
 }
 
 struct Stacks {
@@ -48,6 +54,7 @@ struct Stacks {
     /// In pages.
     touched: u64,
     early: bool,
+    asks: bool,
     /// The thread that starts next; `None` before the mapping is made.
     next: Option<u64>,
 }
@@ -65,6 +72,9 @@ impl Program for Stacks {
             let (start, pages) = (REGION / PAGE, self.threads * self.bytes / PAGE);
             let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
             out.event(Event::Map { start, pages, protection, shared: false, backing, growth });
+            if self.asks {
+                out.event(Event::Advise { start, pages, hint: Hint::Stack });
+            }
             self.next = Some(0);
             return true;
         };

@@ -50,6 +50,7 @@ static void advice(void) {
     madvise(area + 1, PAGE, MADV_HUGEPAGE);
     madvise(area, PAGE, MADV_SEQUENTIAL);
     memset(area, 1, 1024 * PAGE);
+    mmap(0, 99 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 }
 
 static void *work(void *argument) {

@@ -346,6 +346,9 @@ pub struct Placing {
     pub past_end: PastEnd,
     /// What is made of the program's hints.
     pub hints: Hints,
+    /// Whether memory that was mapped for a stack ([`Hint::Stack`]) is as any other; if not, base pages are asked for
+    /// there (Linux since 6.7).
+    pub stacks: bool,
     /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo this, a power of two,
     /// where one is free (Kessler and Hill; section 6.3). 0: any frame.
     pub colours: u32,
@@ -353,6 +356,17 @@ pub struct Placing {
     pub fit: Fit,
     /// A static pool, of whose pages mappings that use it are made; `None`: there is none.
     pub pool: Option<StaticPool>,
+}
+
+impl Placing {
+    /// What a map entry keeps of what a program asks for.
+    pub(crate) fn asked(&self, hint: Hint) -> Hint {
+        match hint {
+            Hint::Stack if self.stacks => Hint::None,
+            Hint::Stack => Hint::Base,
+            other => other,
+        }
+    }
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?
@@ -495,7 +509,7 @@ macro_rules! key {
     };
 }
 
-pub(super) static KEYS: [Key; 30] = [
+pub(super) static KEYS: [Key; 31] = [
     key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
         "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
     key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
@@ -568,6 +582,8 @@ pub(super) static KEYS: [Key; 30] = [
         "percent of memory that the daemon aims at having free or in cache pages, once it is woken at a quarter of that"),
     key!("hints", place.hints: "ignored" => Hints::Ignored, "opt-out" => Hints::OptOut, "opt-in" => Hints::OptIn;
         "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them"),
+    key!("stacks", place.stacks: "any" => true, "base" => false;
+        "what is mapped for a stack (MAP_STACK) is as other memory, or base pages are asked for there (Linux since 6.7)"),
     key!("around", populate.around: "1" => 1, "2" => 2, "4" => 4, "8" => 8, "16" => 16, "32" => 32, "64" => 64,
         "128" => 128, "256" => 256, "512" => 512;
         "fault-around: base pages of the largest window that is prepopulated where pages are touched in order"),

@@ -24,6 +24,7 @@ pub(super) const ANSWERS: Answers = Answers {
         growing_limit: true,
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,
+        stacks: true,
         colours: 0,
         fit: Fit::First,
         pool: None,

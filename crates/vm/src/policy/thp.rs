@@ -165,6 +165,7 @@ pub(super) const ANSWERS: Answers = Answers {
         growing_limit: false,
         past_end: PastEnd::Never,
         hints: Hints::OptOut,
+        stacks: false,
         colours: 0,
         fit: Fit::First,
         pool: None,

@@ -141,7 +141,8 @@ impl Vm {
             }
         };
         self.objects.get_mut(object).entries += 1;
-        let Map { protection, shared, hint, .. } = map;
+        let Map { protection, shared, .. } = map;
+        let hint = self.answers.place.asked(map.hint);
         let space = self.space_mut(space);
         let prefer = space.prefer;
         space.put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer, pooled });
@@ -241,6 +242,7 @@ impl Vm {
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.is_pool_free(space, low, high)?;
+        let hint = self.answers.place.asked(hint);
         self.change_entries(pmap, space, range, |entry| entry.hint = hint)
     }
 
