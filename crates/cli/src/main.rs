@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 use rustix::process::{Resource, getrlimit};
 use std::io::Write;
 use std::process::ExitCode;
+use superpage_report::foreign;
 
 /// Superpages for programs that do not ask for them, and what they are worth.
 #[derive(Parser)]
@@ -130,10 +131,15 @@ fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
 
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
-    let printed = message.print();
     if message.use_stderr() {
+        // It repeats arguments as they are; without control characters in them it may keep its colours.
+        match std::env::args_os().any(|word| word.to_string_lossy().contains(char::is_control)) {
+            true => message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line))),
+            false => drop(message.print()),
+        }
         return Ok(ExitCode::from(2));
     }
+    let printed = message.print();
     print::done(printed.and_then(|()| print::stdout().flush()))?;
     Ok(ExitCode::SUCCESS)
 }

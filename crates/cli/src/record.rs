@@ -90,11 +90,14 @@ impl Record {
         }
         let accesses = totals.references + totals.fetches;
         eprintln!(
-            "superpage: {}: {} runs of {} accesses, {} processes",
+            "superpage: {}: {} runs of {} accesses, {}",
             self.output.display(),
             count(totals.runs),
             count(accesses),
-            totals.processes
+            match totals.processes {
+                1 => "1 process".to_owned(),
+                more => format!("{} processes", count(more)),
+            }
         );
         if stop.is_set() {
             eprintln!("superpage: interrupted; the trace is complete up to there");

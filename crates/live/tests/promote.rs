@@ -363,6 +363,30 @@ fn a_survey_is_of_any_policy() {
     program.finish();
 }
 
+/// Whoever is first, no region would be promoted that is huge when the survey ends.
+#[test]
+fn a_survey_does_not_count_what_another_promotes_meanwhile() {
+    let _turn = superpage_testing::turn_of("promote");
+    let program = Program::start("blocks");
+    let survey = || {
+        let options = "ingens:util=0.01,interval=20ms".parse().unwrap();
+        let mut promoter = Promoter::observer(options, Target::pids([program.pid()])).unwrap();
+        promoter.survey(&AtomicBool::new(false)).remove(0)
+    };
+    let before = survey();
+    let Some(mut other) = promoter(options(""), Target::pids([program.pid()])) else { return };
+    let after = std::thread::scope(|scope| {
+        let survey = scope.spawn(survey);
+        // After the policy has asked for all, which it does at once.
+        std::thread::sleep(Duration::from_millis(300));
+        settle(&mut other, |_| survey.is_finished());
+        survey.join().unwrap()
+    });
+    assert!(before.huge == 0 && after.huge > 0, "{before:?} {after:?}");
+    assert_eq!(after.promotable + after.huge, before.promotable, "{before:?} {after:?}");
+    program.finish();
+}
+
 #[test]
 fn a_survey_counts_the_blocks_that_memory_is_in() {
     let _turn = superpage_testing::turn_of("promote");

@@ -1,6 +1,6 @@
 //! `superpage daemon`.
 
-use super::inspect::why;
+use super::inspect::{number, why};
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
 use clap::{Args, ValueEnum};
@@ -28,7 +28,7 @@ use tracing_subscriber::prelude::*;
 #[command(after_long_help = after_help())]
 pub(crate) struct Daemon {
     /// Promote in this process (may be given several times)
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = process)]
     pid: Vec<i32>,
 
     /// Promote in the processes of this control group and of those below it: a folder, or a path as in /proc/PID/cgroup
@@ -175,6 +175,10 @@ impl Daemon {
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
     }
+}
+
+fn process(text: &str) -> Result<i32, String> {
+    i32::try_from(number(text)?).map_err(|_| "there is no process with such a large number".into())
 }
 
 /// One row for each process with relevant memory, and a line for the rest.

@@ -66,7 +66,8 @@ enum Format {
     Json,
 }
 
-fn number(text: &str) -> Result<u32, String> {
+/// The number of a process.
+pub(super) fn number(text: &str) -> Result<u32, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
         Ok(number) => Ok(number),

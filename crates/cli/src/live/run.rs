@@ -5,6 +5,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use superpage_linux::Error;
+use superpage_linux::rules::Rules;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_live::Policy;
@@ -154,9 +155,16 @@ fn summary(policy: &Policy, outcome: &Outcome) {
 fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     let Some((reach, aim)) = outcome.reach.as_ref().zip(policy.live().aim) else { return Vec::new() };
     match aim.asks() {
-        true => reach.why_nothing(aim).map(|why| format!("{policy} came to nothing: {why}")).into_iter().collect(),
+        true => {
+            let little = if reach.huge > 0 { "little" } else { "nothing" };
+            reach
+                .why_nothing(aim, &Rules::read())
+                .map(|why| format!("{policy} came to {little}: {why}"))
+                .into_iter()
+                .collect()
+        }
         false => {
-            reach.reasons().into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect()
+            reach.reasons(aim).into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect()
         }
     }
 }

@@ -49,9 +49,9 @@ pub(super) struct Arm<'a> {
 impl<'a> Arm<'a> {
     /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are the reason. What was
     /// seen while memory was small says nothing of what there was later.
-    fn why(&self, aim: Aim) -> Option<String> {
+    fn why(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reach = self.seen.reach.as_ref().filter(|reach| 4 * reach.resident >= self.row.peak_rss_bytes)?;
-        reach.why_nothing(aim)
+        reach.why_nothing(aim, rules)
     }
 
     /// What the policy says of itself from.
@@ -72,7 +72,7 @@ impl<'a> Arm<'a> {
             work: seen.work.as_ref(),
             code_bytes: seen.code_bytes,
             code: seen.code.as_deref(),
-            why: policy.live().aim.and_then(|aim| self.why(aim)),
+            why: policy.live().aim.and_then(|aim| self.why(aim, rules)),
         }
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
         () if most(reach.advised) => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
-        () => match arm.why(Aim::Huge) {
+        () => match arm.why(Aim::Huge, rules) {
             Some(why) => format!("nothing huge: {why}"),
             None if reach.advised > 0 => "nothing huge, though the program asks for it".into(),
             None if word == "madvise" => "nothing huge: the program does not ask for it (enabled=madvise)".into(),

@@ -111,10 +111,12 @@ impl Reach {
     }
 
     /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had,
-    /// or if this cannot be seen.
-    pub fn why_nothing(&self, aim: Aim) -> Option<String> {
+    /// or if this cannot be seen. `rules` are the settings of the system.
+    pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reached = match aim {
             Aim::Huge => self.huge,
+            // Not in `smaps`.
+            Aim::Folios => 0,
             Aim::Advised => self.advised,
             Aim::Hugetlb => self.hugetlb,
         };
@@ -124,15 +126,19 @@ impl Reach {
             return None;
         }
         // What most of the memory is left alone for, if that is most of it.
-        let most = self.left.iter().max_by_key(|(_, bytes)| **bytes);
+        let most = self.left(aim).max_by_key(|(_, bytes)| **bytes);
         if let Some((&(why, kind), bytes)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
             let share = *bytes as f64 / self.resident as f64;
             // The rest may become huge: what is said of all must not be of a part.
             let of = if share < 0.95 { format!("{:.0} % of it: ", 100.0 * share) } else { String::new() };
-            return Some(of + &words_of(why, kind, huge_size(), &Rules::read()));
+            return Some(of + &words_of(why, kind, huge_size(), rules));
         }
         match reached {
             _ if !aim.asks() => None,
+            // It asks only where huge pages are for those that ask.
+            _ if aim == Aim::Advised && rules.enabled.as_deref() == Some("always") => {
+                Some("the C library asks for nothing where enabled=always".into())
+            }
             0 => Some(self.unasked().into()),
             some => Some(format!("{}, but for {}", self.unasked(), part(some, self.resident))),
         }
@@ -154,10 +160,17 @@ impl Reach {
         misaligned.map(|((_, kind), _)| *kind)
     }
 
-    /// What is not huge and why, the largest first: reasons that apply to at least a hundredth of the memory.
-    pub fn reasons(&self) -> Vec<(u64, String)> {
+    /// What a policy with this aim leaves alone: where no huge page fits, smaller folios may.
+    fn left(&self, aim: Aim) -> impl Iterator<Item = (&(Why, scan::Kind), &u64)> {
+        let of_any_size = |why: Why| matches!(why, Why::Disabled | Why::AdvisedAgainst);
+        self.left.iter().filter(move |((why, _), _)| aim != Aim::Folios || of_any_size(*why))
+    }
+
+    /// What a policy with this aim leaves alone and why, the largest first: reasons that apply to at least a hundredth
+    /// of the memory.
+    pub fn reasons(&self, aim: Aim) -> Vec<(u64, String)> {
         let (size, rules) = (huge_size(), Rules::read());
-        let much = self.left.iter().filter(|(_, bytes)| **bytes * 100 >= self.resident);
+        let much = self.left(aim).filter(|(_, bytes)| **bytes * 100 >= self.resident);
         let mut reasons: Vec<(u64, String)> =
             much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, &rules))).collect();
         reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
@@ -198,27 +211,32 @@ mod tests {
 
     #[test]
     fn what_came_to_nothing_says_why() {
+        let (always, rules) = (Rules { enabled: Some("always".into()), ..Rules::default() }, Rules::default());
         let reach = Reach { resident: 100 << 20, library: Some(Library::Static), ..Reach::default() };
-        let why = reach.why_nothing(Aim::Advised).unwrap();
+        let why = reach.why_nothing(Aim::Advised, &rules).unwrap();
         assert_eq!(why, "the allocator does not ask the C library: the program is linked statically");
         let half = Reach { advised: 50 << 20, ..reach.clone() };
-        assert_eq!(half.why_nothing(Aim::Advised), None);
+        assert_eq!(half.why_nothing(Aim::Advised, &rules), None);
         // Java has its heap from the kernel, and little from the C library.
         let java = Reach { advised: 2 << 20, hugetlb: 4 << 20, library: Some(Library::Gnu), ..reach.clone() };
-        let why = |aim| java.why_nothing(aim).unwrap();
+        let why = |aim| java.why_nothing(aim, &rules).unwrap();
         assert_eq!(why(Aim::Advised), "the allocator does not ask the C library, but for 2.00 of 100 MB");
         assert_eq!(why(Aim::Hugetlb), "the allocator does not ask the C library, but for 4.00 of 100 MB");
-        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(Aim::Huge), None);
+        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(Aim::Huge, &rules), None);
+        let huge = Reach { huge: 90 << 20, ..reach.clone() };
+        let why = huge.why_nothing(Aim::Advised, &always).unwrap();
+        assert_eq!(why, "the C library asks for nothing where enabled=always");
         let own = |why| (why, scan::Kind::Anonymous);
         let left = [(own(Why::Disabled), 99 << 20), (own(Why::TooSmall), 100)].into();
         let redis = Reach { left, library: Some(Library::Gnu), ..reach };
         let begun = Reach { huge: 5 << 20, ..redis.clone() };
-        assert_eq!(begun.why_nothing(Aim::Huge).unwrap(), "the process disabled huge pages by prctl");
+        assert_eq!(begun.why_nothing(Aim::Huge, &rules).unwrap(), "the process disabled huge pages by prctl");
         let node = Reach { left: [(own(Why::TooSmall), 80 << 20)].into(), ..redis.clone() };
-        assert_eq!(node.why_nothing(Aim::Huge).unwrap(), "80 % of it: no aligned 2M in the mapping");
-        for aim in [Aim::Huge, Aim::Advised, Aim::Hugetlb] {
-            assert_eq!(redis.why_nothing(aim).unwrap(), "the process disabled huge pages by prctl");
+        assert_eq!(node.why_nothing(Aim::Huge, &rules).unwrap(), "80 % of it: no aligned 2M in the mapping");
+        assert_eq!((node.why_nothing(Aim::Folios, &rules), node.reasons(Aim::Folios)), (None, vec![]), "64 KB may fit");
+        for aim in [Aim::Huge, Aim::Folios, Aim::Advised, Aim::Hugetlb] {
+            assert_eq!(redis.why_nothing(aim, &rules).unwrap(), "the process disabled huge pages by prctl");
         }
-        assert_eq!(redis.reasons().len(), 1);
+        assert_eq!(redis.reasons(Aim::Huge).len(), 1);
     }
 }

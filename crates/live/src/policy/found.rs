@@ -8,6 +8,8 @@ use superpage_linux::rules::Rules;
 pub enum Aim {
     /// Whatever is huge.
     Huge,
+    /// Folios smaller than a huge page.
+    Folios,
     /// What the C library's allocator asks for by `madvise`.
     Advised,
     /// What the C library's allocator takes from a hugetlb pool.
@@ -17,7 +19,7 @@ pub enum Aim {
 impl Aim {
     /// Whether the policy depends on the C library's allocator, which a program need not use.
     pub fn asks(self) -> bool {
-        self != Aim::Huge
+        !matches!(self, Aim::Huge | Aim::Folios)
     }
 }
 

@@ -1,11 +1,14 @@
 //! `mthp`: folios of these sizes for all anonymous memory, and of no other where the program gives no advice.
 
 use super::thp::switch;
-use super::{AS_SET, Did, Error, Found, Given, Live, PageSize, Plan, Policy, System, THP_ENABLED, part};
+use super::{AS_SET, Aim, Did, Error, Found, Given, Live, PageSize, Plan, Policy, System, THP_ENABLED, part};
+use superpage_linux::pagemap::huge_page_bytes;
 
 pub(super) fn live(given: &Given) -> Live {
     let sizes = given.sizes("size");
-    Live { plan, did, folios: Some(sizes), text: Some(format!("mthp:size={sizes}")), ..Live::default() }
+    let huge = PageSize::from_bytes(huge_page_bytes()).is_some_and(|huge| sizes.contains(huge));
+    let aim = Some(if huge { Aim::Huge } else { Aim::Folios });
+    Live { plan, aim, did, folios: Some(sizes), text: Some(format!("mthp:size={sizes}")), ..Live::default() }
 }
 
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {

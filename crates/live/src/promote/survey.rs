@@ -10,7 +10,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::{Part, Reason, Why};
 use superpage_pages::PageSize;
-use superpage_vm::{Candidate, Part as Regions, Scanned, System};
+use superpage_vm::{Candidate, Part as Regions, Sample, Scanned, System};
 
 /// The longest sleep before it checks whether to stop.
 const NAP: Duration = Duration::from_millis(20);
@@ -90,7 +90,9 @@ impl Processes {
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.measure_again();
-            match process.scan_if_changed(now, scope, Some(Regions::ALL), &mut |_| {}) {
+            let mut huge = BTreeSet::new();
+            let mut see = |sample: Sample| huge.extend(sample.superpage.then_some(sample.region * size.bytes()));
+            match process.scan_if_changed(now, scope, Some(Regions::ALL), &mut see) {
                 Ok((Scanned::Gone, _)) => continue,
                 Err(error) => {
                     tracing::warn!(pid = process.pid, "not in what follows: {error}");
@@ -98,7 +100,9 @@ impl Processes {
                 }
                 Ok(_) => {}
             }
-            let Asked { fit, grown, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            let Asked { mut fit, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            // Another promoter, or the program, may have been first.
+            fit.retain(|(region, _)| !huge.contains(region));
             let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
             let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
             let waiting: u64 = waits.values().map(|part| part.blocks).sum();
@@ -121,13 +125,13 @@ impl Processes {
                 name: process.name.clone(),
                 excluded: process.excluded.map(Why::name),
                 promotable: fit.len() as u64,
-                grown_bytes: grown,
+                grown_bytes: fit.iter().map(|(_, grown)| grown).sum(),
                 young: process.seen.candidates.saturating_sub(told),
                 sparse: process.seen.sparse,
                 huge: process.seen.huge,
                 unsuitable_bytes: unsuitable.map(|unsuitable| unsuitable.resident).sum(),
                 reasons,
-                first: fit.into_iter().take(8).collect(),
+                first: fit.into_iter().take(8).map(|(region, _)| region).collect(),
                 stuck: left
                     .iter()
                     .filter(|(why, ..)| matches!(why, Why::Misaligned | Why::Never))
@@ -149,10 +153,8 @@ pub(super) struct Survey {
 /// Of one process.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Addresses that would be promoted, in order.
-    fit: Vec<u64>,
-    /// By how many bytes that would grow the process.
-    grown: u64,
+    /// Addresses that would be promoted, in order, and by how many bytes each would grow the process.
+    fit: Vec<(u64, u64)>,
     /// Those that were asked for before.
     known: BTreeSet<u64>,
     /// Regions and bytes that wait for memory, and where that is short.
@@ -199,8 +201,8 @@ impl Survey {
                 None => {
                     let (fit, _, place) = self.claims.admit(headroom, pid, vec![candidate], (size, page));
                     if !fit.is_empty() {
-                        asked.fit.push(candidate.region * size);
-                        asked.grown += size - u64::from(candidate.populated) * page;
+                        let grown = size - u64::from(candidate.populated) * page;
+                        asked.fit.push((candidate.region * size, grown));
                         continue;
                     }
                     (Why::NoHeadroom, place)
