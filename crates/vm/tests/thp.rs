@@ -131,6 +131,28 @@ fn khugepaged_compacts_once_unless_it_is_told_not_to() {
     machine.vm.validate(&machine.pmap).unwrap();
 }
 
+/// As Linux, which counts who maps a page: memory is shared while both sides of a fork live.
+#[test]
+fn khugepaged_collapses_what_a_child_had_until_it_ended() {
+    let mut machine = Machine::new(X86, 4096, "thp:khugepaged=on,max-shared=0,place=base");
+    machine.anonymous(512, 1024, Growth::Fixed);
+    [512, 1024].iter().for_each(|page| machine.put(*page, *page));
+    let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+    machine.put(1024, 7);
+    advance(&mut machine, 10, 0);
+    assert_eq!([512, 1024].map(|page| machine.level(page)), [0, 1].map(|level| Some(Level(level))), "one was written");
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    advance(&mut machine, 20, 0);
+    machine.vm.validate(&machine.pmap).unwrap();
+    assert_eq!(
+        [512, 1024].map(|page| (machine.level(page), machine.get(page))),
+        [512, 7].map(|value| (Some(Level(1)), value))
+    );
+    machine.put(513, 8);
+    assert_eq!((machine.get(513), machine.level(513)), (8, Some(Level(1))));
+    machine.end();
+}
+
 fn discard(machine: &mut Machine, start: u64, pages: u64) {
     machine.vm.discard(&mut machine.pmap, machine.space, Vpn(start).pages(pages)).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();

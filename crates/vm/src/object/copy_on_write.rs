@@ -64,6 +64,17 @@ impl Vm {
         own
     }
 
+    /// Has a space own what it shared since a fork, where the others have ended or run another program: its next write
+    /// would. O(entries of the space), and for each that may be shared.
+    pub(crate) fn own_again(&mut self, space: SpaceId) {
+        let Ok(known) = self.space(space) else { return };
+        let alone = |entry: &&Entry| entry.copy && self.only_user(space, entry.object);
+        let entries: Vec<Entry> = known.iter().filter(alone).copied().collect();
+        for entry in entries {
+            self.own(space, entry);
+        }
+    }
+
     /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry` is as it was.
     pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, copy: ObjectId) {
         self.objects.remove(copy);

@@ -228,6 +228,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         part: Part,
         see: &mut dyn FnMut(Sample),
     ) -> (Scanned, Option<u64>) {
+        self.vm.own_again(space);
         let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
         let (pages, hints) = (ladder.pages(level), self.vm.answers.place.hints);
