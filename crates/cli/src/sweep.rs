@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use superpage_report::quoted;
+use superpage_report::{foreign, quoted};
 use superpage_sweep::{Done, Estimate, Options, Plan, Shard, Watch};
 
 /// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended
@@ -79,7 +79,8 @@ impl Sweep {
 
     /// What was done, and what comes next.
     fn tell(&self, plan: &Plan, done: &Done, stop: &Stop) -> Result<ExitCode, Failure> {
-        let (folder, all) = (self.output.display(), plan.cells());
+        let (folder, all) = (self.output.to_string_lossy(), plan.cells());
+        let folder = foreign(&folder);
         let cells = format!("{} of {all} cells are in {folder}, {} of them new", done.there, done.ran);
         match done.rows {
             Some(rows) => {
@@ -108,7 +109,7 @@ impl Sweep {
 /// What `--dry-run` prints.
 fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
     let Estimate { cells, rows, own, there, seconds, measured, tried, beside, differs } = estimate;
-    let mut text = format!("{}: {rows} rows in {cells} cells", plan.title());
+    let mut text = format!("{}: {rows} rows in {cells} cells", foreign(plan.title()));
     if own < cells {
         text += &format!(", {own} of them in this shard");
     }

@@ -476,6 +476,17 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     assert!(place.refused(&["sweep", "a.toml", "-o", "mine"]).contains("it has thesis.tex, which is no sweep's"));
 }
 
+#[test]
+fn names_are_printed_without_control_characters() {
+    let place = Place::new(
+        "[sweep]\nname = \"a\\u001b]0;b\\u0007\\u202ec\"\n[axes]\nworkload = \"touch:bytes=64K\"\n\
+         machine = \"zen5\"\npolicy = \"thp\"\n",
+    );
+    let said = [place.sweep("out", &["--dry-run"]), place.sweep("out\u{1b}[31m\u{7}", &[])].concat();
+    assert!(said.starts_with("a\\u{1b}]0;b\\u{7}\\u{202e}c: 2 rows") && said.contains("out\\u{1b}[31m"), "{said}");
+    assert!(said.chars().all(|sign| sign == '\n' || !sign.is_control() && sign != '\u{202e}'), "{said:?}");
+}
+
 /// Of a shard without a cell `--dry-run` lays the whole sweep out, and tries nothing.
 #[test]
 fn the_sweeps_of_this_project_and_of_its_page_fit_their_machines() {

@@ -260,7 +260,7 @@ pub(crate) fn differs(folder: &Path, plan: &Plan) -> Option<String> {
 
 fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
     // It has a line for each value of an axis and each machine with values set: some 100 bytes each.
-    match folder.read_text(MANIFEST, 1024) {
+    match folder.read_text(MANIFEST, 64) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{MANIFEST}: {error}")),
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| {
