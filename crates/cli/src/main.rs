@@ -132,8 +132,9 @@ fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     if message.use_stderr() {
-        // It repeats arguments as they are; without control characters in them it may keep its colours.
-        match std::env::args_os().any(|word| word.to_string_lossy().contains(char::is_control)) {
+        // It repeats arguments as they are; if they are harmless it may keep its colours.
+        let harmful = |word: std::ffi::OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
+        match std::env::args_os().any(harmful) {
             true => message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line))),
             false => drop(message.print()),
         }

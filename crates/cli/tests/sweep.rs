@@ -487,6 +487,15 @@ fn names_are_printed_without_control_characters() {
     assert!(said.chars().all(|sign| sign == '\n' || !sign.is_control() && sign != '\u{202e}'), "{said:?}");
 }
 
+#[test]
+fn a_usage_error_repeats_arguments_without_control_characters() {
+    let place = Place::new(SWEEP);
+    let done = place.run(&["sweep", "a.toml", "-o", "out", "--jobs", "\u{1b}[31m\u{202e}4"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(2) && said.contains("--jobs"), "{said}");
+    assert!(said.chars().all(|sign| sign == '\n' || !sign.is_control() && sign != '\u{202e}'), "{said:?}");
+}
+
 /// Of a shard without a cell `--dry-run` lays the whole sweep out, and tries nothing.
 #[test]
 fn the_sweeps_of_this_project_and_of_its_page_fit_their_machines() {

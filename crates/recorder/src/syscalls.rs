@@ -24,7 +24,8 @@ pub(crate) struct Calls {
     /// `read`, `pread64`, `write`, `pwrite64`.
     copying: [i64; 4],
     /// Those that end when a time has passed, if nothing else ended them, and what they return then: `nanosleep`,
-    /// `clock_nanosleep`, `poll`, `ppoll`, `select`, `pselect6`, `epoll_wait`, `epoll_pwait`, and `futex`.
+    /// `clock_nanosleep`, `poll`, `ppoll`, `select`, `pselect6`, `epoll_wait`, `epoll_pwait` and `futex`, of which
+    /// newer machines lack `poll`, `select` and `epoll_wait`.
     waiting: &'static [(i64, i64)],
 }
 
@@ -313,9 +314,9 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
     }
     if let Some((since, worked_before, _)) = WAITS.take().filter(|(.., late)| *late == result) {
         let idle = since.elapsed().saturating_sub(worked().saturating_sub(worked_before));
-        let milliseconds = (idle.as_micros() as u64 + 500) / 1000;
+        let [milliseconds, now] = [idle, clock(CLOCK_MONOTONIC)].map(|time| (time.as_micros() as u64 + 500) / 1000);
         if milliseconds > 0 {
-            runs.event(code::SLEPT, &[[milliseconds, 0]]);
+            runs.event(code::SLEPT, &[[milliseconds, now]]);
             runs.hand_over();
         }
     }
@@ -418,10 +419,16 @@ unsafe extern "C" {
 
 /// The processor time of this process, of all its threads.
 fn worked() -> Duration {
-    const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
+    clock(CLOCK_PROCESS_CPUTIME_ID)
+}
+
+const CLOCK_MONOTONIC: i32 = 1;
+const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
+
+fn clock(number: i32) -> Duration {
     let mut time = [0; 2];
     // SAFETY: a `struct timespec` is two 64-bit numbers on the hosts that QEMU's plugins run on.
-    unsafe { clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    unsafe { clock_gettime(number, &raw mut time) };
     Duration::new(time[0] as u64, time[1] as u32)
 }
 

@@ -79,7 +79,7 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Protect { start, pages, protection: Protection::from_bits(bits) }
         }),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Discard { start, pages }),
-        (any::<(u64, u64)>(), 0u64..3).prop_map(|((start, pages), number)| {
+        (any::<(u64, u64)>(), 0u64..4).prop_map(|((start, pages), number)| {
             Event::Advise { start, pages, hint: Hint::from_number(number).unwrap() }
         }),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Grow { start, pages }),

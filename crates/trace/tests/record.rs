@@ -368,7 +368,9 @@ fn sleeps_are_idle_time() {
         _ => None,
     });
     let times: Vec<Duration> = times.collect();
-    assert!(times.len() == 2 && times[0].as_millis() >= 300 && times[1].as_millis() >= 200, "{times:?}");
+    // The emulator's own threads work a little meanwhile.
+    let least = [280, 180, 230].map(Duration::from_millis);
+    assert!(times.len() == 3 && times.iter().zip(least).all(|(time, least)| *time >= least), "{times:?}");
     assert!(times.iter().sum::<Duration>() <= began.elapsed(), "{times:?}");
 }
 

@@ -62,6 +62,8 @@ pub struct Vm {
     pub(crate) deferred: compact::Deferred,
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
     pub(crate) futile: Option<u64>,
+    /// How many map entries have gone: what a fork shares may have no other user since.
+    pub(crate) dropped: u64,
 }
 
 impl Vm {
@@ -130,6 +132,7 @@ impl Vm {
             refused: [0; Why::ALL.len()],
             deferred: compact::Deferred::default(),
             futile: None,
+            dropped: 0,
         })
     }
 

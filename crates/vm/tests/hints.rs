@@ -32,6 +32,7 @@ fn thp_does_what_is_asked_for() {
         ("mthp:size=2M", [1, 1, 0, 0]),
         ("mthp:size=2M,enabled=madvise", [0, 1, 0, 0]),
         ("thp:hints=ignored", [1, 1, 1, 1]),
+        ("eager:ceiling=2M", [1, 1, 0, 1]),
         ("base", [0, 0, 0, 0]),
     ] {
         let mut machine = machine(policy);

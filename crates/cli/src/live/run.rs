@@ -154,18 +154,17 @@ fn summary(policy: &Policy, outcome: &Outcome) {
 /// The memory that the policy did not affect, and why.
 fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     let Some((reach, aim)) = outcome.reach.as_ref().zip(policy.live().aim) else { return Vec::new() };
+    let rules = Rules::read();
     match aim.asks() {
         true => {
-            let little = if reach.huge > 0 { "little" } else { "nothing" };
-            reach
-                .why_nothing(aim, &Rules::read())
-                .map(|why| format!("{policy} came to {little}: {why}"))
-                .into_iter()
-                .collect()
+            let little = if reach.reached(aim) > 0 { "little" } else { "nothing" };
+            reach.why_nothing(aim, &rules).map(|why| format!("{policy} came to {little}: {why}")).into_iter().collect()
         }
-        false => {
-            reach.reasons(aim).into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect()
-        }
+        false => reach
+            .reasons(aim, &rules)
+            .into_iter()
+            .map(|(size, why)| format!("{} is left alone: {why}", bytes(size)))
+            .collect(),
     }
 }
 

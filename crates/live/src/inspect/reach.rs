@@ -110,16 +110,20 @@ impl Reach {
         }
     }
 
-    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had,
-    /// or if this cannot be seen. `rules` are the settings of the system.
-    pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
-        let reached = match aim {
+    /// How much a policy with this aim reached, as far as it can be seen: folios are not in `smaps`.
+    pub fn reached(&self, aim: Aim) -> u64 {
+        match aim {
             Aim::Huge => self.huge,
-            // Not in `smaps`.
             Aim::Folios => 0,
             Aim::Advised => self.advised,
             Aim::Hugetlb => self.hugetlb,
-        };
+        }
+    }
+
+    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had,
+    /// or if this cannot be seen. `rules` are the settings of the system.
+    pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
+        let reached = self.reached(aim);
         // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And
         // what Redis has before it disables huge pages may be huge.
         if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
@@ -135,7 +139,7 @@ impl Reach {
         }
         match reached {
             _ if !aim.asks() => None,
-            // It asks only where huge pages are for those that ask.
+            // With `glibc.malloc.hugetlb=1` the C library advises only under enabled=madvise.
             _ if aim == Aim::Advised && rules.enabled.as_deref() == Some("always") => {
                 Some("the C library asks for nothing where enabled=always".into())
             }
@@ -168,11 +172,11 @@ impl Reach {
 
     /// What a policy with this aim leaves alone and why, the largest first: reasons that apply to at least a hundredth
     /// of the memory.
-    pub fn reasons(&self, aim: Aim) -> Vec<(u64, String)> {
-        let (size, rules) = (huge_size(), Rules::read());
+    pub fn reasons(&self, aim: Aim, rules: &Rules) -> Vec<(u64, String)> {
+        let size = huge_size();
         let much = self.left(aim).filter(|(_, bytes)| **bytes * 100 >= self.resident);
         let mut reasons: Vec<(u64, String)> =
-            much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, &rules))).collect();
+            much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, rules))).collect();
         reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         reasons
     }
@@ -233,10 +237,14 @@ mod tests {
         assert_eq!(begun.why_nothing(Aim::Huge, &rules).unwrap(), "the process disabled huge pages by prctl");
         let node = Reach { left: [(own(Why::TooSmall), 80 << 20)].into(), ..redis.clone() };
         assert_eq!(node.why_nothing(Aim::Huge, &rules).unwrap(), "80 % of it: no aligned 2M in the mapping");
-        assert_eq!((node.why_nothing(Aim::Folios, &rules), node.reasons(Aim::Folios)), (None, vec![]), "64 KB may fit");
+        assert_eq!(
+            (node.why_nothing(Aim::Folios, &rules), node.reasons(Aim::Folios, &rules)),
+            (None, vec![]),
+            "64 KB may fit"
+        );
         for aim in [Aim::Huge, Aim::Folios, Aim::Advised, Aim::Hugetlb] {
             assert_eq!(redis.why_nothing(aim, &rules).unwrap(), "the process disabled huge pages by prctl");
         }
-        assert_eq!(redis.reasons(Aim::Huge).len(), 1);
+        assert_eq!(redis.reasons(Aim::Huge, &rules).len(), 1);
     }
 }

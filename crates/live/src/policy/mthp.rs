@@ -6,8 +6,9 @@ use superpage_linux::pagemap::huge_page_bytes;
 
 pub(super) fn live(given: &Given) -> Live {
     let sizes = given.sizes("size");
-    let huge = PageSize::from_bytes(huge_page_bytes()).is_some_and(|huge| sizes.contains(huge));
-    let aim = Some(if huge { Aim::Huge } else { Aim::Folios });
+    // What is too small for a huge page is not for a folio.
+    let huge = PageSize::from_bytes(huge_page_bytes());
+    let aim = Some(if sizes.iter().all(|size| Some(size) == huge) { Aim::Huge } else { Aim::Folios });
     Live { plan, aim, did, folios: Some(sizes), text: Some(format!("mthp:size={sizes}")), ..Live::default() }
 }
 

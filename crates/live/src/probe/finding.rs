@@ -106,24 +106,8 @@ impl Finding {
         }
     }
 
-    /// A value with which no repeat agrees is none.
     fn of(name: &str, what: &str, value: Option<Value>, confidence: f64, evidence: String) -> Finding {
-        if value.is_some() && confidence <= 0.0 {
-            return Finding::unknown(name, what, format!("no repeat agrees with the best of all: {evidence}"));
-        }
         let (name, what) = (name.into(), what.into());
         Finding { name, what, value, unit: "", confidence, evidence, series: Vec::new() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_no_repeat_agrees_with_is_not_known() {
-        let of = |confidence| Finding::number("a", "A", 983.0, confidence, "a step".into()).unit("entries");
-        assert_eq!((of(0.25).value, of(0.0).value), (Some(Value::Number(983.0)), None));
-        assert!(of(0.0).evidence.contains("could not be told, because no repeat agrees") && !of(0.0).is_unmeasured());
     }
 }

@@ -130,8 +130,10 @@ fn findings_of(size: &str, found: &[Step], rounds: &[&Vec<Step>], most: usize) -
             "translation costs {:.1} cycles below and {:.1} above; misses begin at {:.0} pages, half of the step is at {:.0}",
             step.low, step.high, step.begins, step.at
         );
-        let confidence = share_near(&values, step.at);
-        findings.push(Finding::number(&name, &what, entries(level, step), confidence, evidence).unit("entries"));
+        findings.push(match share_near(&values, step.at) {
+            0.0 => Finding::unknown(&name, &what, format!("no round alone shows that step: {evidence}")),
+            share => Finding::number(&name, &what, entries(level, step), share, evidence).unit("entries"),
+        });
     }
     if let [first, _, ..] = found {
         let costs: Vec<Option<f64>> =
@@ -176,4 +178,23 @@ fn walk(name: &str, what: &str, best: &Best, which: usize) -> Finding {
         cycles * 1e9 / hertz
     );
     Finding::number(name, what, cycles, share_near(&around, cycles), evidence).unit("cycles")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_no_round_shows_is_no_answer() {
+        let step = |at| Step { at, begins: at, low: 7.0, high: 8.5 };
+        let of = |rounds: [f64; 2]| {
+            let rounds = rounds.map(|at| vec![step(at)]);
+            let findings = findings_of("2M", &[step(983.0)], &rounds.iter().collect::<Vec<_>>(), 4096);
+            let entries = findings.into_iter().find(|finding| finding.name == "tlb.l1.entries.2M").unwrap();
+            (entries.value.is_some(), entries.evidence)
+        };
+        assert!(of([983.0, 64.0]).0);
+        let (known, why) = of([32.0, 64.0]);
+        assert!(!known && why.starts_with("could not be told, because no round alone shows that step"), "{why}");
+    }
 }

@@ -100,12 +100,18 @@ impl Processes {
                 }
                 Ok(_) => {}
             }
-            let Asked { mut fit, waits, shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            let Asked { mut fit, mut waits, mut shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
             // Another promoter, or the program, may have been first.
-            fit.retain(|(region, _)| !huge.contains(region));
+            let stays = |(region, _): &(u64, u64)| !huge.contains(region);
+            fit.retain(stays);
+            shared.retain(stays);
+            waits.values_mut().for_each(|waiting| waiting.retain(stays));
+            waits.retain(|_, waiting| !waiting.is_empty());
+            let shared = sum(&shared);
+            let waits: Vec<_> = waits.into_iter().map(|(key, waiting)| (key, sum(&waiting))).collect();
             let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
             let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
-            let waiting: u64 = waits.values().map(|part| part.blocks).sum();
+            let waiting: u64 = waits.iter().map(|(_, part)| part.blocks).sum();
             let told = fit.len() as u64 + shared.blocks + waiting;
             let waits = waits.into_iter().map(|((why, place), Part { bytes, blocks })| Reason {
                 why,
@@ -157,10 +163,10 @@ struct Asked {
     fit: Vec<(u64, u64)>,
     /// Those that were asked for before.
     known: BTreeSet<u64>,
-    /// Regions and bytes that wait for memory, and where that is short.
-    waits: BTreeMap<(Why, String), Part>,
+    /// Addresses of regions that wait for memory, with their populated bytes, and where that is short.
+    waits: BTreeMap<(Why, String), Vec<(u64, u64)>>,
     /// Those with pages that others share.
-    shared: Part,
+    shared: Vec<(u64, u64)>,
 }
 
 impl Survey {
@@ -182,14 +188,14 @@ impl Survey {
         // A policy need not say how much is populated.
         let bytes =
             |candidate: &Candidate| if candidate.populated == 0 { size } else { u64::from(candidate.populated) * page };
-        let part = |candidate: &Candidate| Part { bytes: bytes(candidate), blocks: 1 };
+        let part = |candidate: &Candidate| (candidate.region * size, bytes(candidate));
         let pressed = headroom.pressed(pid);
         for (told, candidate) in regions.iter_mut().zip(asked_for) {
             let noted = told.is_ok() || *told == Err(Why::SharedByFork);
             let new = noted && asked.known.insert(candidate.region);
             let Ok(candidate) = *told else {
                 if new {
-                    add(&mut asked.shared, part(candidate));
+                    asked.shared.push(part(candidate));
                 }
                 continue;
             };
@@ -210,12 +216,11 @@ impl Survey {
             };
             *told = Err(why);
             let place = place.unwrap_or(Place::System).to_string();
-            add(asked.waits.entry((why, place)).or_default(), part(&candidate));
+            asked.waits.entry((why, place)).or_default().push(part(&candidate));
         }
     }
 }
 
-fn add(sum: &mut Part, part: Part) {
-    sum.bytes += part.bytes;
-    sum.blocks += part.blocks;
+fn sum(regions: &[(u64, u64)]) -> Part {
+    Part { bytes: regions.iter().map(|(_, bytes)| bytes).sum(), blocks: regions.len() as u64 }
 }

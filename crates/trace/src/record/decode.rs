@@ -4,7 +4,6 @@ use super::wire::{self, Unit, code};
 use crate::Phase;
 use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run, TRACE_LINE_SHIFT};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 use superpage_pages::{Access, Hint, Protection};
 
 /// The bits of a tag that hold its kind.
@@ -18,9 +17,8 @@ pub(super) struct Names {
     /// Processes by their tokens.
     processes: HashMap<u64, ProcessId>,
     threads: u32,
-    /// The thread that was heard last, and when a thread before it was.
-    heard: Option<(u32, Instant)>,
-    before: Option<Instant>,
+    /// Until when, by the system's clock in milliseconds, idle time is in the stream.
+    idle_until: u64,
 }
 
 impl Names {
@@ -46,18 +44,11 @@ impl Names {
         self.threads == 0
     }
 
-    /// Words of this thread came now.
-    pub(super) fn hear(&mut self, thread: u32) {
-        if let Some((_, at)) = self.heard.filter(|(last, _)| *last != thread) {
-            self.before = Some(at);
-        }
-        self.heard = Some((thread, Instant::now()));
-    }
-
-    /// How much of a sleep of the thread that is heard, which ends now, is idle time: since others were heard, whose
-    /// sleeps may have been at the same time.
-    fn idle(&self, slept: Duration) -> Duration {
-        self.before.map_or(slept, |before| slept.min(before.elapsed()))
+    /// How much of a sleep that ended at this time is idle time: several that sleep at once are idle once.
+    fn idle(&mut self, slept: u64, ended: u64) -> u64 {
+        let idle = slept.min(ended.saturating_sub(self.idle_until));
+        self.idle_until = self.idle_until.max(ended);
+        idle
     }
 
     fn file(&mut self, file: (u64, u64)) -> u32 {
@@ -189,14 +180,11 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
             Some(phase) => Event::Phase { phase, period: Some(pages).filter(|period| *period > 0) },
             None => return,
         },
-        code::SLEPT => {
-            // Whole milliseconds, so that a program that sleeps alone is recorded alike each time.
-            let idle = names.idle(Duration::from_millis(start)).as_micros() as u64;
-            match (idle + 500) / 1000 {
-                0 => return,
-                milliseconds => Event::Idle { microseconds: milliseconds * 1000 },
-            }
-        }
+        // Whole milliseconds, so that a program that sleeps alone is recorded alike each time.
+        code::SLEPT => match names.idle(start, pages) {
+            0 => return,
+            milliseconds => Event::Idle { microseconds: milliseconds * 1000 },
+        },
         code::NOTE => {
             let bytes: Vec<u8> =
                 payload.iter().skip(2).flat_map(|word| word.to_ne_bytes()).take(start as usize).collect();
@@ -270,21 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_idle_time_as_far_as_no_other_is_heard() {
-        const HOUR: u64 = 3_600_000;
-        let words = [wire::event(code::SLEPT, 2), HOUR, 0];
+    fn who_sleeps_at_once_is_idle_once() {
         let (mut names, mut batch) = (Names::default(), Batch::default());
-        for thread in [0, 0, 1] {
-            names.hear(thread);
+        // From 100 to 400; from 300 to 500 and from 350 to 450, of another; from 600 to 700.
+        for (slept, ended) in [(300, 400), (200, 500), (100, 450), (100, 700)] {
+            let words = [wire::event(code::SLEPT, 2), slept, ended];
             assert_eq!(decode(&words, wire::PAGES, &mut names, &mut batch, &mut Vec::new()), 3);
         }
-        let times = batch.events.iter().map(|(_, event)| match event {
-            Event::Idle { microseconds } => *microseconds,
-            _ => 0,
-        });
-        let times: Vec<u64> = times.collect();
-        assert_eq!(times[..2], [HOUR * 1000; 2]);
-        assert!(times.iter().sum::<u64>() < 3 * HOUR * 1000, "the third sleeps while the first is heard: {times:?}");
+        let idle = |milliseconds: u64| (0, Event::Idle { microseconds: milliseconds * 1000 });
+        assert_eq!(batch.events, [idle(300), idle(100), idle(100)]);
     }
 
     #[test]

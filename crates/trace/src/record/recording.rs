@@ -382,7 +382,6 @@ impl Recording {
         let names = &mut self.names;
         let number = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
         switch(&mut self.current, (process, number), batch);
-        names.hear(number);
         let mut heard = Vec::new();
         let unit = if self.info.lines { wire::LINES } else { wire::PAGES };
         let used = decode(words, unit, names, batch, &mut heard);

@@ -78,6 +78,16 @@ static void threads(void) {
 static void sleeping(void) {
     nanosleep(&(struct timespec){0, 300000000}, 0);
     poll(0, 0, 200);
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 250000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&mutex);
+    while (!pthread_cond_timedwait(&never, &mutex, &until))
+        ;
 }
 
 static void children(const char *self) {

@@ -4,6 +4,7 @@ use crate::object::{Object, ObjectId};
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Error, Pmap, SpaceId};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -21,6 +22,7 @@ impl Vm {
         self.frames.stats.note_peak();
         let child = self.create_space();
         self.space_mut(child).prefer = self.space(parent)?.prefer;
+        [parent, child].iter().for_each(|space| self.space_mut(*space).forked = Some(self.dropped));
         let first = entries.first().map_or(Vpn(0), |entry| Vpn(entry.start));
         pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)));
         for entry in entries {
@@ -64,15 +66,31 @@ impl Vm {
         own
     }
 
-    /// Has a space own what it shared since a fork, where the others have ended or run another program: its next write
-    /// would. O(entries of the space), and for each that may be shared.
+    /// Makes what a space shared since a fork its own, where the others have ended or run another program, as its next
+    /// write would. O(1) where there is none, or no space has lost an entry since the last call; else O(entries x log).
     pub(crate) fn own_again(&mut self, space: SpaceId) {
-        let Ok(known) = self.space(space) else { return };
-        let alone = |entry: &&Entry| entry.copy && self.only_user(space, entry.object);
-        let entries: Vec<Entry> = known.iter().filter(alone).copied().collect();
-        for entry in entries {
-            self.own(space, entry);
+        let dropped = self.dropped;
+        let Some(known) = self.space(space).ok().filter(|known| known.forked.is_some_and(|then| then != dropped))
+        else {
+            return;
+        };
+        let mut here: BTreeMap<ObjectId, usize> = BTreeMap::new();
+        known.iter().for_each(|entry| *here.entry(entry.object).or_default() += 1);
+        let (mut alone, mut shared) = (Vec::new(), false);
+        for entry in known.iter().filter(|entry| entry.copy) {
+            let object = self.objects.get(entry.object);
+            // A private mapping of a file shares with that for ever.
+            if object.file.is_some() {
+                continue;
+            }
+            match object.copies == 0 && object.entries as usize == here[&entry.object] {
+                true => alone.push(Entry { copy: false, ..*entry }),
+                false => shared = true,
+            }
         }
+        let known = self.space_mut(space);
+        alone.into_iter().for_each(|entry| known.put(entry));
+        known.forked = shared.then_some(dropped);
     }
 
     /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry` is as it was.
@@ -98,6 +116,7 @@ impl Vm {
     pub(crate) fn drop_entry(&mut self, entry: &Entry) {
         let object = entry.object;
         self.objects.get_mut(object).entries -= 1;
+        self.dropped += 1;
         if self.objects.get(object).file.is_some() {
             self.give_up_of_file(entry);
         } else {

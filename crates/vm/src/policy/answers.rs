@@ -136,6 +136,15 @@ pub enum Hints {
     OptIn,
 }
 
+/// What is memory that was mapped for a stack (`MAP_STACK`)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stacks {
+    /// As any other.
+    Any,
+    /// As if base pages were asked for there (Linux since 6.7).
+    Base,
+}
+
 impl Hints {
     /// Whether more than base pages may be taken where the program asks for `hint`.
     #[inline]
@@ -346,9 +355,8 @@ pub struct Placing {
     pub past_end: PastEnd,
     /// What is made of the program's hints.
     pub hints: Hints,
-    /// Whether memory that was mapped for a stack ([`Hint::Stack`]) is as any other; if not, base pages are asked for
-    /// there (Linux since 6.7).
-    pub stacks: bool,
+    /// What is made of memory that was mapped for a stack ([`Hint::Stack`]).
+    pub stacks: Stacks,
     /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo this, a power of two,
     /// where one is free (Kessler and Hill; section 6.3). 0: any frame.
     pub colours: u32,
@@ -362,7 +370,7 @@ impl Placing {
     /// What a map entry keeps of what a program asks for.
     pub(crate) fn asked(&self, hint: Hint) -> Hint {
         match hint {
-            Hint::Stack if self.stacks => Hint::None,
+            Hint::Stack if self.stacks == Stacks::Any => Hint::None,
             Hint::Stack => Hint::Base,
             other => other,
         }
@@ -582,7 +590,7 @@ pub(super) static KEYS: [Key; 31] = [
         "percent of memory that the daemon aims at having free or in cache pages, once it is woken at a quarter of that"),
     key!("hints", place.hints: "ignored" => Hints::Ignored, "opt-out" => Hints::OptOut, "opt-in" => Hints::OptIn;
         "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them"),
-    key!("stacks", place.stacks: "any" => true, "base" => false;
+    key!("stacks", place.stacks: "any" => Stacks::Any, "base" => Stacks::Base;
         "what is mapped for a stack (MAP_STACK) is as other memory, or base pages are asked for there (Linux since 6.7)"),
     key!("around", populate.around: "1" => 1, "2" => 2, "4" => 4, "8" => 8, "16" => 16, "32" => 32, "64" => 64,
         "128" => 128, "256" => 256, "512" => 512;

@@ -3,7 +3,7 @@
 use super::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, Made, PastEnd,
     Pieces, Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage,
-    Unmovable, Wake, Wired,
+    Stacks, Unmovable, Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -24,7 +24,7 @@ pub(super) const ANSWERS: Answers = Answers {
         growing_limit: true,
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,
-        stacks: true,
+        stacks: Stacks::Any,
         colours: 0,
         fit: Fit::First,
         pool: None,

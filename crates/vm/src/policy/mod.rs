@@ -40,7 +40,7 @@ mod trident;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
-    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes,
+    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks,
     Unmovable, Wake, Wired,
 };
 pub use self::hugetlb::StaticPool;

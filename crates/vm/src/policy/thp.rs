@@ -27,7 +27,7 @@ use super::khugepaged::{self, Khugepaged};
 use super::promote::{huge, live, parameter as own};
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
-    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
+    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Stacks, Values, base,
 };
 use crate::policy::background::{Background, Event, System, Time, Wants};
 
@@ -151,10 +151,10 @@ impl Background for Threads {
     }
 }
 
-/// The answers with [`ENABLED`] as it was given.
+/// The answers of Linux since 6.7, with [`ENABLED`] as it was given.
 pub(super) fn answers(given: &Given) -> Answers {
     let hints = if given.word("enabled") == "madvise" { Hints::OptIn } else { Hints::OptOut };
-    Answers { place: Placing { hints, ..ANSWERS.place }, ..ANSWERS }
+    Answers { place: Placing { hints, stacks: Stacks::Base, ..ANSWERS.place }, ..ANSWERS }
 }
 
 pub(super) const ANSWERS: Answers = Answers {
@@ -165,7 +165,7 @@ pub(super) const ANSWERS: Answers = Answers {
         growing_limit: false,
         past_end: PastEnd::Never,
         hints: Hints::OptOut,
-        stacks: false,
+        stacks: Stacks::Any,
         colours: 0,
         fit: Fit::First,
         pool: None,
