@@ -11,7 +11,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 45] = [
+const SAMPLES: [(&str, u64); 46] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x50b18710a1c4542c),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -46,7 +46,7 @@ const SAMPLES: [(&str, u64); 45] = [
     ("draw:bytes=256K,row=1K,times=300", 0xd48077ccbe3a488b),
     ("stacks:threads=30,touched=10K,guard=early", 0x3c5f01566e36205e),
     ("stacks:threads=30", 0x222541b54c3fc8e1),
-    ("stacks:threads=30,map-stack=on", 0),
+    ("stacks:threads=30,map-stack=on", 0x31152465639bde35),
     ("gups:bytes=1M,updates=50K", 0xd83501b3263c5c6a),
     ("graph:scale=10,roots=3", 0x975710ebd35273ae),
     ("graph:scale=11,edges=5,build=no,seed=7", 0x0ab6a5fcc2a3f874),
