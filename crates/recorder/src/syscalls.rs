@@ -23,9 +23,9 @@ pub(crate) struct Calls {
     followed: &'static [(i64, Call)],
     /// `read`, `pread64`, `write`, `pwrite64`.
     copying: [i64; 4],
-    /// Those that end when a time has passed, if nothing else ended them, and what they return then: `nanosleep`,
-    /// `clock_nanosleep`, `poll`, `ppoll`, `select`, `pselect6`, `epoll_wait`, `epoll_pwait` and `futex`, of which
-    /// newer machines lack `poll`, `select` and `epoll_wait`.
+    /// Those that end when a time has passed, if nothing else ended them, and what they return
+    /// then: `nanosleep`, `clock_nanosleep`, `poll`, `ppoll`, `select`, `pselect6`, `epoll_wait`,
+    /// `epoll_pwait` and `futex`, of which newer machines lack `poll`, `select` and `epoll_wait`.
     waiting: &'static [(i64, i64)],
 }
 
@@ -177,8 +177,8 @@ thread_local! {
     /// The path and the buffer of the call that a thread is in, if it is to be reported.
     static TOLD: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
     static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
-    /// Since when a thread waits for a time, by the clock and by the processor time of its process, and what the call
-    /// returns when the time has passed.
+    /// Since when a thread waits for a time, by the clock and by the processor time of its process,
+    /// and what the call returns when the time has passed.
     static WAITS: Cell<Option<(Instant, Duration, i64)>> = const { Cell::new(None) };
 }
 

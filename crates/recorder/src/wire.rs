@@ -123,8 +123,9 @@ pub(crate) mod code {
     pub(crate) const ADVISE: u64 = 14;
     /// `[place of the path in PATHS, address of the buffer] [bytes, 0]`: a system call has returned.
     pub(crate) const CALL: u64 = 15;
-    /// `[milliseconds, when]`: a call that waits until a time has returned then, `when` by the system's monotonic clock
-    /// in milliseconds. It took so long, less the processor time that its process used.
+    /// `[milliseconds, when]`: a call that waits until a time has returned then, `when` by the
+    /// system's monotonic clock in milliseconds. It took so long, less the processor time that its
+    /// process used.
     pub(crate) const SLEPT: u64 = 16;
 }
 

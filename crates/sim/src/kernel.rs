@@ -301,8 +301,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests; the background is called, and states are kept, when that is due.
-    /// `stop` ends it and the run early.
+    /// The idle loop, which may compute digests; the background is called, and states are kept,
+    /// when that is due. `stop` ends it and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
         while self.outcome.failed.is_none() {

@@ -6,8 +6,8 @@ use superpage_vm::{Config, Growth, How, Map, Policy, Prefer, Region, Reserve, Ta
 
 const X86: &str = "4K 2M 1G";
 
-/// A machine in which 2 MB each are mapped at page 512 without a hint, at 1024 with `Huge`, at 1536 with `Base`, at
-/// 2048 with `Stack`.
+/// A machine in which 2 MB each are mapped at page 512 without a hint, at 1024 with `Huge`, at 1536
+/// with `Base`, at 2048 with `Stack`.
 fn machine(policy: &str) -> Machine {
     let mut machine = Machine::new(X86, 4096, policy);
     for (start, hint) in [(512, Hint::None), (1024, Hint::Huge), (1536, Hint::Base), (2048, Hint::Stack)] {

@@ -110,7 +110,8 @@ impl Reach {
         }
     }
 
-    /// How much a policy with this aim reached, as far as it can be seen: folios are not in `smaps`.
+    /// How much a policy with this aim reached, as far as it can be seen: folios are not in
+    /// `smaps`.
     pub fn reached(&self, aim: Aim) -> u64 {
         match aim {
             Aim::Huge => self.huge,
@@ -120,8 +121,8 @@ impl Reach {
         }
     }
 
-    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop; `None` if it had,
-    /// or if this cannot be seen. `rules` are the settings of the system.
+    /// Why a policy with this aim had no effect, or almost none, as a sentence without a full stop;
+    /// `None` if it had, or if this cannot be seen. `rules` are the settings of the system.
     pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reached = self.reached(aim);
         // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And
@@ -170,8 +171,8 @@ impl Reach {
         self.left.iter().filter(move |((why, _), _)| aim != Aim::Folios || of_any_size(*why))
     }
 
-    /// What a policy with this aim leaves alone and why, the largest first: reasons that apply to at least a hundredth
-    /// of the memory.
+    /// What a policy with this aim leaves alone and why, the largest first: reasons that apply to
+    /// at least a hundredth of the memory.
     pub fn reasons(&self, aim: Aim, rules: &Rules) -> Vec<(u64, String)> {
         let size = huge_size();
         let much = self.left(aim).filter(|(_, bytes)| **bytes * 100 >= self.resident);

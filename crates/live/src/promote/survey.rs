@@ -159,11 +159,13 @@ pub(super) struct Survey {
 /// Of one process.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Addresses that would be promoted, in order, and by how many bytes each would grow the process.
+    /// Addresses that would be promoted, in order, and by how many bytes each would grow the
+    /// process.
     fit: Vec<(u64, u64)>,
     /// Those that were asked for before.
     known: BTreeSet<u64>,
-    /// Addresses of regions that wait for memory, with their populated bytes, and where that is short.
+    /// Addresses of regions that wait for memory, with their populated bytes, and where that is
+    /// short.
     waits: BTreeMap<(Why, String), Vec<(u64, u64)>>,
     /// Those with pages that others share.
     shared: Vec<(u64, u64)>,

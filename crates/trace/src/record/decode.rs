@@ -44,7 +44,8 @@ impl Names {
         self.threads == 0
     }
 
-    /// How much of a sleep that ended at this time is idle time: several that sleep at once are idle once.
+    /// How much of a sleep that ended at this time is idle time: several that sleep at once are
+    /// idle once.
     fn idle(&mut self, slept: u64, ended: u64) -> u64 {
         let idle = slept.min(ended.saturating_sub(self.idle_until));
         self.idle_until = self.idle_until.max(ended);

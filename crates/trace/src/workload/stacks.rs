@@ -2,11 +2,11 @@
 //! touches each stack takes a whole one (OpenJDK's JDK-8312182: 10 000 threads, 0.37 GB without, 1.5 to 20 GB with
 //! them).
 //!
-//! The stacks lie side by side in one anonymous mapping, as Linux merges mappings of equal rights, from a boundary of a
-//! huge page on. The lowest page of each is its guard, without rights, which ends the mapping there: made before
-//! the stack is touched (`guard=early`), so that no stack has a whole huge page, or after that (`guard=late`). With
-//! `map-stack=on` they are mapped for stacks (`MAP_STACK`, as glibc does), which Linux heeds since 6.7. 4 instructions
-//! a store are assumed.
+//! The stacks lie side by side in one anonymous mapping, as Linux merges mappings of equal rights,
+//! from a boundary of a huge page on. The lowest page of each is its guard, without rights, which
+//! ends the mapping there: made before the stack is touched (`guard=early`), so that no stack has a
+//! whole huge page, or after that (`guard=late`). With `map-stack=on` they are mapped for stacks
+//! (`MAP_STACK`, as glibc does), which Linux heeds since 6.7. 4 instructions a store are assumed.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, Parameter, Values};

@@ -66,8 +66,9 @@ impl Vm {
         own
     }
 
-    /// Makes what a space shared since a fork its own, where the others have ended or run another program, as its next
-    /// write would. O(1) where there is none, or no space has lost an entry since the last call; else O(entries x log).
+    /// Makes what a space shared since a fork its own, where the others have ended or run another
+    /// program, as its next write would. O(1) where there is none, or no space has lost an entry
+    /// since the last call; else O(entries x log).
     pub(crate) fn own_again(&mut self, space: SpaceId) {
         let dropped = self.dropped;
         let Some(known) = self.space(space).ok().filter(|known| known.forked.is_some_and(|then| then != dropped))

@@ -591,7 +591,7 @@ pub(super) static KEYS: [Key; 31] = [
     key!("hints", place.hints: "ignored" => Hints::Ignored, "opt-out" => Hints::OptOut, "opt-in" => Hints::OptIn;
         "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them"),
     key!("stacks", place.stacks: "any" => Stacks::Any, "base" => Stacks::Base;
-        "what is mapped for a stack (MAP_STACK) is as other memory, or base pages are asked for there (Linux since 6.7)"),
+        "what is mapped for a stack (MAP_STACK) is as other memory, or as where base pages are asked for (Linux 6.7)"),
     key!("around", populate.around: "1" => 1, "2" => 2, "4" => 4, "8" => 8, "16" => 16, "32" => 32, "64" => 64,
         "128" => 128, "256" => 256, "512" => 512;
         "fault-around: base pages of the largest window that is prepopulated where pages are touched in order"),

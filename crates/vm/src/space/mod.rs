@@ -89,8 +89,8 @@ pub(crate) struct Space {
     recent: Cell<Option<Entry>>,
     /// The preference of entries to come.
     pub(crate) prefer: u16,
-    /// Whether it may have entries that share since a fork, and how many entries had been dropped when that was last
-    /// looked at.
+    /// Whether it may have entries that share since a fork, and how many entries had been dropped
+    /// when that was last looked at.
     pub(crate) forked: Option<u64>,
 }
 
