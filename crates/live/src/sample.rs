@@ -31,13 +31,16 @@ pub struct Budget {
     pub huge: f64,
     /// For folios.
     pub folios: f64,
+    /// For huge pages besides, for looks when memory has grown by a tenth since the last: so a short run has one near its
+    /// peak.
+    pub growth: Duration,
 }
 
 impl Budget {
     /// In a run that is timed: 0.3 % of one processor together.
-    pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0 };
+    pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0, growth: Duration::ZERO };
     /// In a run that is not timed.
-    pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2 };
+    pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2, growth: Duration::ZERO };
 }
 
 /// The shortest time between two looks.
@@ -310,7 +313,10 @@ impl Look {
         // Members that ended in between leave nothing to divide by.
         let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
         if near || thorough {
-            let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
+            let grown = self.seen.huge.is_none_or(|last| sum > last.resident + last.resident / 10);
+            let growth = if grown { budget.growth } else { Duration::ZERO };
+            let allowed = allowed(budget.huge).map(|allowed| allowed + growth);
+            let seen = self.huge.look(sum, allowed, &over, |go_on| {
                 // The kernel sums up a process in one call.
                 let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
                 let add = |all: Rollup, one: Rollup| Rollup {

@@ -20,7 +20,7 @@ pub use beside::remove_leftovers;
 pub use directory::Directory;
 pub use foreign::{foreign, foreign_json};
 pub use quoted::quoted;
-pub use small::{open_regular, read_text};
+pub use small::{open_regular, read_own_text, read_text};
 pub use tell::tell;
 
 use beside::Beside;

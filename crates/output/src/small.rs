@@ -4,6 +4,7 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The maximal size of such a file: 1 MB.
@@ -40,6 +41,26 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     text(open_regular(path)?, MOST)
 }
 
+/// Reads a small file that says what a service does, as [`read_text`] does: one that only this user or root can have written.
+///
+/// # Errors
+/// As for [`read_text`]; or the file belongs to another user, or others may write to it.
+pub fn read_own_text(path: &Path) -> io::Result<String> {
+    const GROUP_MAY_WRITE: u32 = 0o020;
+    const ALL_MAY_WRITE: u32 = 0o002;
+    let file = open_regular(path)?;
+    let there = file.metadata()?;
+    let refused = |problem: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    if ![0, rustix::process::geteuid().as_raw()].contains(&there.uid()) {
+        return refused(format!("belongs to user {}, who could change it; let root own it, or yourself", there.uid()));
+    }
+    let own_group = [0, rustix::process::getegid().as_raw()].contains(&there.gid());
+    if there.mode() & (if own_group { ALL_MAY_WRITE } else { ALL_MAY_WRITE | GROUP_MAY_WRITE }) != 0 {
+        return refused(format!("others may write to it (mode {:o}); chmod go-w it", there.mode() & 0o7777));
+    }
+    text(file, MOST)
+}
+
 /// Reads a file to its end, of at most so many bytes, whole megabytes.
 pub(crate) fn text(file: File, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
@@ -54,6 +75,26 @@ pub(crate) fn text(file: File, most: u64) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_may_write_does_not_say_what_a_service_does() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
+        std::fs::write(&path, "text").unwrap();
+        let read = |mode: u32| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            read_own_text(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!((read(0o644), read(0o664)), (Ok("text".into()), Ok("text".into())));
+        assert!(read(0o646).unwrap_err().contains("mode 646"));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, None, Some(12345)).unwrap();
+            assert!(read(0o644).is_ok() && read(0o664).unwrap_err().contains("chmod go-w"));
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            assert!(read(0o644).unwrap_err().contains("belongs to user 12345"));
+        }
+    }
 
     #[test]
     fn only_small_regular_files_of_text_are_read() {

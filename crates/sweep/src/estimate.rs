@@ -82,8 +82,7 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     let all_there: Vec<_> = plan.cells.iter().filter(|cell| there.contains(&cell.name)).collect();
     // From all over the sweep.
     for cell in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
-        let kept = cells.open(&cell.name).and_then(Kept::notes);
-        let notes = kept.unwrap_or_default();
+        let notes = cells.open(&cell.name).ok().and_then(|file| Kept::notes(file).ok()).unwrap_or_default();
         let seconds = notes.iter().find(|(key, _)| key == SECONDS).and_then(|(_, value)| value.parse().ok());
         if let Some(seconds) = seconds {
             means.add(plan.parts[cell.part].stream, seconds);

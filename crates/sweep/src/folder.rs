@@ -195,6 +195,31 @@ impl Folder {
     }
 }
 
+/// Why a cell cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) problem: String,
+    /// Whether this process or the system lacks what it takes to read any file: this says nothing of the cell.
+    pub(crate) passing: bool,
+}
+
+impl Unread {
+    pub(crate) fn of(error: &io::Error) -> Unread {
+        // On all supported systems.
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        let passing =
+            matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) || error.kind() == io::ErrorKind::OutOfMemory;
+        Unread { problem: error.to_string(), passing }
+    }
+}
+
+impl From<String> for Unread {
+    fn from(problem: String) -> Unread {
+        Unread { problem, passing: false }
+    }
+}
+
 /// The files of a folder's cells.
 pub(crate) struct Cells {
     path: PathBuf,
@@ -221,22 +246,22 @@ impl Cells {
     }
 
     /// Opens the file of a cell: a regular one, and no link.
-    pub(crate) fn open(&self, name: &str) -> Result<File, String> {
-        let directory = self.directory.as_ref().ok_or("there are no cells")?;
+    pub(crate) fn open(&self, name: &str) -> Result<File, Unread> {
+        let directory = self.directory.as_ref().ok_or_else(|| "there are no cells".to_string())?;
         let open = || {
             let file = directory.open_regular(&format!("{name}{END}"))?;
             Ok((file.metadata()?.len(), file))
         };
-        match open().map_err(|error: io::Error| error.to_string())? {
-            (bytes, _) if bytes > MOST => Err(format!("it has {bytes} bytes, and no cell has more than {MOST}")),
+        match open().map_err(|error| Unread::of(&error))? {
+            (bytes, _) if bytes > MOST => Err(format!("it has {bytes} bytes, and no cell has more than {MOST}").into()),
             (_, file) => Ok(file),
         }
     }
 
     /// Its contents.
-    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, Unread> {
         let mut bytes = Vec::new();
-        self.open(name)?.take(MOST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        self.open(name)?.take(MOST).read_to_end(&mut bytes).map_err(|error| Unread::of(&error))?;
         Ok(bytes)
     }
 

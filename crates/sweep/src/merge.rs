@@ -3,7 +3,7 @@
 
 use crate::Plan;
 use crate::axis::Point;
-use crate::folder::{Cells, Folder};
+use crate::folder::{Cells, Folder, Unread};
 use crate::map;
 use crate::pass::CELL;
 use crate::plan::Part;
@@ -126,7 +126,7 @@ pub(crate) fn rows(plan: &Plan, kept: &Cells, jobs: usize) -> Result<Vec<Row>, E
 }
 
 /// A cell that cannot be read: its place, and why.
-pub(crate) type Damaged = (usize, String);
+pub(crate) type Damaged = (usize, Unread);
 
 /// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order, and those with an error where these are
 /// `wanted` too. Ends early if `stop` is set.
@@ -140,7 +140,7 @@ pub(crate) fn damaged(
     let one = |place: &usize| match read(plan, kept, *place) {
         _ if stopped(stop) => None,
         Err(problem) => Some((*place, problem)),
-        Ok(cell) if wanted => cell.runs.into_iter().find_map(|run| Some((*place, run.row.error?))),
+        Ok(cell) if wanted => cell.runs.into_iter().find_map(|run| Some((*place, run.row.error?.into()))),
         Ok(_) => None,
     };
     match ThreadPoolBuilder::new().num_threads(jobs).build() {
@@ -152,7 +152,12 @@ pub(crate) fn damaged(
 /// The error that names damaged cells.
 pub(crate) fn refused(plan: &Plan, kept: &Cells, damaged: &[Damaged]) -> Error {
     const SHOWN: usize = 10;
-    let one = |(place, problem): &Damaged| format!("{}: {problem}", kept.path(&plan.cells[*place].name).display());
+    let path = |place: usize| kept.path(&plan.cells[place].name).display().to_string();
+    if let Some((place, Unread { problem, .. })) = damaged.iter().find(|(_, unread)| unread.passing) {
+        let way_out = "no cell is known to be damaged, and none was removed; raise the limit (ulimit -n, ulimit -v) and try again";
+        return Error::Output { what: path(*place), problem: format!("it cannot be read: {problem}; {way_out}") };
+    }
+    let one = |(place, unread): &Damaged| format!("{}: {}", path(*place), unread.problem);
     let mut all = damaged.iter().take(SHOWN).map(one).collect::<Vec<_>>().join("; ");
     if damaged.len() > SHOWN {
         all += &format!("; and {} more", damaged.len() - SHOWN);
@@ -217,15 +222,15 @@ fn parts(
 }
 
 /// The contents of a cell, or why it is damaged.
-fn read(plan: &Plan, kept: &Cells, place: usize) -> Result<Kept, String> {
+fn read(plan: &Plan, kept: &Cells, place: usize) -> Result<Kept, Unread> {
     let cell = &plan.cells[place];
-    let kept = kept.read(&cell.name).and_then(Kept::read)?;
+    let kept = Kept::read(kept.read(&cell.name)?)?;
     let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
     if of != cell.name {
-        return Err("it is of another cell".into());
+        return Err("it is of another cell".to_string().into());
     }
     if kept.runs.len() != cell.rows.len() {
-        return Err(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len()));
+        return Err(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len()).into());
     }
     Ok(kept)
 }
@@ -293,7 +298,7 @@ mod tests {
         let (plan, cells) = (plan(), Cells::of("none".as_ref()));
         let refused = |number: usize| {
             let damaged: Vec<Damaged> =
-                (0..number).map(|at| (at % plan.cells.len(), format!("problem {at}"))).collect();
+                (0..number).map(|at| (at % plan.cells.len(), format!("problem {at}").into())).collect();
             refused(&plan, &cells, &damaged).to_string()
         };
         let one = refused(1);
@@ -309,5 +314,17 @@ mod tests {
         assert!(refused(11).contains("problem 9; and 1 more; --repair"));
         let many = refused(13);
         assert!(many.contains("problem 9; and 3 more; --repair") && !many.contains("problem 10"), "{many}");
+    }
+
+    #[test]
+    fn a_cell_is_not_damaged_because_this_process_has_too_many_open_files() {
+        let (plan, cells) = (plan(), Cells::of(std::path::Path::new("/nowhere")));
+        let unread = |code: i32| Unread::of(&std::io::Error::from_raw_os_error(code));
+        let error = refused(&plan, &cells, &[(0, unread(5)), (1, unread(24))]).to_string();
+        assert!(
+            error.contains("ulimit -n") && !error.contains("--repair") && !error.contains("damaged cell"),
+            "{error}"
+        );
+        assert!(refused(&plan, &cells, &[(0, unread(5))]).to_string().contains("1 damaged cell"));
     }
 }

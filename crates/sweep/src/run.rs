@@ -186,7 +186,8 @@ pub(crate) fn missing(
     }
     // Superpage makes no folder there, so that one belongs to somebody else.
     let stranger = damaged.iter().any(|(place, _)| cells.is_folder(&plan.cells[*place].name));
-    if !damaged.is_empty() && (!repair || stranger) {
+    let passing = damaged.iter().any(|(_, unread)| unread.passing);
+    if !damaged.is_empty() && (!repair || stranger || passing) {
         return Err(merge::refused(plan, cells, &damaged));
     }
     for (place, _) in damaged {

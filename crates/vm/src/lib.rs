@@ -61,9 +61,10 @@ pub use policy::background::{
 pub use policy::runner::Runner;
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError};
 pub use policy::{
-    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, Lists, Made,
-    Need, Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim,
-    Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks, StaticPool, Target, Unmovable, Values, Wake, Wired,
+    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, LIMITS, Lists,
+    Made, Need, Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting,
+    Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks, StaticPool, Target, Unmovable, Values,
+    Wake, Wired,
 };
 pub use soft::SoftPmap;
 pub use space::mapping::{Backing, Map};

@@ -187,7 +187,8 @@ fn a_background_promotes_nothing_against_advice() {
 
 #[test]
 fn a_live_linux_has_no_parameter_for_hints() {
-    let linux = Target { name: "a live Linux", has: &[superpage_vm::Need::Settings], own: &[], read: None };
+    let linux =
+        Target { name: "a live Linux", has: &[superpage_vm::Need::Settings], own: &[], limits: &[], read: None };
     let error = superpage_vm::Policy::parse("thp:enabled=madvise", &linux).unwrap_err().to_string();
     assert!(error.contains("thp: enabled needs"), "{error}");
 }

@@ -1,8 +1,8 @@
 //! The preferred size of a reservation (Navarro et al., section 4.2).
 
 use crate::machine::{ALPHA, Machine};
-use superpage_pages::Level;
-use superpage_vm::Growth;
+use superpage_pages::{Level, Protection, Vpn};
+use superpage_vm::{Growth, Map};
 
 /// The level of the extent that a write to `page` allocates.
 fn allocated(machine: &mut Machine, page: u64) -> Option<Level> {
@@ -29,6 +29,55 @@ fn a_fixed_object_is_not_reached_over_at_its_start_either() {
     assert_eq!(allocated(&mut machine, 1024 + 8), Some(Level(1)));
     assert_eq!(allocated(&mut machine, 1024 + 64), Some(Level(2)));
     machine.end();
+}
+
+#[test]
+fn memory_that_continues_its_neighbour_is_of_the_same_object() {
+    for starts in [[1024, 1027], [1027, 1024]] {
+        let mut machine = Machine::alpha(4096);
+        let pages = |start| if start == 1024 { 3 } else { 5 };
+        starts.iter().for_each(|start| machine.anonymous(*start, pages(*start), Growth::Fixed));
+        assert_eq!(allocated(&mut machine, 1029), Some(Level(1)), "64 KB in both mappings, {starts:?}");
+        assert_eq!(allocated(&mut machine, 1024), None);
+        // Also where something was in between.
+        machine.unmap(1026, 2);
+        machine.anonymous(1026, 2, Growth::Fixed);
+        (1024..1032).for_each(|page| machine.put(page, page));
+        assert_eq!(machine.level(1026), Some(Level(1)));
+        machine.vm.validate(&machine.pmap).unwrap();
+        machine.end();
+    }
+}
+
+#[test]
+fn memory_that_differs_from_its_neighbour_is_of_another_object() {
+    let differs = |what: &str, make: &dyn Fn(&mut Machine)| {
+        let mut machine = Machine::alpha(4096);
+        machine.anonymous(1024, 4, Growth::Fixed);
+        make(&mut machine);
+        assert_eq!(allocated(&mut machine, 1028), Some(Level(0)), "{what}");
+        machine.vm.validate(&machine.pmap).unwrap();
+        machine.end();
+    };
+    let map = |machine: &mut Machine, map: Map| machine.vm.map(&mut machine.pmap, machine.space, map).unwrap();
+    let new = Map::anonymous(Vpn(1028), 4);
+    differs("rights", &|machine| map(machine, new.protection(Protection::READ_WRITE | Protection::EXECUTE)));
+    differs("sharing", &|machine| map(machine, new.shared(true)));
+    differs("growth", &|machine| map(machine, new.growth(Growth::Up)));
+    differs("a child has it too", &|machine| {
+        machine.write(1024);
+        let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+        map(machine, new);
+        machine.vm.exit(&mut machine.pmap, child).unwrap();
+    });
+    differs("what was there has moved", &|machine| {
+        machine.vm.unmap(&mut machine.pmap, machine.space, Vpn(1024).pages(4)).unwrap();
+        machine.anonymous(1024, 8, Growth::Fixed);
+        machine.put(1029, 7);
+        machine.vm.remap(&mut machine.pmap, machine.space, Vpn(1028).pages(4), Vpn(2052).pages(4)).unwrap();
+        map(machine, new);
+        assert_eq!((machine.get(2053), machine.get(1029)), (7, 0));
+    });
 }
 
 #[test]

@@ -23,7 +23,7 @@ use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED};
 use superpage_linux::text::Way;
 use superpage_pages::{Bytes, Count, PageSize};
-use superpage_vm::{Answers, Definition, Given, Made, Need, Parameter, Sizes, Target, Values};
+use superpage_vm::{Answers, Definition, Given, LIMITS, Made, Need, Parameter, Sizes, Target, Values};
 
 /// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G`
 /// or `thp:malloc=on`.
@@ -75,11 +75,28 @@ static LIVE: [Known; 6] = [
     ("text", text::live),
 ];
 
+const SLOWDOWN: Parameter = Parameter {
+    name: "slowdown",
+    values: Values::Share,
+    default: "0.02",
+    help: "the most by which promotion may slow a process",
+    needs: &[],
+};
+
+const SHARED: Parameter = Parameter {
+    name: "shared",
+    values: Values::Words(&["on", "off"]),
+    default: "on",
+    help: "whether memory files (memfd, /dev/shm) are promoted too",
+    needs: &[],
+};
+
 /// A live Linux as a target of policies.
 pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &text::POLICY],
+    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], SLOWDOWN, SHARED],
     read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
 };
 
@@ -94,15 +111,17 @@ impl Policy {
 
     /// A table of all policies and parameters, for the help text.
     pub fn help() -> String {
+        let line = |Parameter { name, values, default, help, .. }: &Parameter| {
+            let otherwise = if default.is_empty() { String::new() } else { format!("; {default} if not given") };
+            format!("    :{:<15} {help}{otherwise}\n", format!("{name}={values}"))
+        };
         let mut text = String::new();
         for definition in LINUX.policies() {
             text += &format!("  {:<18} {}\n", definition.name, definition.help);
-            for parameter in LINUX.parameters(definition) {
-                let Parameter { name, values, default, help, .. } = parameter;
-                let otherwise = if default.is_empty() { String::new() } else { format!("; {default} if not given") };
-                text += &format!("    :{:<15} {help}{otherwise}\n", format!("{name}={values}"));
-            }
+            LINUX.parameters(definition).for_each(|parameter| text += &line(parameter));
         }
+        text += "  all that promote, such as promote or ingens, also have\n";
+        LINUX.limits.iter().for_each(|parameter| text += &line(parameter));
         text
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use superpage_linux::Error;
-use superpage_vm::{Background, Policy, Runner};
+use superpage_vm::{Background, Given, Policy, Runner};
 
 /// A policy with a background, and how a promoter goes about what that decides. As text, the policy's:
 /// `promote:share=0.9,age=5s`.
@@ -34,10 +34,12 @@ pub struct Options {
     pub shared: bool,
 }
 
-impl Options {
-    /// The name of the policy whose parameters say all of this; of others, what they do not decide is as its defaults.
-    const NAMED: &str = "promote";
+/// Under a policy that does not go by age: between two scans for processes, and between two of a process that does not
+/// change.
+const INTERVAL: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_secs(10);
 
+impl Options {
     /// Those of a policy.
     ///
     /// # Errors
@@ -54,17 +56,18 @@ impl Options {
             );
             return Err(Error::Usage(sentence));
         }
-        let defaults = Policy::new(Options::NAMED, [], &LINUX).map_err(usage)?;
-        let given = if name == Options::NAMED { policy.given() } else { defaults.given() };
+        let given = policy.given();
+        // Another one sees every region with anything populated, and its times are its own.
+        let by_age = by_age(given);
+        let time = |name, otherwise| given.find_time(name).filter(|_| by_age).unwrap_or(otherwise);
         let options = Options {
-            // A policy of another name sees every region with anything populated.
-            share: if name == Options::NAMED { given.share("share") } else { f64::MIN_POSITIVE },
-            age: given.time("age"),
+            share: if by_age { given.share("share") } else { f64::MIN_POSITIVE },
+            age: time("age", Duration::ZERO),
             cpu: given.share("cpu"),
             burst: given.time("burst"),
             batch: given.number("batch").expect("it has a default") as usize,
-            interval: given.time("interval"),
-            idle: given.time("idle"),
+            interval: time("interval", INTERVAL),
+            idle: time("idle", IDLE),
             slowdown: given.share("slowdown"),
             shared: given.is_on("shared"),
             policy: Box::new(policy),
@@ -85,7 +88,7 @@ impl Options {
 
     /// Whether the policy decides by share, age and interval, so that these say what it would do, and when.
     pub fn goes_by_age(&self) -> bool {
-        self.policy.definition().name == Options::NAMED
+        by_age(self.policy.given())
     }
 
     /// Those of another policy, or of this one with some parameters changed.
@@ -122,8 +125,8 @@ impl Options {
 
     /// The policy's background as for a dry run: nothing limits its time.
     pub(super) fn unlimited(&self) -> Box<dyn Background> {
-        let whole = self.goes_by_age().then(|| self.changed("promote:cpu=1,burst=10s").expect("they are in its range"));
-        whole.as_ref().unwrap_or(self).policy.background().expect("it was looked for")
+        let text = format!("{}:cpu=1,burst=10s", self.policy.definition().name);
+        self.changed(&text).expect("they are in their ranges").policy.background().expect("it was looked for")
     }
 
     /// The policy's background in its initial state, within the budget.
@@ -133,9 +136,13 @@ impl Options {
     }
 }
 
+fn by_age(given: &Given) -> bool {
+    given.has("share") && given.has("age")
+}
+
 impl Default for Options {
     fn default() -> Options {
-        Options::NAMED.parse().expect("the defaults of a policy go together")
+        "promote".parse().expect("the defaults of a policy go together")
     }
 }
 
@@ -159,9 +166,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        for text in ["promote", "promote:share=0.9,age=250ms,cpu=0.05,shared=off", "promote:interval=1000001ns"] {
+        for text in [
+            "promote",
+            "promote:share=0.9,age=250ms,cpu=0.05,shared=off",
+            "promote:interval=1000001ns",
+            "ingens:interval=8s,cpu=0.05,slowdown=0.1",
+        ] {
             assert_eq!(text.parse::<Options>().unwrap().to_string(), text);
         }
+        let other: Options = "ingens:cpu=5%,batch=2,shared=off".parse().unwrap();
+        assert_eq!((other.cpu, other.batch, other.shared, other.goes_by_age()), (0.05, 2, false, false));
         let short: Options = "promote:age=100us,burst=1500us".parse().unwrap();
         assert_eq!(short.changed("promote:age=2s,batch=2").unwrap().to_string(), "promote:burst=1500us,batch=2");
         assert_eq!(short.changed("promote").unwrap(), short);
@@ -189,6 +203,8 @@ mod tests {
             let error = format!("promote:{text}").parse::<Options>().unwrap_err();
             assert!(error.to_string().contains(part) && error.status() == 2, "{text}: {error}");
         }
+        let error = "thp:cpu=0.05".parse::<Options>().unwrap_err();
+        assert!(error.to_string().contains("has no parameter `cpu`") && error.status() == 2, "{error}");
         let error = "thp".parse::<Options>().unwrap_err();
         assert!(error.to_string().contains("has no background work") && error.status() == 2, "{error}");
     }

@@ -168,11 +168,11 @@ fn a_cell_of_too_many_bytes_is_not_read() {
     assert_eq!(open.cells().read("most").unwrap().len() as u64, MOST);
     let file = File::options().write(true).open(open.cells().path("most")).unwrap();
     file.set_len(MOST + 1).unwrap();
-    assert!(open.cells().open("most").unwrap_err().contains("no cell has more than 67108864"));
+    assert!(open.cells().open("most").unwrap_err().problem.contains("no cell has more than 67108864"));
     assert_eq!(open.cells().names().into_iter().collect::<Vec<_>>(), ["most"]);
     open.cells().remove("most").unwrap();
     assert!(open.cells().read("most").is_err() && open.cells().names().is_empty());
-    assert_eq!(Cells::of(&folder.path().join("none")).open("most").unwrap_err(), "there are no cells");
+    assert_eq!(Cells::of(&folder.path().join("none")).open("most").unwrap_err().problem, "there are no cells");
 }
 
 #[test]

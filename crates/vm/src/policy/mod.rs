@@ -45,6 +45,7 @@ pub use self::answers::{
 };
 pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
+pub use self::promote::LIMITS;
 pub(crate) use self::promote::huge;
 pub use self::target::{Need, Target};
 
@@ -203,9 +204,12 @@ impl Policy {
     ) -> Result<Policy, PolicyError> {
         target.provides(definition, None)?;
         let mut given = Given::defaults(definition, *target);
-        let mut answers = Vec::new();
+        let (mut answers, mut limit) = (Vec::new(), None);
         for (key, value) in parameters {
-            match definition.parameters.iter().find(|parameter| parameter.name == key) {
+            if definition.parameters.iter().all(|own| own.name != key) {
+                limit = target.limits.iter().find(|limit| limit.name == key).or(limit);
+            }
+            match target.accepted(definition).find(|parameter| parameter.name == key) {
                 Some(parameter) if target.lacks(parameter.needs).is_none() => given.set(parameter, value)?,
                 None if target.has.contains(&Need::Faults) => answers.push((key, value)),
                 _ => return Err(unknown(definition, key, target)),
@@ -216,6 +220,9 @@ impl Policy {
             return Err(PolicyError(format!("policy {}: {why}", definition.name)));
         }
         target.provides(definition, made.background.as_deref())?;
+        if let Some(limit) = limit.filter(|_| made.background.is_none()) {
+            return Err(unknown(definition, limit.name, target));
+        }
         let mut policy = Policy { answers: made.answers, sizes: Vec::new(), given };
         for (key, value) in answers {
             if key != "sizes" && !KEYS.iter().any(|known| known.name == key) {
@@ -313,10 +320,12 @@ impl Policy {
 }
 
 /// The error for a parameter that does not exist, or not on this target.
-fn unknown(definition: &Definition, key: &str, target: &Target) -> PolicyError {
+fn unknown(definition: &'static Definition, key: &str, target: &Target) -> PolicyError {
     let name = definition.name;
-    let own = target.parameters(definition).map(|parameter| format!("{}={}", parameter.name, parameter.values));
-    let mut names: Vec<String> = own.collect();
+    let runs = (definition.make)(&Given::defaults(definition, *target)).background.is_some();
+    let limits = target.accepted(definition).skip(definition.parameters.len()).filter(|_| runs);
+    let own = target.parameters(definition).chain(limits);
+    let mut names: Vec<String> = own.map(|it| format!("{}={}", it.name, it.values)).collect();
     if target.has.contains(&Need::Faults) {
         names.push("sizes".to_string());
         names.extend(KEYS.iter().map(|key| key.name.to_string()));
@@ -378,7 +387,8 @@ mod tests {
     use super::background::{Events, System, Time, Wants};
     use super::*;
 
-    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[], read: None };
+    const LINUX: Target =
+        Target { name: "a live Linux", has: &[Need::Settings, Need::Copying], own: &[], limits: &[], read: None };
 
     #[test]
     fn what_does_not_happen_elsewhere_is_named() {

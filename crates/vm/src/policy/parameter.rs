@@ -192,7 +192,7 @@ macro_rules! accessors {
     )* };
 }
 
-/// The values given for a policy's own parameters, or their defaults.
+/// The values given for a policy's own parameters and the limits of its target, or their defaults.
 ///
 /// # Panics
 /// Each accessor panics if the policy has no such parameter of that kind: a bug in the policy's file that its first use
@@ -212,7 +212,7 @@ impl Given {
             "" => None,
             text => Some(parameter.values.read(text).expect("a default is one of the values")),
         };
-        Given { definition, target, values: definition.parameters.iter().map(value).collect() }
+        Given { definition, target, values: target.accepted(definition).map(value).collect() }
     }
 
     /// The definition whose parameters they are.
@@ -240,15 +240,20 @@ impl Given {
         Ok(())
     }
 
+    /// The parameters that may have been given, in the order of their values.
+    fn parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
+        self.target.accepted(self.definition)
+    }
+
     fn position(&self, name: &str) -> usize {
-        let found = self.definition.parameters.iter().position(|parameter| parameter.name == name);
+        let found = self.parameters().position(|parameter| parameter.name == name);
         found.unwrap_or_else(|| panic!("policy {} has no parameter {name}", self.definition.name))
     }
 
     /// The parameters that are not as they are if nothing is given, with their values.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&'static str, String)> {
         let defaults = Given::defaults(self.definition, self.target).values;
-        let pairs = self.definition.parameters.iter().zip(self.values.iter().zip(defaults));
+        let pairs = self.parameters().zip(self.values.iter().zip(defaults));
         pairs.filter_map(|(parameter, (value, default))| {
             Some((parameter.name, value.as_ref().filter(|value| Some(*value) != default.as_ref())?.to_string()))
         })
@@ -322,11 +327,15 @@ impl Given {
 
     /// A time; `None` if there is no parameter of this name that is one.
     pub fn find_time(&self, name: &str) -> Option<Duration> {
-        let own = self.definition.parameters.iter().zip(&self.values).find(|(parameter, _)| parameter.name == name);
-        match own?.1 {
+        match self.parameters().zip(&self.values).find(|(parameter, _)| parameter.name == name)?.1 {
             Some(Value::Time(time)) => Some(*time),
             _ => None,
         }
+    }
+
+    /// Whether there is a parameter of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.parameters().any(|parameter| parameter.name == name)
     }
 
     /// A switch.
@@ -343,7 +352,7 @@ impl PartialEq for Given {
 
 impl fmt::Debug for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.definition.parameters.iter().map(|parameter| parameter.name);
+        let names = self.parameters().map(|parameter| parameter.name);
         write!(f, "{} ", self.definition.name)?;
         f.debug_map().entries(names.zip(&self.values)).finish()
     }

@@ -5,7 +5,7 @@
 //! It scans each address space from time to time, and quiet ones less and less often. The same code decides in a
 //! simulation, in a kernel and on live Linux.
 
-use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
+use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, Values, base};
 use crate::policy::background::{Background, Events, Scanned, System, Time};
 use crate::policy::budget::Budget;
 use crate::{Candidate, How, Refusal, Scanner, SpaceId, Why};
@@ -29,10 +29,12 @@ pub(super) const fn parameter(
     Parameter { name, values, default, help, needs: &[] }
 }
 
-/// One that only a system with settings has.
-pub(super) const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
-    Parameter { needs: &[Need::Settings], ..parameter(name, values, default, help) }
-}
+/// What a background that promotes is kept to: `cpu`, `burst` and `batch`.
+pub const LIMITS: [Parameter; 3] = [
+    parameter("cpu", Values::Share, "0.01", "the most processor time that is used over time, as a share of one core"),
+    parameter("burst", Values::TimeFrom(MS), "100ms", "processor time that may be saved up and used at once"),
+    parameter("batch", Values::Count(1, 1024), "4", "regions promoted in one call"),
+];
 
 pub(super) static POLICY: Definition = Definition {
     name: "promote",
@@ -41,13 +43,8 @@ pub(super) static POLICY: Definition = Definition {
     parameters: &[
         parameter("share", Values::Share, "1", "share of a region's pages that must be populated"),
         parameter("age", Values::Time, "2s", "time for which its population must not have changed"),
-        parameter(
-            "cpu",
-            Values::Share,
-            "0.01",
-            "the most processor time that is used over time, as a share of one core",
-        ),
-        parameter("burst", Values::TimeFrom(MS), "100ms", "processor time that may be saved up and used at once"),
+        LIMITS[0],
+        LIMITS[1],
         parameter(
             "interval",
             Values::TimeFrom(MS),
@@ -55,9 +52,7 @@ pub(super) static POLICY: Definition = Definition {
             "between two scans for processes, and of a process that changes",
         ),
         parameter("idle", Values::Time, "10s", "between two scans of a process that does not change, at most"),
-        live("slowdown", Values::Share, "0.02", "the most by which promotion may slow a process"),
-        parameter("batch", Values::Count(1, 1024), "4", "regions promoted in one call"),
-        live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
+        LIMITS[2],
     ],
     needs: &[Need::Copying],
     make: |given| Made::with(ANSWERS, Promote::new(given)).within(given.share("cpu"), given.time("burst")),

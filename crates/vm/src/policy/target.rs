@@ -56,6 +56,9 @@ pub struct Target {
     pub has: &'static [Need],
     /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
     pub own: &'static [&'static Definition],
+    /// What it keeps every background to: parameters that each policy with one has there, beside its own. One of its own
+    /// of the same name stands for both.
+    pub limits: &'static [Parameter],
     /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
     pub read: Option<ReadFile>,
 }
@@ -65,6 +68,7 @@ impl Target {
     pub const MANAGER: Target = Target {
         name: "this memory manager",
         own: &[],
+        limits: &[],
         read: None,
         has: &[
             Need::Faults,
@@ -117,6 +121,13 @@ impl Target {
     pub fn parameters(&self, definition: &Definition) -> impl Iterator<Item = &'static Parameter> {
         let here = |parameter: &&Parameter| self.lacks(parameter.needs).is_none();
         definition.parameters.iter().filter(here)
+    }
+
+    /// All parameters that may be given for a policy on it; a limit is refused later where there is no background.
+    pub(super) fn accepted(self, definition: &'static Definition) -> impl Iterator<Item = &'static Parameter> {
+        let own = definition.parameters;
+        let limits = self.limits.iter().filter(|limit| own.iter().all(|own| own.name != limit.name));
+        own.iter().chain(limits)
     }
 
     /// The parameters that all policies have on it: the answers, and the sizes in use. Each as `key=values` with a line

@@ -24,12 +24,17 @@
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
-use super::promote::{huge, live, parameter as own};
+use super::promote::{huge, parameter as own};
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
     Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Stacks, Values, base,
 };
 use crate::policy::background::{Background, Event, System, Time, Wants};
+
+/// One that only a system with settings has.
+const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+    Parameter { needs: &[Need::Settings], ..own(name, values, default, help) }
+}
 
 pub(super) static POLICY: Definition = Definition {
     name: "thp",

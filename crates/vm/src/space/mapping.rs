@@ -92,8 +92,9 @@ fn bounds(PageRange { start, pages }: PageRange) -> Result<(u64, u64), Error> {
 
 impl Vm {
     /// Makes a mapping; whatever it overlaps is unmapped first. If the policy has a static pool and the mapping is one
-    /// that uses it, the pages of the pool that lie whole in it are reserved. O(log mappings) plus the cost of
-    /// unmapping.
+    /// that uses it, the pages of the pool that lie whole in it are reserved. Private memory of fixed size becomes part of
+    /// the object of a neighbour that differs in nothing, so that a superpage may lie in both. O(log mappings) plus the cost
+    /// of unmapping.
     ///
     /// # Errors
     /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
@@ -134,18 +135,59 @@ impl Vm {
     /// Puts the entry of a new mapping where nothing is.
     fn put_new(&mut self, space: SpaceId, map: Map, pooled: Pooled) {
         let (start, end) = (map.start.0, map.start.0 + map.pages);
-        let (object, offset, copy, growth) = match map.backing {
-            Backing::Anonymous => (self.objects.add(Object::new(map.growth, start, end)), start, false, map.growth),
-            Backing::File { file, pages, offset } => {
-                (self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
-            }
-        };
-        self.objects.get_mut(object).entries += 1;
         let Map { protection, shared, .. } = map;
         let hint = self.answers.place.asked(map.hint);
-        let space = self.space_mut(space);
-        let prefer = space.prefer;
-        space.put(Entry { start, end, object, offset, protection, shared, copy, growth, hint, prefer, pooled });
+        let prefer = self.space_mut(space).prefer;
+        let of = |object, offset, copy, growth| Entry {
+            start,
+            end,
+            object,
+            offset,
+            protection,
+            shared,
+            copy,
+            growth,
+            hint,
+            prefer,
+            pooled,
+        };
+        let entry = match map.backing {
+            Backing::Anonymous => {
+                let alone = |object| of(object, start, false, map.growth);
+                let object = self.continued(space, alone);
+                alone(object.unwrap_or_else(|| self.objects.add(Object::new(map.growth, start, end))))
+            }
+            Backing::File { file, pages, offset } => {
+                of(self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
+            }
+        };
+        self.objects.get_mut(entry.object).entries += 1;
+        self.space_mut(space).put(entry);
+    }
+
+    /// The object of a neighbour that a new mapping of private memory, as an entry of any object, continues: one that no
+    /// other process shares and that differs in nothing, as in FreeBSD (`vm_object_coalesce`) and Linux (`vma_merge`). The object is
+    /// extended.
+    fn continued(&mut self, space: SpaceId, new: impl Fn(ObjectId) -> Entry) -> Option<ObjectId> {
+        let map = self.space(space).ok()?;
+        let entry = new(ObjectId(0));
+        if entry.shared || entry.growth != Growth::Fixed || entry.pooled != Pooled::Not {
+            return None;
+        }
+        let before = entry.start.checked_sub(1).and_then(|last| map.find(last));
+        let fits = |beside: &Entry| {
+            let object = self.objects.get(beside.object);
+            let (first, second) =
+                if beside.start < entry.start { (*beside, new(beside.object)) } else { (new(beside.object), *beside) };
+            // A part that was moved may still map what it had here.
+            let unused = map.windows(beside.object, entry.start, entry.end).next().is_none();
+            let whole = first.continues_in(&second) && object.file.is_none() && object.backing.is_none() && unused;
+            whole && (object.sole || self.only_user(space, beside.object))
+        };
+        let beside = before.into_iter().chain(map.find(entry.end)).find(fits)?;
+        let object = self.objects.get_mut(beside.object);
+        (object.low, object.high) = (object.low.min(entry.start), object.high.max(entry.end));
+        Some(beside.object)
     }
 
     /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
