@@ -89,13 +89,19 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// Leave out the accesses and sleeps of the first this many instructions (1G); what they map stays mapped, and
+    /// untouched, and files that they read are read. Needs a stream that is not sampled
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0",
+          conflicts_with_all = ["parts", "every", "command"])]
+    skip: u64,
+
     /// Run this many instructions first (10M): they fill memory, TLBs and caches, and no count includes them. Needs a
     /// stream that is not sampled
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0",
           conflicts_with_all = ["parts", "every", "command"])]
     warmup: u64,
 
-    /// End after this many instructions, not counting those of --warmup
+    /// End after this many instructions, not counting those of --skip and --warmup
     #[arg(long, value_name = "N", value_parser = count_from_1, conflicts_with_all = ["parts", "every", "command"])]
     max: Option<u64>,
 
@@ -253,14 +259,15 @@ impl Sim {
             }
             sources.push(Box::new(crate::trace::Told(reader)));
         }
-        if self.warmup > 0 || self.max.is_some() {
+        if self.skip > 0 || self.warmup > 0 || self.max.is_some() {
             // A workload is never sampled.
             let mut files = sources.iter().zip(&self.trace);
             if let Some((_, path)) = files.find(|(source, _)| source.info().sampling.is_some()) {
-                let problem = "is sampled, and --warmup and --max need all accesses; record it without --sample";
+                let problem =
+                    "is sampled, and --skip, --warmup and --max need all accesses; record it without --sample";
                 return Err(Failure::Usage(format!("{} {problem}", path.display())));
             }
-            let window = |source| Box::new(Window::new(source, self.warmup, self.max)) as Box<dyn Source>;
+            let window = |source| Box::new(Window::new(source, self.skip, self.warmup, self.max)) as Box<dyn Source>;
             sources = sources.into_iter().map(window).collect();
         }
         let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
@@ -330,6 +337,9 @@ impl Sim {
                 eprintln!("superpage: {name} is sampled: its parts have no rows");
             }
             let mut runs = run_parts(setups, source.as_mut(), stop, &progress, &self.watch())?;
+            if self.skip > 0 && runs.iter().any(|run| run.row.complete && run.row.instructions == 0) {
+                return Err(Failure::Usage(format!("{name} has no instruction after --skip {}", self.skip)));
+            }
             if self.warmup > 0 && !stop.load(Ordering::Relaxed) {
                 for run in &mut runs {
                     match run.parts.iter().position(|part| part.name == MEASURED) {

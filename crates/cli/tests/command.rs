@@ -629,9 +629,17 @@ fn a_window_of_a_stream_is_what_is_left_of_it() {
         assert!(part.iter().zip(rest).all(|(part, rest)| part <= rest));
     }
     let all = whole[0][0];
+    for (behind, rest) in counts(&["--skip", "100K"]).iter().zip(&rest) {
+        assert_eq!(behind[..2], rest[..2], "instructions and references that follow");
+        assert!(behind[3] > rest[3], "first touches are all among them: {behind:?} {rest:?}");
+    }
+    refused(&["sim", workload, "--skip", "1G"], &[&format!("{workload} has no instruction after --skip 1000000000")]);
     refused(&["sim", workload, "--warmup", "1G"], &[&format!("{workload} has {all} instructions"), "leaves none"]);
     refused(&["sim", workload, "--max", "0"], &["at least 1"]);
     refused(&["sim", workload, "--warmup", "1M", "--parts"], &["cannot be used with"]);
     let sampled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ld.sp");
-    refused(&["sim", "--trace", sampled, "--max", "1M"], &["is sampled", "--warmup and --max need all accesses"]);
+    refused(
+        &["sim", "--trace", sampled, "--max", "1M"],
+        &["is sampled", "--skip, --warmup and --max need all accesses"],
+    );
 }

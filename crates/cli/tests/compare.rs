@@ -522,7 +522,8 @@ fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
     if rows[0]["most_huge_bytes"].as_u64().is_none_or(|bytes| bytes < 32 << 20) {
         return superpage_testing::skip!("system", "no huge pages were to be had: {}", rows[0]);
     }
-    assert!(rows[0]["did"].as_str().unwrap().starts_with("advised by the program itself: "), "{}", rows[0]);
+    // Another test may have changed a setting meanwhile, which is said first.
+    assert!(rows[0]["did"].as_str().unwrap().contains("advised by the program itself: "), "{}", rows[0]);
     assert_eq!(rows[1]["reached"], true, "{}", rows[1]);
     assert!(rows[1]["did"].as_str().unwrap().ends_with("huge under now are in base pages"), "{}", rows[1]);
     // It ends long before a promoter has looked, unless the machine is busy.

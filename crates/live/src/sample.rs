@@ -272,6 +272,8 @@ struct Look {
     largest: u64,
     spent: Duration,
     huge: Walk,
+    /// What was spent on looks at memory that had grown, beyond the budget.
+    growth: Duration,
     folios: Walk,
     reach: Walk,
     seen: Seen,
@@ -282,8 +284,8 @@ impl Look {
         // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50
         // ms for tables of all physical memory.
         let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
-        let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
-        Look { plan, over, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
+        let (started, none, seen) = (Instant::now(), Duration::ZERO, Seen::default());
+        Look { plan, over, started, sum: 0, largest: 0, spent: none, huge, growth: none, folios, reach, seen }
     }
 
     /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
@@ -314,9 +316,10 @@ impl Look {
         let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
         if near || thorough {
             let grown = self.seen.huge.is_none_or(|last| sum > last.resident + last.resident / 10);
-            let growth = if grown { budget.growth } else { Duration::ZERO };
-            let allowed = allowed(budget.huge).map(|allowed| allowed + growth);
-            let seen = self.huge.look(sum, allowed, &over, |go_on| {
+            let growth = if grown { budget.growth.saturating_sub(self.growth) } else { Duration::ZERO };
+            // What was spent on growth is not held against later looks.
+            let ordinary = allowed(budget.huge).map(|allowed| allowed + self.growth);
+            let seen = self.huge.look(sum, ordinary.map(|allowed| allowed + growth), &over, |go_on| {
                 // The kernel sums up a process in one call.
                 let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
                 let add = |all: Rollup, one: Rollup| Rollup {
@@ -326,6 +329,7 @@ impl Look {
                 let all = rollups.fold(Rollup::default(), add);
                 (all.huge.bytes(), all.resident.bytes())
             });
+            self.growth += ordinary.map_or(Duration::ZERO, |ordinary| self.huge.spent.saturating_sub(ordinary));
             if let Some(part) = seen.and_then(|seen| part(seen, sum)) {
                 self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
                 self.seen.huge = if near { Some(part) } else { self.seen.huge };

@@ -154,7 +154,8 @@ pub(crate) fn refused(plan: &Plan, kept: &Cells, damaged: &[Damaged]) -> Error {
     const SHOWN: usize = 10;
     let path = |place: usize| kept.path(&plan.cells[place].name).display().to_string();
     if let Some((place, Unread { problem, .. })) = damaged.iter().find(|(_, unread)| unread.passing) {
-        let way_out = "no cell is known to be damaged, and none was removed; raise the limit (ulimit -n, ulimit -v) and try again";
+        let way_out =
+            "that says nothing of the cell, and none was removed; raise the limit (ulimit -n, ulimit -v) and try again";
         return Error::Output { what: path(*place), problem: format!("it cannot be read: {problem}; {way_out}") };
     }
     let one = |(place, unread): &Damaged| format!("{}: {}", path(*place), unread.problem);

@@ -5,15 +5,17 @@ use crate::event::{Batch, Event, Info, Source};
 /// The name of the part of a [`Window`] that is measured.
 pub const MEASURED: &str = "measured";
 
-/// A stream that is not sampled, cut to a window: it ends `most` instructions after its first
-/// `warmup`. Its only mark, [`MEASURED`], stands between the two, so the part of that name has the
-/// counts of the window. Both lengths are rounded up to the end of a run. A stream that ends within
+/// A stream that is not sampled, cut to a window: without the accesses and sleeps of its first `skip` instructions, whose
+/// other events stay, it ends `most` instructions after `warmup` more. Its only mark, [`MEASURED`], stands between the two, so the part
+/// of that name has the counts of the window. All lengths are rounded up to the end of a run. A stream that ends within
 /// the warm-up has no mark.
 pub struct Window {
     source: Box<dyn Source>,
     info: Info,
+    skip: u64,
     warmup: u64,
     most: Option<u64>,
+    skipped: u64,
     seen: u64,
     /// What was seen when the window began.
     begun: Option<u64>,
@@ -22,10 +24,11 @@ pub struct Window {
 
 impl Window {
     /// `most`: all that follows, if `None`. Without a warm-up there is no mark: the whole stream is measured.
-    pub fn new(source: Box<dyn Source>, warmup: u64, most: Option<u64>) -> Window {
+    pub fn new(source: Box<dyn Source>, skip: u64, warmup: u64, most: Option<u64>) -> Window {
         let info = source.info();
-        let info = Info { runs: info.runs.filter(|_| most.is_none()), ..info.clone() };
-        Window { source, info, warmup, most, seen: 0, begun: (warmup == 0).then_some(0), ended: false }
+        let info = Info { runs: info.runs.filter(|_| most.is_none() && skip == 0), ..info.clone() };
+        let begun = (warmup == 0).then_some(0);
+        Window { source, info, skip, warmup, most, skipped: 0, seen: 0, begun, ended: false }
     }
 }
 
@@ -43,6 +46,14 @@ impl Source for Window {
                 return Ok(false);
             }
             batch.events.retain(|(_, event)| !matches!(event, Event::Mark(_)));
+            let mut skipped = 0;
+            while self.skipped < self.skip && skipped < batch.runs.len() {
+                self.skipped += u64::from(batch.runs[skipped].instructions);
+                skipped += 1;
+            }
+            batch.runs.drain(..skipped);
+            batch.events.retain(|(before, event)| *before as usize >= skipped || !matches!(event, Event::Idle { .. }));
+            batch.events.iter_mut().for_each(|(before, _)| *before = before.saturating_sub(skipped as u32));
         }
         for at in 0..batch.runs.len() {
             let measured = self.begun.map(|begun| self.seen - begun);
@@ -62,9 +73,9 @@ impl Source for Window {
         Ok(!(batch.runs.is_empty() && batch.events.is_empty()))
     }
 
-    /// Of a file that was read to its end.
+    /// Of a file that was read whole.
     fn digest(&self) -> Option<String> {
-        self.source.digest().filter(|_| !self.ended)
+        self.source.digest().filter(|_| !self.ended && self.skip == 0)
     }
 }
 
@@ -75,7 +86,11 @@ mod tests {
 
     /// The runs and instructions before the mark, and those after it.
     fn counts(text: &str, warmup: u64, most: Option<u64>) -> ([u64; 2], [u64; 2]) {
-        let mut window = Window::new(workload::parse(text).unwrap(), warmup, most);
+        counts_behind(text, 0, warmup, most)
+    }
+
+    fn counts_behind(text: &str, skip: u64, warmup: u64, most: Option<u64>) -> ([u64; 2], [u64; 2]) {
+        let mut window = Window::new(workload::parse(text).unwrap(), skip, warmup, most);
         let (mut batch, mut all, mut part) = (Batch::default(), [[0; 2]; 2], usize::from(warmup == 0));
         while window.fill(&mut batch).unwrap() {
             let mut events = batch.events.iter().peekable();
@@ -104,6 +119,14 @@ mod tests {
             let end = before[1].saturating_add(most).min(whole[1]);
             assert!((end..end + longest).contains(&(before[1] + inside[1])), "{warmup} {most}: {before:?} {inside:?}");
         }
+        for skip in [1, 50_000, whole[1] / 2] {
+            let (before, inside) = counts_behind(text, skip, 10_000, None);
+            let (skipped, _) = counts(text, skip, None);
+            assert_eq!(skipped[0] + before[0] + inside[0], whole[0]);
+            assert_eq!(skipped[1] + before[1] + inside[1], whole[1]);
+            assert!((10_000..10_000 + longest).contains(&before[1]));
+        }
+        assert_eq!(counts_behind(text, whole[1] + 1, 0, None), ([0; 2], [0; 2]));
         let (before, inside) = counts(text, whole[1] / 2, None);
         assert_eq!([before[0] + inside[0], before[1] + inside[1]], whole);
         assert_eq!(counts(text, whole[1] + 1, None), (whole, [0, 0]));

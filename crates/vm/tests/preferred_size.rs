@@ -50,6 +50,24 @@ fn memory_that_continues_its_neighbour_is_of_the_same_object() {
 }
 
 #[test]
+fn what_is_left_of_an_object_ends_where_its_mapping_does() {
+    let mut machine = Machine::alpha(4096);
+    machine.anonymous(1024, 4, Growth::Fixed);
+    machine.anonymous(1028, 4, Growth::Fixed);
+    machine.unmap(1028, 4);
+    assert_eq!(allocated(&mut machine, 1024), Some(Level(0)));
+    machine.unmap(1024, 1);
+    // What was beside it does not keep it from growing.
+    machine.anonymous(2048, 4, Growth::Fixed);
+    machine.anonymous(2052, 4, Growth::Fixed);
+    machine.unmap(2052, 4);
+    machine.vm.remap(&mut machine.pmap, machine.space, Vpn(2048).pages(4), Vpn(2048).pages(8)).unwrap();
+    assert_eq!(allocated(&mut machine, 2053), Some(Level(1)));
+    machine.vm.validate(&machine.pmap).unwrap();
+    machine.end();
+}
+
+#[test]
 fn memory_that_differs_from_its_neighbour_is_of_another_object() {
     let differs = |what: &str, make: &dyn Fn(&mut Machine)| {
         let mut machine = Machine::alpha(4096);
@@ -69,6 +87,11 @@ fn memory_that_differs_from_its_neighbour_is_of_another_object() {
         let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
         map(machine, new);
         machine.vm.exit(&mut machine.pmap, child).unwrap();
+    });
+    differs("it has another mapping", &|machine| {
+        machine.anonymous(1020, 4, Growth::Fixed);
+        machine.protect(1020, 1, Protection::READ);
+        map(machine, new);
     });
     differs("what was there has moved", &|machine| {
         machine.vm.unmap(&mut machine.pmap, machine.space, Vpn(1024).pages(4)).unwrap();

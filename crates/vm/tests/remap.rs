@@ -94,3 +94,16 @@ fn a_superpage_that_stays_aligned_moves_whole_and_another_is_demoted() {
         machine.end();
     }
 }
+
+#[test]
+fn a_superpage_that_moves_may_be_demoted_where_it_could_stay_one() {
+    for (policy, stays) in [("thp", true), ("thp:demote-on-move=on", false)] {
+        let mut machine = Machine::new("4K 2M", 4096, policy);
+        machine.anonymous(START, 512, Growth::Fixed);
+        (0..512).for_each(|page| machine.put(START + page, value(page)));
+        move_to(&mut machine, 4096, 512);
+        assert_eq!(machine.level(4096), Some(Level(u8::from(stays))), "{policy}");
+        assert!((0..512).all(|page| machine.get(4096 + page) == value(page)));
+        machine.end();
+    }
+}

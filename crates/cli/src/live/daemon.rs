@@ -17,6 +17,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running, raise_files};
+use superpage_live::policy::LINUX;
 use superpage_live::promote::{Finding, Options, Promoter};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -83,9 +84,10 @@ fn after_help() -> String {
         "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --pid 1234 --policy promote:age=5s,cpu=2% -v\n  \
          superpage daemon --config /etc/superpage.toml\n\n\
          Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT, SIGTERM and SIGQUIT end it; what is huge stays huge.\n\n\
-         Parameters of promote, and what they are if not given:\n",
+         Parameters of promote, and what they are if not given; other policies have cpu, burst, batch, slowdown and\n\
+         shared too:\n",
     );
-    for parameter in Options::default().policy().definition().parameters {
+    for parameter in LINUX.accepted(Options::default().policy().definition()) {
         text += &format!("  {:<9} {:<6} {}\n", parameter.name, parameter.default, parameter.help);
     }
     text

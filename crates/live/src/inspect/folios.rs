@@ -12,8 +12,8 @@ pub(super) struct Folios {
     frames: Frames,
     /// The order of a huge page.
     most: u8,
-    /// Group -> the flags of its frames.
-    groups: HashMap<u64, [u64; GROUP as usize]>,
+    /// Group -> which of its frames are heads, and which are tails.
+    groups: HashMap<u64, [u16; 2]>,
 }
 
 impl Folios {
@@ -31,9 +31,12 @@ impl Folios {
             let read = || {
                 let mut flags = [0; GROUP as usize];
                 self.frames.flags(frame / GROUP * GROUP, &mut flags);
-                flags
+                let have = |flag: u64| (0..).zip(flags).map(|(at, flags)| u16::from(flags & flag != 0) << at).sum();
+                [have(Frames::HEAD), have(Frames::TAIL)]
             };
-            self.groups.entry(frame / GROUP).or_insert_with(read)[(frame % GROUP) as usize]
+            let group = *self.groups.entry(frame / GROUP).or_insert_with(read);
+            let [head, tail] = group.map(|frames| frames >> (frame % GROUP) & 1 != 0);
+            if head { Frames::HEAD } else { u64::from(tail) * Frames::TAIL }
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Inspects memory as it is: where the pages of a process are and how large they are, why it has no huge pages where it
 //! has none, and what the system has free.
 
+mod advice;
 mod contiguity;
 mod folios;
 mod mapping;
@@ -9,9 +10,11 @@ mod reach;
 mod reason;
 mod system;
 
+pub use advice::Line;
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;
 pub use reach::{Library, Reach};
+pub use reason::Share;
 pub(crate) use system::pools;
 pub use system::{Pool, System, Zone};

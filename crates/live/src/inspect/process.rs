@@ -2,6 +2,7 @@
 
 use super::folios::Folios;
 use super::mapping::{Kind, Mapping, Surroundings, circumstances};
+use super::reason::{self, Share};
 use procfs::FromBufRead;
 use procfs::process::MountInfos;
 use std::collections::BTreeMap;
@@ -55,6 +56,11 @@ impl Process {
     /// As for [`read`](Process::read).
     pub fn of(pid: u32, pagemap: &Pagemap) -> Result<Process, Error> {
         Process::seen(pid, pagemap, &|| true)
+    }
+
+    /// Why its memory is not huge, over all mappings, most bytes first. The bytes add up to what is resident and not huge.
+    pub fn shares(&self) -> Vec<Share> {
+        reason::shares(&self.mappings)
     }
 
     fn seen(pid: u32, pagemap: &Pagemap, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {

@@ -188,7 +188,7 @@ fn huge_size() -> PageSize {
 }
 
 /// The C library among the names of mappings.
-fn library(names: impl Iterator<Item = String>) -> Library {
+pub(super) fn library(names: impl Iterator<Item = String>) -> Library {
     let mut found = Library::Static;
     for name in names {
         let file = name.rsplit('/').next().unwrap_or_default();

@@ -1,9 +1,68 @@
 //! Determines which reason applies to a block of a mapping.
 
-use super::mapping::Kind;
+use super::mapping::{Kind, Mapping};
+use std::collections::BTreeMap;
 use superpage_linux::rules::Rules;
-use superpage_linux::why::{MOUNT_OPTION, NOT_POPULATED_HERE, Part, Why, misaligned_shared};
+use superpage_linux::why::{MOUNT_OPTION, NOT_POPULATED_HERE, Part, Reason, Why, misaligned_shared};
 use superpage_pages::PageSize;
+
+/// What would help where memory of a kind is not huge for this reason, as a phrase; `None` where nothing would.
+fn help(why: Why, kind: Kind) -> Option<&'static str> {
+    let shared = kind == Kind::SharedMemory;
+    Some(match why {
+        Why::TooSmall | Why::Edge => "larger, aligned mappings",
+        Why::Misaligned if shared => "another setting before it is mapped (below)",
+        Why::Misaligned => "linking with -z max-page-size=2097152",
+        Why::Disabled => "not disabling them",
+        Why::AdvisedAgainst => "not advising against them",
+        Why::NoSettings => "another kernel",
+        Why::Never => "another setting; or superpage daemon",
+        Why::NotAdvised => "advice by the program; or superpage daemon, for what is full",
+        Why::NotEligible => "not disabling them except where advised",
+        Why::MappedByPages => "superpage daemon",
+        Why::FileFolios => "superpage run --text, for code",
+        Why::NotCollapsed => "time; or superpage daemon",
+        _ => return None,
+    })
+}
+
+/// Memory of a process that is not huge for one reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Resident bytes.
+    pub bytes: u64,
+    /// The reason, in words that hold for all of them.
+    pub text: String,
+    /// What would help, as a phrase; `None` where nothing would.
+    pub help: Option<&'static str>,
+}
+
+/// Why the memory of these mappings is not huge, most bytes first. The bytes add up to what is resident and not huge.
+pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
+    let mut shares: BTreeMap<(Why, &'static str, String), Share> = BTreeMap::new();
+    for mapping in mappings {
+        for Reason { why, bytes, text, .. } in &mapping.reasons {
+            let kind = match mapping.kind {
+                Kind::Anonymous => "",
+                Kind::SharedMemory => "shared memory: ",
+                Kind::File => "files: ",
+                Kind::Hugetlb | Kind::Kernel => "",
+            };
+            // How full blocks are differs from mapping to mapping.
+            let words = match why {
+                Why::NotAdvised => text.split(';').next(),
+                Why::NotPopulated => text.split(':').next(),
+                _ => None,
+            };
+            let words = words.unwrap_or(text).to_string();
+            let new = || Share { bytes: 0, text: format!("{kind}{words}"), help: help(*why, mapping.kind) };
+            shares.entry((*why, kind, words.clone())).or_insert_with(new).bytes += bytes;
+        }
+    }
+    let mut shares: Vec<Share> = shares.into_values().collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+    shares
+}
 
 /// What a block's pages are like; all numbers are of base pages.
 #[derive(Clone, Copy, Default, Debug)]
@@ -115,5 +174,31 @@ impl<'a> Circumstances<'a> {
             }
             why => why.words(size),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::mapping;
+    use super::*;
+
+    #[test]
+    fn the_shares_of_a_process_add_up_by_reason_and_kind_of_memory() {
+        let mappings = [
+            mapping(Kind::Anonymous, "rw-p", "", Why::NotPopulated, 3),
+            mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 5),
+            mapping(Kind::Anonymous, "rw-p", "", Why::TooSmall, 2),
+            mapping(Kind::File, "r--p", "/lib/y", Why::TooSmall, 1),
+            mapping(Kind::SharedMemory, "rw-s", "", Why::Misaligned, 4),
+        ];
+        let told: Vec<(u64, String)> =
+            shares(&mappings).into_iter().map(|share| (share.bytes >> 20, share.text)).collect();
+        let expected = [
+            (6, "files: no aligned 2M in the mapping"),
+            (4, "shared memory: address and file offset differ modulo 2M: mapped while shmem_enabled was never, say"),
+            (3, "not populated"),
+            (2, "no aligned 2M in the mapping"),
+        ];
+        assert_eq!(told, expected.map(|(megabytes, text)| (megabytes, text.to_string())));
     }
 }

@@ -48,6 +48,11 @@ impl Options {
     pub fn of(policy: Policy) -> Result<Options, Error> {
         let usage = |error: superpage_vm::PolicyError| Error::Usage(error.to_string());
         policy.check(&LINUX).map_err(usage)?;
+        let policy = match policy.given().target().name == LINUX.name {
+            true => policy,
+            // Made for another target, it lacks the limits of this one.
+            false => Policy::of(policy.definition(), pairs(&policy.to_string()), &LINUX).map_err(usage)?,
+        };
         let name = policy.definition().name;
         if policy.background().is_none() {
             let sentence = format!(
@@ -103,11 +108,8 @@ impl Options {
             return Options::of(given);
         }
         let own = self.to_string();
-        let pairs = [own.as_str(), text]
-            .into_iter()
-            .flat_map(|text| text.split_once(':'))
-            .flat_map(|(_, pairs)| pairs.split(',').filter_map(|pair| pair.split_once('=')));
-        Options::of(Policy::of(given.definition(), pairs, &LINUX).map_err(usage)?)
+        let all = pairs(&own).chain(pairs(text));
+        Options::of(Policy::of(given.definition(), all, &LINUX).map_err(usage)?)
     }
 
     /// The least population of a region of `size` bytes that a scan counts as a candidate, in base pages.
@@ -125,8 +127,11 @@ impl Options {
 
     /// The policy's background as for a dry run: nothing limits its time.
     pub(super) fn unlimited(&self) -> Box<dyn Background> {
-        let text = format!("{}:cpu=1,burst=10s", self.policy.definition().name);
-        self.changed(&text).expect("they are in their ranges").policy.background().expect("it was looked for")
+        let whole = self.policy.has_budget().then(|| {
+            let text = format!("{}:cpu=1,burst=10s", self.policy.definition().name);
+            self.changed(&text).expect("they are in their ranges")
+        });
+        whole.as_ref().unwrap_or(self).policy.background().expect("it was looked for")
     }
 
     /// The policy's background in its initial state, within the budget.
@@ -134,6 +139,12 @@ impl Options {
         let background = self.policy.background().expect("it was looked for");
         if self.policy.has_budget() { background } else { Box::new(Runner::new(background, self.cpu, self.burst)) }
     }
+}
+
+/// The parameters in the text of a policy.
+fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = text.split_once(':').map_or("", |(_, pairs)| pairs);
+    pairs.split(',').filter_map(|pair| pair.split_once('='))
 }
 
 fn by_age(given: &Given) -> bool {
@@ -203,6 +214,8 @@ mod tests {
             let error = format!("promote:{text}").parse::<Options>().unwrap_err();
             assert!(error.to_string().contains(part) && error.status() == 2, "{text}: {error}");
         }
+        let elsewhere = Options::of("ingens:interval=8s".parse().unwrap()).unwrap();
+        assert_eq!((elsewhere.cpu, elsewhere.to_string().as_str()), (0.01, "ingens:interval=8s"));
         let error = "thp:cpu=0.05".parse::<Options>().unwrap_err();
         assert!(error.to_string().contains("has no parameter `cpu`") && error.status() == 2, "{error}");
         let error = "thp".parse::<Options>().unwrap_err();

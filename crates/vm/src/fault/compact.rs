@@ -305,7 +305,7 @@ impl Vm {
             return Some(Page::File { file, page: page.index });
         }
         self.spaces.iter().enumerate().find_map(|(number, space)| {
-            let entry = space.as_ref()?.holding(page.object, page.index).next()?;
+            let entry = space.as_ref()?.holding(page.object, page.index, false).next()?;
             Some(Page::Mapped { space: crate::SpaceId(number as u32), at: entry.page(page.index) })
         })
     }

@@ -148,7 +148,8 @@ impl Vm {
     /// Whether a page of the pool is reserved for the page of this index, by this entry or by another that shares it.
     fn is_reserved(&self, entry: &Entry, index: u64) -> bool {
         let reserved = |entry: &Entry| entry.pooled == Pooled::Reserved;
-        let others = || self.spaces.iter().flatten().flat_map(|space| space.holding(entry.object, index));
+        let file = self.objects.get(entry.object).file.is_some();
+        let others = || self.spaces.iter().flatten().flat_map(|space| space.holding(entry.object, index, file));
         reserved(entry) || entry.shared && others().any(|other| reserved(&other))
     }
 

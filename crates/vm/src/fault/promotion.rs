@@ -4,7 +4,7 @@
 use crate::object::ObjectId;
 use crate::object::population::Walk;
 use crate::policy::{Accessed, Demote, Promote};
-use crate::space::Entry;
+use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId, Used};
 use alloc::vec::Vec;
@@ -345,7 +345,8 @@ impl Vm {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
-        if to.is_aligned(pages) {
+        let stays = level == Level::BASE || entry.pooled != Pooled::Not || !self.answers.demote.on_move;
+        if to.is_aligned(pages) && stays {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.
             self.enter_again(pmap, by, leaf, used);

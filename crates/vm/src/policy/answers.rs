@@ -421,6 +421,8 @@ pub struct Demoting {
     /// Whether a superpage is demoted, completely and as `steps` says, before it is unmapped: the three demotions of
     /// section 6.6. Otherwise it is removed in one piece.
     pub on_unmap: bool,
+    /// Whether a superpage that moves (`mremap`) is demoted even where it could stay one (Linux until 3.1).
+    pub on_move: bool,
     /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
     pub on_write: bool,
     /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
@@ -517,7 +519,7 @@ macro_rules! key {
     };
 }
 
-pub(super) static KEYS: [Key; 31] = [
+pub(super) static KEYS: [Key; 32] = [
     key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
         "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
     key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
@@ -565,6 +567,8 @@ pub(super) static KEYS: [Key; 31] = [
         "demote to the next smaller size, and further only around the boundaries of what changes"),
     key!("demote-on-unmap", demote.on_unmap: "on" => true, "off" => false;
         "demote a superpage before it is unmapped, instead of removing it in one piece"),
+    key!("demote-on-move", demote.on_move: "on" => true, "off" => false;
+        "demote a superpage that moves (mremap), even where it could stay one"),
     key!("demote-on-write", demote.on_write: "on" => true, "off" => false;
         "demote a clean superpage at its first write, where dirty bits matter"),
     key!("deferred-split", demote.deferred: "on" => true, "off" => false;

@@ -124,7 +124,7 @@ impl Target {
     }
 
     /// All parameters that may be given for a policy on it; a limit is refused later where there is no background.
-    pub(super) fn accepted(self, definition: &'static Definition) -> impl Iterator<Item = &'static Parameter> {
+    pub fn accepted(self, definition: &'static Definition) -> impl Iterator<Item = &'static Parameter> {
         let own = definition.parameters;
         let limits = self.limits.iter().filter(|limit| own.iter().all(|own| own.name != limit.name));
         own.iter().chain(limits)

@@ -165,29 +165,37 @@ impl Vm {
         self.space_mut(space).put(entry);
     }
 
-    /// The object of a neighbour that a new mapping of private memory, as an entry of any object, continues: one that no
-    /// other process shares and that differs in nothing, as in FreeBSD (`vm_object_coalesce`) and Linux (`vma_merge`). The object is
-    /// extended.
+    /// The object of its neighbours that a new mapping of private memory, as an entry of any object, continues: one that
+    /// differs in nothing, is mapped nowhere else, and so is of one entry again, as in FreeBSD (`vm_object_coalesce`) and
+    /// Linux (`vma_merge`). The object is extended. O(log entries).
     fn continued(&mut self, space: SpaceId, new: impl Fn(ObjectId) -> Entry) -> Option<ObjectId> {
         let map = self.space(space).ok()?;
-        let entry = new(ObjectId(0));
-        if entry.shared || entry.growth != Growth::Fixed || entry.pooled != Pooled::Not {
+        let Entry { start, end, shared, growth, pooled, .. } = new(ObjectId(0));
+        if shared || growth != Growth::Fixed || pooled != Pooled::Not {
             return None;
         }
-        let before = entry.start.checked_sub(1).and_then(|last| map.find(last));
-        let fits = |beside: &Entry| {
-            let object = self.objects.get(beside.object);
-            let (first, second) =
-                if beside.start < entry.start { (*beside, new(beside.object)) } else { (new(beside.object), *beside) };
-            // A part that was moved may still map what it had here.
-            let unused = map.windows(beside.object, entry.start, entry.end).next().is_none();
-            let whole = first.continues_in(&second) && object.file.is_none() && object.backing.is_none() && unused;
-            whole && (object.sole || self.only_user(space, beside.object))
+        let before = start.checked_sub(1).and_then(|last| map.find(last)).filter(|it| it.continues_in(&new(it.object)));
+        let after = map.find(end).filter(|it| new(it.object).continues_in(it));
+        let sides = [before, after].map(|side| side.map(|it| it.object));
+        let alone = |object: &ObjectId| {
+            let known = self.objects.get(*object);
+            let entries = sides.iter().filter(|side| **side == Some(*object)).count();
+            known.entries as usize == entries && known.copies == 0 && known.backing.is_none() && known.file.is_none()
         };
-        let beside = before.into_iter().chain(map.find(entry.end)).find(fits)?;
-        let object = self.objects.get_mut(beside.object);
-        (object.low, object.high) = (object.low.min(entry.start), object.high.max(entry.end));
-        Some(beside.object)
+        let id = sides.into_iter().flatten().find(alone)?;
+        let object = self.objects.get_mut(id);
+        (object.low, object.high) = (object.low.min(start), object.high.max(end));
+        Some(id)
+    }
+
+    /// Lets an object of fixed size that one space alone maps end where its entries do, before one is dropped that was
+    /// taken from the space.
+    fn shrink(&mut self, space: SpaceId, id: ObjectId) {
+        let ends = self.space(space).ok().and_then(|space| space.ends(id));
+        let object = self.objects.get_mut(id);
+        if let Some(ends) = ends.filter(|_| object.sole && object.file.is_none() && object.growth == Growth::Fixed) {
+            (object.low, object.high) = (ends.start, ends.end);
+        }
     }
 
     /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
@@ -216,6 +224,7 @@ impl Vm {
             self.cut(space, part.start);
             self.cut(space, part.end);
             self.space_mut(space).take(part.start);
+            self.shrink(space, part.object);
             self.drop_entry(&part);
         }
         pmap.flush_gathered(space);

@@ -85,7 +85,7 @@ impl Vm {
         if known.entries > 0 {
             for (number, space) in self.spaces.iter().enumerate() {
                 let Some(space) = space else { continue };
-                for entry in space.holding(object, index) {
+                for entry in space.holding(object, index, known.file.is_some()) {
                     let (space, at) = (SpaceId(number as u32), entry.page(index));
                     if let Some(mapped) = pmap.lookup(space, at)
                         && mapped.frame == Pfn(u64::from(frame))

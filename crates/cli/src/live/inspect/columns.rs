@@ -116,6 +116,21 @@ pub(super) fn table(process: &Process, wide: bool) -> Table {
     table
 }
 
+/// What is not huge of the whole process, by reason: those with a hundredth of it, or all if `wide`. `None` if all is huge.
+pub(super) fn summary(process: &Process, wide: bool) -> Option<Table> {
+    let shares = process.shares();
+    let all: u64 = process.mappings.iter().map(|mapping| mapping.resident_bytes).sum();
+    let number = superpage_report::Column::number;
+    let prose = superpage_report::Column::prose;
+    let mut table = Table::new([number("not huge"), number("of all"), prose("because"), prose("what would help")]);
+    let shown = shares.iter().filter(|share| share.bytes > 0 && (wide || 100 * share.bytes >= all));
+    for share in shown {
+        let part = format!("{:.1} %", 100.0 * share.bytes as f64 / all as f64);
+        table.row([bytes(share.bytes), part, share.text.clone(), share.help.unwrap_or("-").to_string()]);
+    }
+    (!table.rows().is_empty()).then_some(table)
+}
+
 /// The line above the table.
 pub(super) fn title(process: &Process) -> String {
     let sum = |field: fn(&Mapping) -> u64| process.mappings.iter().map(field).sum::<u64>();
