@@ -527,7 +527,7 @@ fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
     assert_eq!(rows[1]["reached"], true, "{}", rows[1]);
     assert!(rows[1]["did"].as_str().unwrap().ends_with("huge under now are in base pages"), "{}", rows[1]);
     // It ends long before a promoter has looked, unless the machine is busy.
-    if let Some(promote) = rows.get(2) {
+    if let Some(promote) = rows.get(2).filter(|row| row["settings_differed"] == 0) {
         assert_eq!((&promote["reached"], &promote["verdict"]), (&Value::Bool(false), &Value::from("nothing-reached")));
         assert!(promote["did"].as_str().unwrap().contains("nothing: "), "{promote}");
     }

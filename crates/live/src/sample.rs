@@ -314,6 +314,14 @@ impl Look {
         let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
         // Members that ended in between leave nothing to divide by.
         let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
+        if near && let Some(sizes) = self.plan.folio {
+            // The first look near the peak of other policies is worth what it costs where time does not count, and comes
+            // before others: a short program may have given all back when the budget allows one.
+            let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
+            let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
+            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
+            self.seen.folios = seen.and_then(|seen| part(seen, sum.min(still()))).or(self.seen.folios);
+        }
         if near || thorough {
             let grown = self.seen.huge.is_none_or(|last| sum > last.resident + last.resident / 10);
             let growth = if grown { budget.growth.saturating_sub(self.growth) } else { Duration::ZERO };
@@ -338,14 +346,6 @@ impl Look {
         if near && thorough {
             let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read_while(&members, go_on));
             self.seen.reach = seen.or(self.seen.reach.take());
-        }
-        if near && let Some(sizes) = self.plan.folio {
-            // The first look near the peak of other policies is worth what it costs where time does not count: a short
-            // program may have given all back when the budget allows one.
-            let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
-            let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
-            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
-            self.seen.folios = seen.and_then(|seen| part(seen, sum.min(still()))).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;
         PAUSE.max(Duration::from_secs_f64((due - self.started.elapsed().as_secs_f64()).max(0.0)))
