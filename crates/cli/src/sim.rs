@@ -89,8 +89,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Leave out the accesses and sleeps of the first this many instructions (1G); what they map stays mapped, and
-    /// untouched, and files that they read are read. Needs a stream that is not sampled
+    /// Leave out the accesses and sleeps of the first this many instructions (1G); what they map
+    /// stays mapped, and untouched, and files that they read are read. Needs a stream that is not
+    /// sampled
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0",
           conflicts_with_all = ["parts", "every", "command"])]
     skip: u64,

@@ -14,8 +14,8 @@ use superpage_linux::signals::Signals;
 use superpage_linux::text::{Placement, Way};
 use superpage_linux::tree::{Ended, Usage};
 
-/// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 50 ms and 1 % of one core, half of it for
-/// huge pages.
+/// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 50 ms and 1 % of one
+/// core, half of it for huge pages.
 const WATCH: Budget = Budget { resident: 0.002, huge: 0.005, folios: 0.0025, growth: Duration::from_millis(50) };
 
 /// The options of a run.

@@ -31,8 +31,8 @@ pub struct Budget {
     pub huge: f64,
     /// For folios.
     pub folios: f64,
-    /// For huge pages besides, for looks when memory has grown by a tenth since the last: so a short run has one near its
-    /// peak.
+    /// For huge pages besides, for looks when memory has grown by a tenth since the last: so a
+    /// short run has one near its peak.
     pub growth: Duration,
 }
 

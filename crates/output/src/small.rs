@@ -41,8 +41,8 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     text(open_regular(path)?, MOST)
 }
 
-/// Reads a small file that says what a service does, as [`read_text`] does: one that only this user, root or the
-/// members of their groups can have written.
+/// Reads a small file that says what a service does, as [`read_text`] does: one that only this
+/// user, root or the members of their groups can have written.
 ///
 /// # Errors
 /// As for [`read_text`]; or the file belongs to another user, or others may write to it.

@@ -199,7 +199,8 @@ impl Folder {
 #[derive(Debug)]
 pub(crate) struct Unread {
     pub(crate) problem: String,
-    /// Whether this process or the system lacks what it takes to read any file: this says nothing of the cell.
+    /// Whether this process or the system lacks what it takes to read any file: this says nothing
+    /// of the cell.
     pub(crate) passing: bool,
 }
 

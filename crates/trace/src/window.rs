@@ -5,10 +5,11 @@ use crate::event::{Batch, Event, Info, Source};
 /// The name of the part of a [`Window`] that is measured.
 pub const MEASURED: &str = "measured";
 
-/// A stream that is not sampled, cut to a window: without the accesses and sleeps of its first `skip` instructions, whose
-/// other events stay, it ends `most` instructions after `warmup` more. Its only mark, [`MEASURED`], stands between the two, so the part
-/// of that name has the counts of the window. All lengths are rounded up to the end of a run. A stream that ends within
-/// the warm-up has no mark.
+/// A stream that is not sampled, cut to a window: without the accesses and sleeps of its first
+/// `skip` instructions, whose other events stay, it ends `most` instructions after `warmup` more.
+/// Its only mark, [`MEASURED`], stands between the two, so the part of that name has the counts of
+/// the window. All lengths are rounded up to the end of a run. A stream that ends within the
+/// warm-up has no mark.
 pub struct Window {
     source: Box<dyn Source>,
     info: Info,

@@ -123,7 +123,8 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, others may write to it, or it is invalid; the message names the file and the line.
+    /// It cannot be read, others may write to it, or it is invalid; the message names the
+    /// file and the line.
     pub fn read(path: &Path) -> Result<Config, Error> {
         let text = superpage_output::read_own_text(path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;

@@ -20,8 +20,9 @@ pub struct Line {
 const LITTLE: f64 = 0.02;
 
 impl Process {
-    /// What to type so that more of its memory becomes huge, now and from its next start on; nothing where nothing that is
-    /// known would help, or next to nothing is concerned. Reads `/proc/PID/cgroup`.
+    /// What to type so that more of its memory becomes huge, now and from its next start on;
+    /// nothing where nothing that is known would help, or next to nothing is concerned. Reads
+    /// `/proc/PID/cgroup`.
     pub fn advice(&self) -> Vec<Line> {
         let unit = proc::read(format!("/proc/{}/cgroup", self.pid)).ok().and_then(|text| unit(&text));
         advice(self.pid, &self.mappings, &Rules::read(), unit.as_deref())

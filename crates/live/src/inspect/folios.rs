@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use superpage_linux::pagemap::{Entry, Frames};
 
-/// Frames that are read at once: a call costs 1 us, a frame 0.1 us, and the folios of a program may lie anywhere.
+/// Frames that are read at once: a call costs 1 us, a frame 0.1 us, and the folios of a program may
+/// lie anywhere.
 const GROUP: u64 = 16;
 
-/// The orders of the folios that frames belong to, from `/proc/kpageflags`, which is read and kept in groups of 16 frames:
-/// about 3 us a group.
+/// The orders of the folios that frames belong to, from `/proc/kpageflags`, which is read and kept
+/// in groups of 16 frames: about 3 us a group.
 pub(super) struct Folios {
     frames: Frames,
     /// The order of a huge page.
@@ -41,7 +42,8 @@ impl Folios {
     }
 }
 
-/// The order of a frame's folio: folios lie at multiples of their size. A larger one than `most` counts as one of `most`.
+/// The order of a frame's folio: folios lie at multiples of their size. A larger one than `most`
+/// counts as one of `most`.
 fn order(frame: u64, most: u8, mut flags: impl FnMut(u64) -> u64) -> u8 {
     if flags(frame) & (Frames::HEAD | Frames::TAIL) == 0 {
         return 0;

@@ -58,7 +58,8 @@ impl Process {
         Process::seen(pid, pagemap, &|| true)
     }
 
-    /// Why its memory is not huge, over all mappings, most bytes first. The bytes add up to what is resident and not huge.
+    /// Why its memory is not huge, over all mappings, most bytes first. The bytes add up to what is
+    /// resident and not huge.
     pub fn shares(&self) -> Vec<Share> {
         reason::shares(&self.mappings)
     }

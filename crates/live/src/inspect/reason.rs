@@ -6,7 +6,8 @@ use superpage_linux::rules::Rules;
 use superpage_linux::why::{MOUNT_OPTION, NOT_POPULATED_HERE, Part, Reason, Why, misaligned_shared};
 use superpage_pages::PageSize;
 
-/// What would help where memory of a kind is not huge for this reason, as a phrase; `None` where nothing would.
+/// What would help where memory of a kind is not huge for this reason, as a phrase; `None` where
+/// nothing would.
 fn help(why: Why, kind: Kind) -> Option<&'static str> {
     let shared = kind == Kind::SharedMemory;
     Some(match why {
@@ -37,7 +38,8 @@ pub struct Share {
     pub help: Option<&'static str>,
 }
 
-/// Why the memory of these mappings is not huge, most bytes first. The bytes add up to what is resident and not huge.
+/// Why the memory of these mappings is not huge, most bytes first. The bytes add up to what is
+/// resident and not huge.
 pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
     let mut shares: BTreeMap<(Why, &'static str, String), Share> = BTreeMap::new();
     for mapping in mappings {

@@ -34,8 +34,8 @@ pub struct Options {
     pub shared: bool,
 }
 
-/// Under a policy that does not go by age: between two scans for processes, and between two of a process that does not
-/// change.
+/// Under a policy that does not go by age: between two scans for processes, and between two of a
+/// process that does not change.
 const INTERVAL: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(10);
 

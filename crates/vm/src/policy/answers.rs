@@ -421,7 +421,8 @@ pub struct Demoting {
     /// Whether a superpage is demoted, completely and as `steps` says, before it is unmapped: the three demotions of
     /// section 6.6. Otherwise it is removed in one piece.
     pub on_unmap: bool,
-    /// Whether a superpage that moves (`mremap`) is demoted even where it could stay one (Linux until 3.1).
+    /// Whether a superpage that moves (`mremap`) is demoted even where it could stay one (Linux
+    /// until 3.1).
     pub on_move: bool,
     /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
     pub on_write: bool,

@@ -56,8 +56,8 @@ pub struct Target {
     pub has: &'static [Need],
     /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
     pub own: &'static [&'static Definition],
-    /// What it keeps every background to: parameters that each policy with one has there, beside its own. One of its own
-    /// of the same name stands for both.
+    /// What it keeps every background to: parameters that each policy with one has there, beside
+    /// its own. One of its own of the same name stands for both.
     pub limits: &'static [Parameter],
     /// Returns the text of a file, or why it cannot be read; `None` where there are no files.
     pub read: Option<ReadFile>,
@@ -123,7 +123,8 @@ impl Target {
         definition.parameters.iter().filter(here)
     }
 
-    /// All parameters that may be given for a policy on it; a limit is refused later where there is no background.
+    /// All parameters that may be given for a policy on it; a limit is refused later where there is
+    /// no background.
     pub fn accepted(self, definition: &'static Definition) -> impl Iterator<Item = &'static Parameter> {
         let own = definition.parameters;
         let limits = self.limits.iter().filter(|limit| own.iter().all(|own| own.name != limit.name));

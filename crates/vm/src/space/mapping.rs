@@ -91,10 +91,10 @@ fn bounds(PageRange { start, pages }: PageRange) -> Result<(u64, u64), Error> {
 }
 
 impl Vm {
-    /// Makes a mapping; whatever it overlaps is unmapped first. If the policy has a static pool and the mapping is one
-    /// that uses it, the pages of the pool that lie whole in it are reserved. Private memory of fixed size becomes part of
-    /// the object of a neighbour that differs in nothing, so that a superpage may lie in both. O(log mappings) plus the cost
-    /// of unmapping.
+    /// Makes a mapping; whatever it overlaps is unmapped first. If the policy has a static pool and
+    /// the mapping is one that uses it, the pages of the pool that lie whole in it are reserved.
+    /// Private memory of fixed size becomes part of the object of a neighbour that differs in
+    /// nothing, so that a superpage may lie in both. O(log mappings) plus the cost of unmapping.
     ///
     /// # Errors
     /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
@@ -165,9 +165,10 @@ impl Vm {
         self.space_mut(space).put(entry);
     }
 
-    /// The object of its neighbours that a new mapping of private memory, as an entry of any object, continues: one that
-    /// differs in nothing, is mapped nowhere else, and so is of one entry again, as in FreeBSD (`vm_object_coalesce`) and
-    /// Linux (`vma_merge`). The object is extended. O(log entries).
+    /// The object of its neighbours that a new mapping of private memory, as an entry of any
+    /// object, continues: one that differs in nothing, is mapped nowhere else, and so is of one
+    /// entry again, as in FreeBSD (`vm_object_coalesce`) and Linux (`vma_merge`). The object is
+    /// extended. O(log entries).
     fn continued(&mut self, space: SpaceId, new: impl Fn(ObjectId) -> Entry) -> Option<ObjectId> {
         let map = self.space(space).ok()?;
         let Entry { start, end, shared, growth, pooled, .. } = new(ObjectId(0));
@@ -188,8 +189,8 @@ impl Vm {
         Some(id)
     }
 
-    /// Lets an object of fixed size that one space alone maps end where its entries do, before one is dropped that was
-    /// taken from the space.
+    /// Lets an object of fixed size that one space alone maps end where its entries do, before one
+    /// is dropped that was taken from the space.
     fn shrink(&mut self, space: SpaceId, id: ObjectId) {
         let ends = self.space(space).ok().and_then(|space| space.ends(id));
         let object = self.objects.get_mut(id);

@@ -137,8 +137,8 @@ impl Space {
         Some(taken)
     }
 
-    /// The entries that hold the page of this index of an object: of an anonymous one at most one, in O(log entries); of
-    /// a file one step more for each entry that begins at or before the page.
+    /// The entries that hold the page of this index of an object: of an anonymous one at most one,
+    /// in O(log entries); of a file one step more for each entry that begins at or before the page.
     pub(crate) fn holding(&self, object: ObjectId, index: u64, file: bool) -> impl Iterator<Item = Entry> + '_ {
         let before = self.by_object.range((object, 0, 0)..=(object, index, u64::MAX)).rev();
         before
@@ -147,7 +147,8 @@ impl Space {
             .filter(move |entry| index < entry.offset_end())
     }
 
-    /// The first index that an entry maps of an anonymous object, and the one after the last; `None` if none maps it.
+    /// The first index that an entry maps of an anonymous object, and the one after the last;
+    /// `None` if none maps it.
     pub(crate) fn ends(&self, object: ObjectId) -> Option<Range<u64>> {
         let mut all = self.by_object.range((object, 0, 0)..=(object, u64::MAX, u64::MAX));
         let (_, low, first) = all.next()?;

@@ -116,7 +116,8 @@ pub(super) fn table(process: &Process, wide: bool) -> Table {
     table
 }
 
-/// What is not huge of the whole process, by reason: those with a hundredth of it, or all if `wide`. `None` if all is huge.
+/// What is not huge of the whole process, by reason: those with a hundredth of it, or all if
+/// `wide`. `None` if all is huge.
 pub(super) fn summary(process: &Process, wide: bool) -> Option<Table> {
     let shares = process.shares();
     let all: u64 = process.mappings.iter().map(|mapping| mapping.resident_bytes).sum();
