@@ -315,8 +315,9 @@ impl Look {
         // Members that ended in between leave nothing to divide by.
         let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
         if near && let Some(sizes) = self.plan.folio {
-            // The first look near the peak of other policies is worth what it costs where time does not count, and comes
-            // before others: a short program may have given all back when the budget allows one.
+            // The first look near the peak of other policies is worth what it costs where time does not
+            // count, and comes before others: a short program may have given all back when the budget
+            // allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));

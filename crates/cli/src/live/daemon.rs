@@ -84,8 +84,8 @@ fn after_help() -> String {
         "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --pid 1234 --policy promote:age=5s,cpu=2% -v\n  \
          superpage daemon --config /etc/superpage.toml\n\n\
          Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT, SIGTERM and SIGQUIT end it; what is huge stays huge.\n\n\
-         Parameters of promote, and what they are if not given; other policies have cpu, burst, batch, slowdown and\n\
-         shared too:\n",
+         Parameters of promote, and what they are if not given (other policies have cpu, burst, batch,\n\
+         slowdown and shared too):\n",
     );
     for parameter in LINUX.accepted(Options::default().policy().definition()) {
         text += &format!("  {:<9} {:<6} {}\n", parameter.name, parameter.default, parameter.help);

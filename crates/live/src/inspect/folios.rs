@@ -50,7 +50,8 @@ fn order(frame: u64, most: u8, mut flags: impl FnMut(u64) -> u64) -> u8 {
     }
     let start = |order: u8| frame >> order << order;
     let Some(head) = (0..=most).map(start).find(|frame| flags(*frame) & Frames::HEAD != 0) else { return most };
-    // What lies half a folio behind its head is its tail; what lies a whole one behind, another's, or no folio's.
+    // What lies half a folio behind its head is its tail; what lies a whole one behind, another's, or
+    // no folio's.
     (1..most).find(|order| flags(head + (1 << order)) & Frames::TAIL == 0).unwrap_or(most)
 }
 
