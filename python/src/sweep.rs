@@ -157,8 +157,8 @@ pub(crate) struct Folder(Store);
 #[pymethods]
 impl Folder {
     /// The places of cells that it does not have.
-    fn missing(&self) -> Vec<usize> {
-        self.0.missing()
+    fn missing(&self) -> PyResult<Vec<usize>> {
+        self.0.missing().map_err(failed)
     }
 
     /// Keeps a cell.

@@ -156,15 +156,20 @@ fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
         assert!(error.contains("6 rows at once") && error.contains(named), "{error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
+    // A row of 300 MB fits; with what simulations leave free it does not.
+    let script = "ulimit -v 400000 && exec \"$0\" sim touch:bytes=1M -m zen5 -p base";
+    let sh = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
+    let error = text(&sh.stderr);
+    assert_eq!((sh.status.code(), error.trim_end().lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("1 row takes") && error.contains("256 MB must stay free"), "{error}");
 }
 
-/// The process begins with less address space than the 256 MB that simulations leave free.
+/// Each point of a series takes memory, and there are millions of them.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_simulation_that_runs_short_of_memory_ends_with_one_sentence_and_status_1() {
     let _turn = superpage_testing::turn_of("command");
-    let script =
-        "ulimit -v 300000 && exec \"$0\" sim random:bytes=64M,references=2M -m zen5 -p base --memory 128M --threads 1";
+    let script = "ulimit -v 400000 && exec \"$0\" sim random:bytes=64M,references=9M -m zen5 -p base --memory 128M --threads 1 --every 10ns --format json";
     let sh = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
     let error = text(&sh.stderr);
     assert_eq!((sh.status.code(), text(&sh.stdout)), (Some(1), String::new()), "{error}");

@@ -73,11 +73,14 @@ impl Directory {
         there.is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
     }
 
-    /// The names in it; some, if reading it fails halfway.
-    pub fn names(&self) -> Vec<OsString> {
-        let entries = Dir::read_from(&self.0).into_iter().flatten().flatten();
-        let names = entries.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()));
-        names.filter(|name| name != "." && name != "..").collect()
+    /// The names in it.
+    ///
+    /// # Errors
+    /// It cannot be read, or not to its end.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let entries =
+            Dir::read_from(&self.0)?.map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec())));
+        entries.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
     }
 
     /// Begins a file in it, as [`Output::create`] does; what is there under that name, if anything, must be a regular file.
@@ -155,7 +158,7 @@ impl Directory {
 
     /// Removes what killed processes have left in it under temporary names, as [`remove_leftovers`](crate::remove_leftovers) does.
     pub fn remove_leftovers(&self, alone: bool) {
-        for name in self.names() {
+        for name in self.names().unwrap_or_default() {
             let old = || {
                 let there = rustix::fs::statat(&self.0, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 let regular = rustix::fs::FileType::from_raw_mode(there.st_mode).is_file();

@@ -157,7 +157,7 @@ fn needs(setups: &[Setup], watch: &Watch) -> Need {
 ///
 /// # Errors
 /// One simulation alone exceeds a limit when its program uses all memory; or all together do when they begin (they run at once, whatever
-/// the number of threads).
+/// the number of threads), with what stays free while they run.
 pub fn check_memory(setups: &[Setup], watch: &Watch, limits: &[Limit]) -> Result<(), Error> {
     let all = needs(setups, watch);
     for Limit { bytes: left, of, counts_untouched } in limits {
@@ -172,12 +172,13 @@ pub fn check_memory(setups: &[Setup], watch: &Watch, limits: &[Limit]) -> Result
             )));
         }
         let begun = if *counts_untouched { all.whole } else { all.begun };
-        if begun > left {
+        if begun.saturating_add(Guard::RESERVE) > left {
             return Err(Error::Usage(format!(
-                "{} rows at once take {} to begin, and {left_of}; give fewer machines or policies at once, or less with \
+                "{} {} to begin, {} must stay free, and {left_of}; give fewer machines or policies at once, or less with \
                  --memory",
-                setups.len(),
-                bytes(begun)
+                if setups.len() == 1 { "1 row takes".into() } else { format!("{} rows at once take", setups.len()) },
+                bytes(begun),
+                bytes(Guard::RESERVE)
             )));
         }
     }
@@ -203,21 +204,21 @@ mod tests {
         };
         let setups = setups("zen5", 64 << 30);
         let Need { begun, whole, .. } = need(&setups[0]);
-        assert_eq!(said(&setups, limit(whole, false)), "");
+        assert_eq!(said(&setups, limit(whole.max(begun * 2 + Guard::RESERVE), false)), "");
         let one = said(&setups, limit(whole - 1, false));
         assert!(one.contains("machine zen5 with 64.0 GB") && one.contains("--memory"), "{one}");
         assert!(one.contains("are left of the system"), "{one}");
         // Where what is not written to counts, two take twice as much at once.
         assert_eq!(setups.len(), 2);
-        let two = said(&setups, limit(2 * whole - 1, true));
+        let two = said(&setups, limit(2 * whole + Guard::RESERVE - 1, true));
         assert!(two.contains("2 rows at once"), "{two}");
-        assert_eq!(said(&setups, limit(2 * whole, true)), "");
+        assert_eq!(said(&setups, limit(2 * whole + Guard::RESERVE, true)), "");
         let many: Vec<Setup> = setups.iter().cycle().take(200).cloned().collect();
-        assert!(begun * 200 > whole, "else this tests nothing");
+        assert!(begun * 200 > 3 * whole, "else this tests nothing");
         let timed = Watch { every: Some(crate::Every::Seconds(1.0)), ..Watch::default() };
-        let alone = check_memory(&many, &timed, &limit(whole, false)).unwrap_err().to_string();
+        let alone = check_memory(&many, &timed, &limit(3 * whole, false)).unwrap_err().to_string();
         assert!(alone.contains("200 rows at once"), "{alone}");
-        assert_eq!(said(&many, limit(whole, false)), "", "they share two kernels");
+        assert_eq!(said(&many, limit(3 * whole, false)), "", "they share two kernels");
     }
 
     #[test]

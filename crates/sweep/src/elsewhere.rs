@@ -42,7 +42,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Output`]: a cell is not there, or cannot be read.
     pub fn merged(&self, path: &Path) -> Result<Vec<Row>, Error> {
-        merge::rows(self, &Cells::of(path), processors())
+        merge::rows(self, &Cells::of(path)?, processors())
     }
 }
 
@@ -79,9 +79,12 @@ impl Store {
     }
 
     /// The places of the cells that it does not have.
-    pub fn missing(&self) -> Vec<usize> {
-        let there = self.folder.cells().names();
-        (0..self.plan.cells.len()).filter(|place| !there.contains(&self.plan.cells[*place].name)).collect()
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the folder cannot be read.
+    pub fn missing(&self) -> Result<Vec<usize>, Error> {
+        let there = self.folder.cells().names()?;
+        Ok((0..self.plan.cells.len()).filter(|place| !there.contains(&self.plan.cells[*place].name)).collect())
     }
 
     /// Keeps a cell that ran elsewhere, whole or not at all.

@@ -74,8 +74,8 @@ impl Means {
 /// # Errors
 /// A cell cannot be tried.
 pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) -> Result<Estimate, Error> {
-    let cells = Cells::of(path);
-    let there = cells.names();
+    let cells = Cells::of(path)?;
+    let there = cells.names()?;
     let own = (0..plan.cells.len()).filter(|place| options.shard.has(*place));
     let (done, missing): (Vec<usize>, Vec<usize>) = own.partition(|place| there.contains(&plan.cells[*place].name));
     let mut means = Means::default();

@@ -71,7 +71,7 @@ struct Text {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "expected a table: [sweep], with a name")]
 struct Head {
     name: String,
     #[serde(default)]

@@ -117,7 +117,7 @@ impl Folder {
         stop: &AtomicBool,
         note: &dyn Fn(&str),
     ) -> Result<Option<Folder>, Error> {
-        let wrong = |problem: &dyn std::fmt::Display| Error::Usage(format!("cannot use {}: {problem}", path.display()));
+        let wrong = |problem: &dyn std::fmt::Display| unusable(path, problem);
         let unable = |error: io::Error| wrong(&format_args!("{error}; {WAY_OUT}"));
         let directory = Directory::make(path).map_err(unable)?;
         refuse_others(&directory).map_err(|error| wrong(&error))?;
@@ -195,6 +195,10 @@ impl Folder {
     }
 }
 
+fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> Error {
+    Error::Usage(format!("cannot use {}: {problem}", path.display()))
+}
+
 /// Why a cell cannot be read.
 #[derive(Debug)]
 pub(crate) struct Unread {
@@ -229,16 +233,20 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Those of the folder `path`, to read them.
-    pub(crate) fn of(path: &Path) -> Cells {
-        let directory = Directory::open(path).and_then(|folder| folder.sub(CELLS, false));
-        Cells { path: path.join(CELLS), directory: directory.ok() }
+    /// Those of the folder `path`, to read them; none, if there is no such folder.
+    pub(crate) fn of(path: &Path) -> Result<Cells, Error> {
+        let directory = match Directory::open(path).and_then(|folder| folder.sub(CELLS, false)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(path, &error)),
+            directory => directory.ok(),
+        };
+        Ok(Cells { path: path.join(CELLS), directory })
     }
 
     /// Their names.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
-        let names = self.directory.iter().flat_map(Directory::names);
-        names.filter_map(|name| Some(name.to_str()?.strip_suffix(END)?.to_string())).collect()
+    pub(crate) fn names(&self) -> Result<BTreeSet<String>, Error> {
+        let names = self.directory.as_ref().map_or(Ok(Vec::new()), Directory::names);
+        let names = names.map_err(|error| unusable(&self.path, &error))?;
+        Ok(names.into_iter().filter_map(|name| Some(name.to_str()?.strip_suffix(END)?.to_string())).collect())
     }
 
     /// The path of the file of a cell, for a message.
@@ -298,7 +306,7 @@ fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
 /// A folder with files of somebody else's is none for a sweep.
 fn refuse_others(directory: &Directory) -> Result<(), String> {
     let text = |name: std::ffi::OsString| name.to_string_lossy().into_owned();
-    let names: Vec<String> = directory.names().into_iter().map(text).collect();
+    let names: Vec<String> = directory.names().map_err(|error| error.to_string())?.into_iter().map(text).collect();
     // Results come after the manifest, which another process may have written since: so this is asked after the names.
     let made = directory.open_regular(MANIFEST).is_ok();
     let ours: &[&str] =
@@ -381,7 +389,7 @@ fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, Str
     let kind = open(&same)?;
     let locked = kind.try_lock_shared();
     let kind = held(kind, locked, "shards of another number run in it")?;
-    for name in folder.names() {
+    for name in folder.names().map_err(|error| format!("{LOCKS}: {error}"))? {
         let name = name.to_string_lossy();
         if name.starts_with("of-") && name != same {
             let other = open(&name)?;

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn ten_damaged_cells_are_named_and_the_others_counted() {
-        let (plan, cells) = (plan(), Cells::of("none".as_ref()));
+        let (plan, cells) = (plan(), Cells::of("none".as_ref()).unwrap());
         let refused = |number: usize| {
             let damaged: Vec<Damaged> =
                 (0..number).map(|at| (at % plan.cells.len(), format!("problem {at}").into())).collect();
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_not_damaged_because_this_process_has_too_many_open_files() {
-        let (plan, cells) = (plan(), Cells::of(std::path::Path::new("/nowhere")));
+        let (plan, cells) = (plan(), Cells::of(std::path::Path::new("/nowhere")).unwrap());
         let unread = |code: i32| Unread::of(&std::io::Error::from_raw_os_error(code));
         let error = refused(&plan, &cells, &[(0, unread(5)), (1, unread(24))]).to_string();
         assert!(

@@ -121,13 +121,13 @@ struct Work<'a> {
 /// there is damaged, or one cannot be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
     let Some(folder) = Folder::open(path, plan, options.shard, stop, &|note| watch.note(note))? else {
-        return Ok(Done { there: there(plan, &Cells::of(path)), ..Done::default() });
+        return Ok(Done { there: there(plan, &Cells::of(path)?)?, ..Done::default() });
     };
     folder.note().into_iter().for_each(|note| watch.note(note));
     let own: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
     let waiting = missing(plan, folder.cells(), &own, options.repair, (options.jobs, stop))?;
     if stopped(stop) {
-        return Ok(Done { there: there(plan, folder.cells()), ..Done::default() });
+        return Ok(Done { there: there(plan, folder.cells())?, ..Done::default() });
     }
     let waiting = VecDeque::from(waiting);
     watch.begins(waiting.len(), own.len() - waiting.len());
@@ -156,9 +156,9 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
 }
 
 /// How many cells a folder has.
-fn there(plan: &Plan, cells: &Cells) -> usize {
-    let there = cells.names();
-    plan.cells.iter().filter(|cell| there.contains(&cell.name)).count()
+fn there(plan: &Plan, cells: &Cells) -> Result<usize, Error> {
+    let there = cells.names()?;
+    Ok(plan.cells.iter().filter(|cell| there.contains(&cell.name)).count())
 }
 
 /// Those of these cells that a folder does not have, and what is damaged or has an error if that is to be repaired: it is removed. What it
@@ -173,7 +173,7 @@ pub(crate) fn missing(
     repair: bool,
     (jobs, stop): (usize, &AtomicBool),
 ) -> Result<Vec<usize>, Error> {
-    let names = cells.names();
+    let names = cells.names()?;
     let (there, mut missing): (Vec<usize>, Vec<usize>) =
         places.iter().partition(|place| names.contains(&plan.cells[**place].name));
     // Where nothing is missing, all rows are next, which reads the cells.
@@ -208,7 +208,7 @@ pub(crate) fn finish(
     command: &str,
     (jobs, stop): (usize, &AtomicBool),
 ) -> Result<Done, Error> {
-    let there = there(plan, folder.cells());
+    let there = there(plan, folder.cells())?;
     let mut done = Done { ran, there, ..Done::default() };
     if there < plan.cells.len() {
         return Ok(done);

@@ -310,6 +310,7 @@ fn what_is_idle_gives_up_its_turn() {
 fn a_wrong_text_is_refused_in_one_sentence() {
     for (text, says) in [
         ("matrx", "no such workload; expected one of matrix, tree, fftw, touch"),
+        ("corpus/xz.sp", "a recorded program is a trace: --trace FILE"),
         ("", "no such workload"),
         ("matrix:m=3", "matrix has no parameter \"m\"; it has n, rounds, heap"),
         ("matrix:n", "expected key=value"),

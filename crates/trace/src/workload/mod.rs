@@ -173,7 +173,8 @@ fn single(text: &str, lines: bool) -> Result<Box<dyn Source>, Error> {
     let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
     let Some(kind) = ALL.iter().find(|kind| kind.name == name) else {
         let names = ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-        return Err(Error::input(format!("{name:?}"), format!("no such workload; expected one of {names}")));
+        let recorded = if name.contains(['/', '.']) { " (a recorded program is a trace: --trace FILE)" } else { "" };
+        return Err(Error::input(format!("{name:?}"), format!("no such workload{recorded}; expected one of {names}")));
     };
     (kind.start)(&Values::parse(kind.name, kind.parameters, parameters, lines)?)
 }
