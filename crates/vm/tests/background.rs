@@ -79,6 +79,9 @@ struct Mock {
     scanned: Vec<Time>,
     /// What a scan of one of the spaces costs; of the others, nothing.
     costly: (u32, Time),
+    /// As live Linux: it promotes by copying alone, and a scan says nothing of what is as it was.
+    live: bool,
+    seen: BTreeMap<(u32, u64), (u32, bool)>,
 }
 
 impl System for Mock {
@@ -116,6 +119,14 @@ impl System for Mock {
         (Scanned::Seen, regions.next().map(|((_, region), _)| *region))
     }
 
+    fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        if self.live && self.seen == self.regions {
+            return Scanned::Unchanged;
+        }
+        self.seen = self.regions.clone();
+        self.scan(space, level, see)
+    }
+
     fn look(&mut self, space: SpaceId, _: Level, region: u64) -> Look {
         let (populated, superpage) = self.regions[&(space.0, region)];
         Look { populated, superpage, ..Look::default() }
@@ -125,9 +136,13 @@ impl System for Mock {
         f64::from(u8::from(space.0 == self.busiest))
     }
 
-    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], _: How) -> Vec<Result<(), Refusal>> {
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::new();
         for candidate in regions {
+            if self.live && how == How::InPlace {
+                outcomes.push(Err(Why::Otherwise.into()));
+                continue;
+            }
             let region = self.regions.get_mut(&(space.0, candidate.region));
             let Some(region) = region.filter(|region| region.0 >= candidate.least) else {
                 outcomes.push(Err(Why::NotPopulated.into()));
@@ -410,8 +425,20 @@ fn mock(regions: &[(u32, u64, u32)]) -> Mock {
     let regions = regions.iter().map(|(space, region, pages)| ((*space, *region), (*pages, false))).collect();
     let outcome = Ok(());
     let ladder = Ladder::X86_64;
-    let (promoted, scanned) = (Vec::new(), Vec::new());
-    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, outcome, promoted, scanned, costly: (0, 0) }
+    let (promoted, scanned, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
+    Mock {
+        ladder,
+        now: 0,
+        spent: 0,
+        regions,
+        busiest: 0,
+        outcome,
+        promoted,
+        scanned,
+        costly: (0, 0),
+        live: false,
+        seen,
+    }
 }
 
 /// Calls the background whenever it asks, up to a time.
@@ -431,6 +458,17 @@ fn the_busiest_space_comes_first_and_in_it_the_fullest_region() {
     system.busiest = 2;
     run(&mut *background, &mut system, 10);
     assert_eq!(system.promoted, [(2, 4), (2, 5), (2, 3), (1, 7)]);
+}
+
+#[test]
+fn adaptive_promotes_what_has_settled_where_a_scan_says_that_nothing_has_changed() {
+    let mut background = Policy::parse("adaptive", &Target::MANAGER).unwrap().background().unwrap();
+    let mut system = mock(&(0..16).map(|region| (1, region, 512)).collect::<Vec<_>>());
+    system.live = true;
+    run(&mut *background, &mut system, 9);
+    assert_eq!(system.promoted, [], "it is not settled, and cannot be promoted in place");
+    run(&mut *background, &mut system, 12);
+    assert_eq!(system.promoted.len(), 16);
 }
 
 #[test]

@@ -180,7 +180,12 @@ impl Adaptive {
         for space in spaces {
             let mut samples = Vec::new();
             match system.scan_if_changed(space, level, &mut |sample| samples.push(sample)) {
-                Scanned::Unchanged => continue,
+                Scanned::Unchanged => {
+                    // Some may have settled since.
+                    let own = self.regions.range((space, 0)..=(space, u64::MAX));
+                    self.faulted.extend(own.filter(|(_, region)| region.state == State::Own).map(|(at, _)| *at));
+                    continue;
+                }
                 Scanned::Closed => samples.clear(),
                 _ => {}
             }
