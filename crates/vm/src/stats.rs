@@ -85,6 +85,8 @@ pub struct Stats {
     pub file_hits: u64,
     /// Pages that the daemon evicted.
     pub evictions: u64,
+    /// Superpages that it evicted whole.
+    pub superpages_evicted: u64,
     /// Runs of the page daemon.
     pub daemon_runs: u64,
     /// Pages whose reference bits the daemon sampled.

@@ -33,6 +33,49 @@ fn four_times_as_much_as_memory_holds_what_was_written() {
 }
 
 #[test]
+fn a_huge_page_goes_whole_where_swap_space_has_room_for_all_of_it() {
+    // More than the last eight faults have mapped, which stays.
+    const FRAMES: u64 = 256;
+    let filled = |policy, slots| {
+        let mut machine = Machine::with_swap("8K 64K", FRAMES, policy, slots);
+        machine.anonymous(0, FRAMES, Growth::Fixed);
+        (0..FRAMES).for_each(|page| machine.put(page, value(page)));
+        machine
+    };
+    for (policy, slots, whole) in
+        [("thp", 8, 1), ("thp", 7, 0), ("thp:demote-on-evict=on", 8, 0), ("thp:cache=held", 8, 1)]
+    {
+        let mut machine = filled(policy, slots);
+        machine.anonymous(1024, 1, Growth::Fixed);
+        machine.put(1024, value(1024));
+        let stats = machine.vm.stats();
+        let gone = stats.evictions;
+        assert_eq!((stats.superpages_evicted, stats.page_outs), (whole, gone), "{policy}, {slots} slots");
+        // All that the daemon needs is in one huge page.
+        assert_eq!(stats.mapped[1], FRAMES / 8 - 1, "{policy}, {slots} slots");
+        assert_eq!(stats.demotions[1], 1 - whole, "{policy}, {slots} slots");
+        assert_eq!(machine.mapped(0..FRAMES).len() as u64, FRAMES - gone, "{policy}, {slots} slots");
+        (0..FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page), "{policy}, {slots} slots"));
+        assert_eq!(machine.get(1024), value(1024));
+        machine.end();
+    }
+    // A page that a child has mapped too.
+    let mut machine = filled("thp", 2 * FRAMES);
+    let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+    let parent = std::mem::replace(&mut machine.space, child);
+    (0..FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page)));
+    machine.anonymous(1024, FRAMES, Growth::Fixed);
+    (1024..1024 + FRAMES).for_each(|page| machine.put(page, page));
+    assert!(machine.vm.stats().superpages_evicted > 0);
+    for space in [parent, child] {
+        machine.space = space;
+        (0..FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page)));
+    }
+    machine.vm.exit(&mut machine.pmap, parent).unwrap();
+    machine.end();
+}
+
+#[test]
 fn memory_and_swap_space_full_is_an_error_and_nothing_is_lost() {
     for policy in ["base", "reservation", "freebsd"] {
         let mut machine = Machine::with_swap("8K 64K", FRAMES, policy, 5);

@@ -305,7 +305,7 @@ impl Vm {
     }
 
     /// Removes a mapping of pages of the entry.
-    fn remove_one(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, leaf: Leaf) {
+    pub(crate) fn remove_one(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, leaf: Leaf) {
         let used = pmap.remove(space, leaf.at, self.frames.ladder.size(leaf.level));
         self.note_removed(entry, leaf, used);
     }

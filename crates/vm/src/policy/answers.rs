@@ -424,6 +424,9 @@ pub struct Demoting {
     /// Whether a superpage that moves (`mremap`) is demoted even where it could stay one (Linux
     /// until 3.1).
     pub on_move: bool,
+    /// Whether a superpage is demoted when one of its pages is evicted. Otherwise all of it is, where swap space has
+    /// room for that (Linux since 4.13).
+    pub on_evict: bool,
     /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
     pub on_write: bool,
     /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
@@ -520,7 +523,7 @@ macro_rules! key {
     };
 }
 
-pub(super) static KEYS: [Key; 32] = [
+pub(super) static KEYS: [Key; 33] = [
     key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
         "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
     key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
@@ -608,4 +611,6 @@ pub(super) static KEYS: [Key; 32] = [
         "128" => 128, "256" => 256, "512" => 512, "1024" => 1024, "2048" => 2048, "4096" => 4096, "8192" => 8192,
         "16384" => 16384, "32768" => 32768, "65536" => 65536;
         "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame"),
+    key!("demote-on-evict", demote.on_evict: "on" => true, "off" => false;
+        "demote a superpage of which a page is evicted, instead of evicting all of it"),
 ];

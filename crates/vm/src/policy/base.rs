@@ -35,6 +35,7 @@ pub(super) const ANSWERS: Answers = Answers {
     demote: Demoting {
         steps: Demote::Stepwise,
         on_unmap: true,
+        on_evict: true,
         on_move: false,
         on_write: false,
         speculate: 0,

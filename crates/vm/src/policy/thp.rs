@@ -16,7 +16,8 @@
 //!
 //! A huge page of which a part is unmapped keeps the frames until memory is short (`deferred-split`, of every policy;
 //! here it is on). With `underused=on` (Linux 6.12) huge pages with more than `max-none` pages of zeroes lose them
-//! then; at the default of 511 none does, as in Linux.
+//! then; at the default of 511 none does, as in Linux. Where memory is short a huge page goes to swap space whole
+//! (`demote-on-evict=off`, since 4.13), and comes back page by page.
 //!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
 //! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches
@@ -159,7 +160,11 @@ impl Background for Threads {
 /// The answers of Linux since 6.7, with [`ENABLED`] as it was given.
 pub(super) fn answers(given: &Given) -> Answers {
     let hints = if given.word("enabled") == "madvise" { Hints::OptIn } else { Hints::OptOut };
-    Answers { place: Placing { hints, stacks: Stacks::Base, ..ANSWERS.place }, ..ANSWERS }
+    Answers {
+        place: Placing { hints, stacks: Stacks::Base, ..ANSWERS.place },
+        demote: Demoting { on_evict: false, ..ANSWERS.demote },
+        ..ANSWERS
+    }
 }
 
 pub(super) const ANSWERS: Answers = Answers {

@@ -198,7 +198,7 @@ impl Vm {
         self.frames.pages.as_ref().map_or(0, |pages| pages.count(list))
     }
 
-    fn is_latest(&self, frame: u32) -> bool {
+    pub(super) fn is_latest(&self, frame: u32) -> bool {
         self.frames.pages.as_ref().is_some_and(|pages| pages.is_latest(frame))
     }
 
@@ -206,7 +206,7 @@ impl Vm {
         self.frames.pages.as_ref().and_then(|pages| pages.head(list))
     }
 
-    fn list_of(&self, frame: u32) -> Option<List> {
+    pub(super) fn list_of(&self, frame: u32) -> Option<List> {
         self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
     }
 
@@ -220,7 +220,9 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced || self.is_latest(frame) {
                 self.age(frame, &sample, false, 1);
-            } else if !self.take_out(pmap, memory, page, frame) {
+            } else if !self.take_out_whole(pmap, memory, page, frame, sample.level)
+                && !self.take_out(pmap, memory, page, frame)
+            {
                 self.put(frame, List::Unswappable);
             }
         }
@@ -259,7 +261,7 @@ impl Vm {
         if self.list_of(frame) == Some(list) { self.frames.page_of(frame) } else { None }
     }
 
-    fn put(&mut self, frame: u32, list: List) {
+    pub(super) fn put(&mut self, frame: u32, list: List) {
         if let Some(pages) = &mut self.frames.pages {
             pages.put(frame, list);
         }
@@ -349,52 +351,6 @@ impl Vm {
                 let leaf = Leaf { at: mapping.at, frame, level: mapping.level, rights: mapping.rights };
                 let reached = self.promote(pmap, mapping.window(page.object), leaf, Level(full));
                 self.frames.stats.repromotions += u64::from(reached > mapping.level);
-            }
-        }
-    }
-
-    /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
-    /// frees it. Returns `false` if swap space is full, with nothing changed, unless another processor wrote the page
-    /// meanwhile: then it stays populated and dirty, but no longer mapped.
-    fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
-        let dirty = self.is_dirty(pmap, page, frame);
-        if dirty && !self.can_be_written(page) {
-            return false;
-        }
-        if self.unmap_everywhere(pmap, page, frame) || dirty {
-            if !dirty && !self.can_be_written(page) {
-                self.objects.get_mut(page.object).sole = false;
-                return false;
-            }
-            self.launder(memory, page, frame);
-        }
-        self.evicted(page, frame);
-        true
-    }
-
-    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written
-    /// meanwhile.
-    fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
-        let base = self.frames.ladder.base();
-        for mapping in self.mappings(pmap, page, frame) {
-            self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
-            let used = pmap.remove(mapping.space, mapping.at, base);
-            self.frames.stats.mapped[0] -= 1;
-            self.note_modified(used, frame, 1);
-        }
-        self.is_dirty(pmap, page, frame)
-    }
-
-    /// A page that is clean and not mapped becomes a cache page, or is freed.
-    fn evicted(&mut self, page: PageOf, frame: u32) {
-        self.frames.stats.evictions += 1;
-        match self.answers.reclaim.cache {
-            Cache::Free => self.frames.evict(page, frame, false),
-            Cache::Available => self.frames.evict(page, frame, true),
-            Cache::Held => {
-                // Populated, but no longer mapped.
-                self.objects.get_mut(page.object).sole = false;
-                self.put(frame, List::Cache);
             }
         }
     }

@@ -3,6 +3,7 @@
 mod arrived;
 pub(crate) mod daemon;
 pub(crate) mod dirt;
+mod evict;
 mod journal;
 pub(crate) mod pages;
 mod split;

@@ -1,0 +1,109 @@
+//! How pages leave memory: one, or all that a superpage maps (Linux 4.13: mm/vmscan.c, `CONFIG_THP_SWAP`).
+
+use crate::fault::promotion::Leaf;
+use crate::object::PageOf;
+use crate::policy::Cache;
+use crate::reclaim::pages::List;
+use crate::{Memory, Pmap, Vm};
+use superpage_pages::Level;
+
+impl Vm {
+    /// Evicts all that a superpage of this level maps, of which none was referenced, if the policy does not demote it
+    /// for that. Returns `false`, with nothing changed, if it does, a part of it is in use otherwise, or swap space has
+    /// no room for all of it. O(pages).
+    pub(super) fn take_out_whole(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        page: PageOf,
+        frame: u32,
+        level: Level,
+    ) -> bool {
+        if level == Level::BASE || self.answers.demote.on_evict {
+            return false;
+        }
+        let count = self.frames.ladder.pages(level);
+        let first = frame & !(count as u32 - 1);
+        let frames = first..first + count as u32;
+        let mut slots = 0;
+        for frame in frames.clone() {
+            let inactive = matches!(self.list_of(frame), Some(List::Inactive | List::Unswappable));
+            let Some(page) = self.frames.page_of(frame).filter(|_| inactive && !self.is_latest(frame)) else {
+                return false;
+            };
+            let stored =
+                self.objects.get(page.object).file.is_some() || self.frames.swap_and_cache.slot(page).is_some();
+            slots += u64::from(!stored && self.is_dirty(pmap, page, frame));
+        }
+        if slots > self.frames.swap_and_cache.vacant_slots() {
+            return false;
+        }
+        for mapping in self.mappings(pmap, page, frame) {
+            if mapping.level == level {
+                let leaf = Leaf { at: mapping.at.align_down(count), frame: first, level, rights: mapping.rights };
+                self.remove_one(pmap, mapping.space, &mapping.entry, leaf);
+            }
+        }
+        self.frames.stats.superpages_evicted += 1;
+        for frame in frames {
+            if let Some(page) = self.frames.page_of(frame)
+                && !self.take_out(pmap, memory, page, frame)
+            {
+                self.put(frame, List::Unswappable);
+            }
+        }
+        true
+    }
+
+    /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
+    /// frees it. Returns `false` if swap space is full, with nothing changed, unless another processor wrote the page
+    /// meanwhile: then it stays populated and dirty, but no longer mapped.
+    pub(super) fn take_out(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        page: PageOf,
+        frame: u32,
+    ) -> bool {
+        let dirty = self.is_dirty(pmap, page, frame);
+        if dirty && !self.can_be_written(page) {
+            return false;
+        }
+        if self.unmap_everywhere(pmap, page, frame) || dirty {
+            if !dirty && !self.can_be_written(page) {
+                self.objects.get_mut(page.object).sole = false;
+                return false;
+            }
+            self.launder(memory, page, frame);
+        }
+        self.evicted(page, frame);
+        true
+    }
+
+    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written
+    /// meanwhile.
+    pub(super) fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
+        let base = self.frames.ladder.base();
+        for mapping in self.mappings(pmap, page, frame) {
+            self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
+            let used = pmap.remove(mapping.space, mapping.at, base);
+            self.frames.stats.mapped[0] -= 1;
+            self.note_modified(used, frame, 1);
+        }
+        self.is_dirty(pmap, page, frame)
+    }
+
+    /// A page that is clean and not mapped becomes a cache page, or is freed.
+    pub(super) fn evicted(&mut self, page: PageOf, frame: u32) {
+        self.frames.stats.evictions += 1;
+        match self.answers.reclaim.cache {
+            Cache::Free => self.frames.evict(page, frame, false),
+            Cache::Available => self.frames.evict(page, frame, true),
+            Cache::Held => {
+                // Populated, but no longer mapped.
+                self.objects.get_mut(page.object).sole = false;
+                self.put(frame, List::Cache);
+            }
+        }
+    }
+}
