@@ -1,7 +1,7 @@
 //! The preferred size of a reservation (Navarro et al., section 4.2).
 
 use crate::machine::{ALPHA, Machine};
-use superpage_pages::{Level, Protection, Vpn};
+use superpage_pages::{Hint, Level, Protection, Vpn};
 use superpage_vm::{Growth, Map};
 
 /// The level of the extent that a write to `page` allocates.
@@ -44,6 +44,49 @@ fn memory_that_continues_its_neighbour_is_of_the_same_object() {
         machine.anonymous(1026, 2, Growth::Fixed);
         (1024..1032).for_each(|page| machine.put(page, page));
         assert_eq!(machine.level(1026), Some(Level(1)));
+        machine.vm.validate(&machine.pmap).unwrap();
+        machine.end();
+    }
+}
+
+#[test]
+fn what_a_child_had_is_continued_once_the_child_has_ended() {
+    let mut machine = Machine::alpha(4096);
+    machine.anonymous(1024, 4, Growth::Fixed);
+    let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    machine.anonymous(1028, 4, Growth::Fixed);
+    (1024..1032).for_each(|page| machine.put(page, page));
+    assert_eq!(machine.level(1024), Some(Level(1)));
+    machine.vm.validate(&machine.pmap).unwrap();
+    machine.end();
+}
+
+/// As what is mapped for a stack in traces: the hint comes after the mapping.
+#[test]
+fn what_is_advised_before_it_is_used_is_as_if_it_had_been_mapped_so() {
+    for (first, hint, then) in [(1028, Hint::Huge, 1024), (1024, Hint::Base, 1028)] {
+        let mut machine = Machine::new("8K 64K 512K 4M", 4096, "reservation");
+        let advise = |machine: &mut Machine, start, pages, hint| {
+            machine.vm.advise(&mut machine.pmap, machine.space, Vpn(start).pages(pages), hint).unwrap();
+            machine.vm.validate(&machine.pmap).unwrap();
+        };
+        // Its neighbours are two that are alike, and one of them comes later: both are one object then.
+        machine.anonymous(1032, 4, Growth::Fixed);
+        machine.anonymous(1036, 8, Growth::Fixed);
+        advise(&mut machine, 1036, 8, hint);
+        machine.anonymous(first, 4, Growth::Fixed);
+        machine.anonymous(then, 4, Growth::Fixed);
+        assert_eq!(allocated(&mut machine, 1033), Some(Level(0)), "no 64 KB of it are whole, {hint:?}");
+        assert_eq!(allocated(&mut machine, 1030), Some(Level(1)), "the advised part is of another object, {hint:?}");
+        // What continues the advised part is of its object once it is advised too.
+        machine.anonymous(1044, 4, Growth::Fixed);
+        advise(&mut machine, 1044, 4, hint);
+        assert_eq!(allocated(&mut machine, 1046), Some(Level(1)), "{hint:?}");
+        // What holds something stays where it is.
+        advise(&mut machine, 1032, 4, hint);
+        machine.put(1033, 7);
+        assert_eq!(machine.get(1033), 7);
         machine.vm.validate(&machine.pmap).unwrap();
         machine.end();
     }

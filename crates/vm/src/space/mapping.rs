@@ -111,6 +111,8 @@ impl Vm {
         let part = self.part_of_pool(pmap, &map);
         let pooled = part.as_ref().map(|part| self.reserve_part(part)).transpose()?.flatten();
         self.unmap(pmap, space, map.start.pages(map.pages))?;
+        // What an ended process shared may be continued.
+        self.own_again(space);
         match part.zip(pooled) {
             Some((part, pooled)) => {
                 for (ends, pooled) in
@@ -152,51 +154,13 @@ impl Vm {
             pooled,
         };
         let entry = match map.backing {
-            Backing::Anonymous => {
-                let alone = |object| of(object, start, false, map.growth);
-                let object = self.continued(space, alone);
-                alone(object.unwrap_or_else(|| self.objects.add(Object::new(map.growth, start, end))))
-            }
+            Backing::Anonymous => return self.put_private(space, of(ObjectId(0), start, false, map.growth)),
             Backing::File { file, pages, offset } => {
                 of(self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
             }
         };
         self.objects.get_mut(entry.object).entries += 1;
         self.space_mut(space).put(entry);
-    }
-
-    /// The object of its neighbours that a new mapping of private memory, as an entry of any
-    /// object, continues: one that differs in nothing, is mapped nowhere else, and so is of one
-    /// entry again, as in FreeBSD (`vm_object_coalesce`) and Linux (`vma_merge`). The object is
-    /// extended. O(log entries).
-    fn continued(&mut self, space: SpaceId, new: impl Fn(ObjectId) -> Entry) -> Option<ObjectId> {
-        let map = self.space(space).ok()?;
-        let Entry { start, end, shared, growth, pooled, .. } = new(ObjectId(0));
-        if shared || growth != Growth::Fixed || pooled != Pooled::Not {
-            return None;
-        }
-        let before = start.checked_sub(1).and_then(|last| map.find(last)).filter(|it| it.continues_in(&new(it.object)));
-        let after = map.find(end).filter(|it| new(it.object).continues_in(it));
-        let sides = [before, after].map(|side| side.map(|it| it.object));
-        let alone = |object: &ObjectId| {
-            let known = self.objects.get(*object);
-            let entries = sides.iter().filter(|side| **side == Some(*object)).count();
-            known.entries as usize == entries && known.copies == 0 && known.backing.is_none() && known.file.is_none()
-        };
-        let id = sides.into_iter().flatten().find(alone)?;
-        let object = self.objects.get_mut(id);
-        (object.low, object.high) = (object.low.min(start), object.high.max(end));
-        Some(id)
-    }
-
-    /// Lets an object of fixed size that one space alone maps end where its entries do, before one
-    /// is dropped that was taken from the space.
-    fn shrink(&mut self, space: SpaceId, id: ObjectId) {
-        let ends = self.space(space).ok().and_then(|space| space.ends(id));
-        let object = self.objects.get_mut(id);
-        if let Some(ends) = ends.filter(|_| object.sole && object.file.is_none() && object.growth == Growth::Fixed) {
-            (object.low, object.high) = (ends.start, ends.end);
-        }
     }
 
     /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
@@ -287,7 +251,8 @@ impl Vm {
 
     /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes, but superpages across
     /// the edges of the range are demoted as far as needed, as in Linux, since a map entry has one hint. What later
-    /// faults do is the policy's ([`Hints`](crate::Hints)). O(entries there).
+    /// faults do is the policy's ([`Hints`](crate::Hints)). Private memory of fixed size that holds nothing yet is
+    /// then as if it had been mapped so. O(entries and populated nodes there).
     ///
     /// # Errors
     /// The address space does not exist, the range is empty or too long, or a part of it is of the static pool.
@@ -295,6 +260,12 @@ impl Vm {
         let (low, high) = bounds(range)?;
         self.is_pool_free(space, low, high)?;
         let hint = self.answers.place.asked(hint);
+        for entry in self.space(space)?.overlapping(low, high) {
+            let part = Entry { hint, ..entry.within(low, high) };
+            if entry.hint != hint && self.is_unused(&part) {
+                self.map_again(space, part);
+            }
+        }
         self.change_entries(pmap, space, range, |entry| entry.hint = hint)
     }
 
@@ -556,14 +527,14 @@ impl Vm {
         Ok(self.space(space)?.gap(low..high, pages, ladder.pages(level), offset).map(Vpn))
     }
 
-    fn cut(&mut self, space: SpaceId, at: u64) {
+    pub(super) fn cut(&mut self, space: SpaceId, at: u64) {
         if let Some(object) = self.space_mut(space).cut(at) {
             self.objects.get_mut(object).entries += 1;
         }
     }
 
     /// Joins two entries that meet at `at` if they are alike, so that a superpage may cross `at`.
-    fn join(&mut self, space: SpaceId, at: u64) {
+    pub(super) fn join(&mut self, space: SpaceId, at: u64) {
         if let Some(object) = self.space_mut(space).join(at) {
             self.objects.get_mut(object).entries -= 1;
         }

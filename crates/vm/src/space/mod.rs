@@ -1,6 +1,7 @@
 //! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory object.
 
 pub(crate) mod mapping;
+mod neighbours;
 pub(crate) mod reverse;
 
 use crate::object::{Growth, ObjectId};
