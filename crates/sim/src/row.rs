@@ -279,6 +279,9 @@ pub struct Row {
     /// Pages that the page daemon evicted.
     #[key(count, "pages", from = it.stats.evictions)]
     pub evictions: u64,
+    /// Superpages that it evicted whole.
+    #[key(count, "superpages", from = it.stats.superpages_evicted)]
+    pub superpages_evicted: u64,
     /// Cache pages that were reactivated with their contents.
     #[key(count, "pages", from = it.stats.cache_reactivated)]
     pub cache_reactivated: u64,
@@ -391,7 +394,7 @@ pub struct Row {
     /// and what the kernel did (faults, promotions, pages, bytes) is exact unless [`Sampled::kernel_exact`] says otherwise.
     #[key(state, group = "How sure it is", from = it.sampled())]
     pub sampled: Option<Sampled>,
-    /// Whether the stream was seen to its end.
+    /// Whether the stream was seen to its end, or to where `--max` cuts it off.
     #[key(state, from = it.error().is_none())]
     pub complete: bool,
     /// Why the run ended early, if it did: out of memory, for example.

@@ -600,7 +600,8 @@ impl Simulation {
                 end_touched_bytes: left.end_touched_bytes,
                 series: self.record.watch.every.map(|_| samples.clone()),
                 frames_leaked,
-                ..self.row(&member)
+                // What was cut off has not ended.
+                ..if info.cut { left } else { self.row(&member) }
             };
             row.complete &= complete;
             estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));

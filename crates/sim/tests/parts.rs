@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
 use superpage_report::{KeyKind, Keys};
 use superpage_sim::{Conditions, Every, Row, Run, Sample, Watch, plan, rows, run_parts};
-use superpage_trace::{Event, Sampling, Source, workload};
+use superpage_trace::{Event, Sampling, Source, Window, workload};
 
 fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
     let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
@@ -46,6 +46,26 @@ fn the_counts_of_the_parts_add_up_to_those_of_the_whole() {
             assert_eq!(most, Some(run.row.peak_touched_bytes), "{workload}");
             let most = run.parts.iter().map(|part| part.row.page_table_bytes).max();
             assert_eq!(most, Some(run.row.page_table_bytes), "{workload}");
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_off_has_not_ended() {
+    let window = |warmup, most| {
+        let source = workload::parse("touch:bytes=16M").unwrap();
+        runs(&mut Window::new(source, 0, warmup, Some(most)), &["reservation", "thp"], Watch::default())
+    };
+    let (first, both, second) = (window(0, 1024), window(0, 2048), window(1024, 1024));
+    for ((first, both), second) in first.iter().zip(&both).zip(&second) {
+        assert_eq!(both.row.instructions, 2048);
+        assert_eq!(both.row.demotions, 0, "nothing was unmapped");
+        assert_eq!(both.row.frames_leaked, 0);
+        let value = |row| serde_json::to_value(row).unwrap();
+        let (first, both, second) = (value(&first.row), value(&both.row), value(&second.parts.last().unwrap().row));
+        for (key, all) in both.as_object().unwrap().iter().filter(|(key, all)| counted(key) && all.is_u64()) {
+            let sum = first[key].as_u64().unwrap() + second[key].as_u64().unwrap();
+            assert_eq!(sum, all.as_u64().unwrap(), "{key}");
         }
     }
 }

@@ -433,6 +433,8 @@ pub struct Info {
     /// Bytes of memory that reading the stream will take, besides batches: what a built-in workload keeps of its
     /// program's data, allocated when the stream begins.
     pub memory: u64,
+    /// Known at the end: the stream was cut off before its processes ended.
+    pub cut: bool,
 }
 
 /// Where events come from: a trace file, a built-in workload, or a running program.

@@ -61,7 +61,7 @@ impl Source for Window {
             if measured.zip(self.most).is_some_and(|(measured, most)| measured >= most) {
                 batch.runs.truncate(at);
                 batch.events.retain(|(before, _)| (*before as usize) < at);
-                self.ended = true;
+                (self.ended, self.info.cut) = (true, true);
                 break;
             }
             if self.begun.is_none() && self.seen >= self.warmup {

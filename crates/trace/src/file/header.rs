@@ -109,7 +109,18 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let calls = version >= CALLED && flags & CALLS != 0;
     let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
     let (runs, memory) = (None, 0);
-    let info =
-        Info { workload, sampling, fetches, lines, calls, loads_in_writes, cold_windows, short_windows, runs, memory };
+    let info = Info {
+        workload,
+        sampling,
+        fetches,
+        lines,
+        calls,
+        loads_in_writes,
+        cold_windows,
+        short_windows,
+        runs,
+        memory,
+        cut: false,
+    };
     Ok((info, notes))
 }
