@@ -2,7 +2,9 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Stdio;
 use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED, recover_at};
 use superpage_live::Policy;
@@ -148,6 +150,34 @@ fn what_somebody_else_has_set_is_left() {
     assert!(sentence.contains("enabled was changed to never by somebody else"), "{sentence}");
     assert!(sentence.ends_with("it is left at never, and not put back to madvise"), "{sentence}");
     assert_eq!(recover_at(&system).unwrap(), None);
+}
+
+/// A lock belongs to all that have the open file: a child that was being started when its parent was killed has it
+/// until it executes its command.
+#[test]
+fn a_lock_that_a_killed_process_left_to_its_child_is_waited_for() {
+    let (_turn, folder, system) = fresh(system);
+    let mut settings = Settings::new(system.clone(), false);
+    settings.set(THP_ENABLED, "always").unwrap();
+    let journal = fs::read_to_string(folder.path().join("run/settings.json")).unwrap();
+    drop(settings);
+    // flock(1) takes it and ends; the open file stays with `sleep`.
+    let script = "exec 9<>\"$0\" && flock -x 9 && { sleep 0.3 & } && echo held";
+    let lock = folder.path().join("run/settings.lock");
+    let mut sh = std::process::Command::new("sh");
+    sh.args(["-c", script]).arg(&lock).stdin(Stdio::null()).stdout(Stdio::null());
+    assert!(sh.status().unwrap().success());
+    let inode = format!(":{} ", fs::metadata(&lock).unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let line = locks.lines().find(|line| line.contains(&inode) && line.contains("FLOCK")).expect("it is locked");
+    let pid = line.split_whitespace().nth(4).unwrap();
+    let own = format!("\"pid\":{}", std::process::id());
+    assert!(journal.contains(&own));
+    fs::write(folder.path().join("run/settings.json"), journal.replace(&own, &format!("\"pid\":{pid}"))).unwrap();
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    let recovered = recover_at(&system).unwrap().expect("it was waited for");
+    assert_eq!((recovered.pid.to_string().as_str(), recovered.restored), (pid, true));
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
 }
 
 #[test]

@@ -118,15 +118,24 @@ impl Journal {
     /// The state of that process. It lives if it holds the lock, whose file is `lock`: `/proc` may hide the processes of
     /// other users (`hidepid`).
     pub(super) fn owner(&self, root: &Path, lock: &Path) -> Owner {
-        let holders = || fs::symlink_metadata(lock).map(|file| holders_of(&file)).unwrap_or_default();
-        let holds = || holders().contains(&(true, self.pid as i32));
         if self.boot != boot(root) {
             Owner::EarlierBoot
-        } else if started(root, self.pid) == Some(self.started) || holds() {
+        } else if started(root, self.pid) == Some(self.started) || self.holds(lock) {
             Owner::Alive
         } else {
             Owner::Dead
         }
+    }
+
+    /// Whether the kernel names that process as the holder of the lock. It goes on to do so where a child has inherited
+    /// it.
+    fn holds(&self, lock: &Path) -> bool {
+        fs::symlink_metadata(lock).is_ok_and(|file| holders_of(&file).contains(&(true, self.pid as i32)))
+    }
+
+    /// Whether that process has ended, and another holds the lock that it took. Only for whom `/proc` hides nobody.
+    pub(super) fn has_ended_with_lock(&self, root: &Path, lock: &Path) -> bool {
+        self.boot == boot(root) && started(root, self.pid) != Some(self.started) && self.holds(lock)
     }
 
     pub(super) fn recovered(&self, restored: bool) -> Recovered {

@@ -23,6 +23,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
@@ -555,11 +556,26 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
         let left = journal.owner(&system.root, &system.lock_file()) == Owner::Dead;
         return Ok(left.then(|| journal.recovered(false)));
     };
-    match lock.try_lock()? {
-        Tried::Held => undo_journal(system),
-        // Another process holds it, or has just recreated it.
-        Tried::HeldBy(_) | Tried::SharedBy(_) | Tried::Replaced => Ok(None),
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock()? {
+            Tried::Held => return undo_journal(system),
+            // A child that its holder had begun to start when it was killed has the lock until it executes the command.
+            Tried::HeldBy(None) if begun.elapsed() < INHERITED && is_inherited(system)? => std::thread::sleep(AGAIN),
+            // Another process holds it, or has just recreated it.
+            Tried::HeldBy(_) | Tried::SharedBy(_) | Tried::Replaced => return Ok(None),
+        }
     }
+}
+
+/// So long a lock is waited for whose holder was killed.
+const INHERITED: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Whether the lock is held in the name of a process that has ended, the one that wrote the journal.
+fn is_inherited(system: &System) -> Result<bool, Error> {
+    let journal = Journal::load(&system.journal_file(), &system.root)?;
+    Ok(journal.is_some_and(|journal| journal.has_ended_with_lock(&system.root, &system.lock_file())))
 }
 
 /// With the lock held: restores what a journal lists, and removes it.
