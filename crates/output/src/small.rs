@@ -1,5 +1,6 @@
 //! Small files that people write: configurations, machines, policies.
 
+use crate::place::Place;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,15 +43,19 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Reads a small file that says what a service does, as [`read_text`] does: one that only this
-/// user, root or the members of their groups can have written.
+/// user, root or the members of their groups can have written, or put there.
 ///
 /// # Errors
-/// As for [`read_text`]; or the file belongs to another user, or others may write to it.
+/// As for [`read_text`]; or the file belongs to another user, others may write to it or put another in its place, or
+/// the path leads over a link that another user may have planted.
 pub fn read_own_text(path: &Path) -> io::Result<String> {
     const GROUP_MAY_WRITE: u32 = 0o020;
     const ALL_MAY_WRITE: u32 = 0o002;
-    let file = open_regular(path)?;
+    const STICKY: u32 = 0o1000;
+    let place = Place::find(path)?;
+    let file = regular(&place.folder, place.name.as_ref(), OFlags::empty())?;
     let there = file.metadata()?;
+    let folder = rustix::fs::fstat(&place.folder)?;
     let refused = |problem: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     if ![0, rustix::process::geteuid().as_raw()].contains(&there.uid()) {
         return refused(format!("belongs to user {}, who could change it; let root own it, or yourself", there.uid()));
@@ -58,6 +63,13 @@ pub fn read_own_text(path: &Path) -> io::Result<String> {
     let own_group = [0, rustix::process::getegid().as_raw()].contains(&there.gid());
     if there.mode() & (if own_group { ALL_MAY_WRITE } else { ALL_MAY_WRITE | GROUP_MAY_WRITE }) != 0 {
         return refused(format!("others may write to it (mode {:o}); chmod go-w it", there.mode() & 0o7777));
+    }
+    #[allow(clippy::unnecessary_cast, reason = "not everywhere of 32 bits")]
+    let mode = folder.st_mode as u32;
+    if mode & ALL_MAY_WRITE != 0 && mode & STICKY == 0 {
+        return refused(
+            "is in a folder where all may write, so others could replace it; move it, or chmod o-w the folder".into(),
+        );
     }
     text(file, MOST)
 }
@@ -94,6 +106,20 @@ mod tests {
             assert!(read(0o644).is_ok() && read(0o664).unwrap_err().contains("chmod go-w"));
             std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
             assert!(read(0o644).unwrap_err().contains("belongs to user 12345"));
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
+        // A link of one's own is followed; what others could replace is not read, nor what they may have planted.
+        assert!(read(0o644).is_ok());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(read_own_text(&link).unwrap(), "text");
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(read(0o644).unwrap_err().contains("others could replace it"));
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(read(0o644).is_ok());
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
+            assert!(read_own_text(&link).unwrap_err().to_string().contains("not followed"));
         }
     }
 
