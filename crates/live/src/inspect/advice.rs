@@ -6,6 +6,7 @@ use super::reach::{Library, library};
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
+use superpage_report::bytes;
 
 /// A line that can be typed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,15 +19,72 @@ pub struct Line {
 
 /// The share of resident memory below which nothing is said of it.
 const LITTLE: f64 = 0.02;
+/// The share of resident memory by which it may grow without a word.
+const GROWTH: f64 = 0.05;
+
+/// The size of the blocks that reasons count.
+const BLOCK: u64 = 2 << 20;
 
 impl Process {
     /// What to type so that more of its memory becomes huge, now and from its next start on;
-    /// nothing where nothing that is known would help, or next to nothing is concerned. Reads
-    /// `/proc/PID/cgroup`.
+    /// nothing where nothing that is known would help, or next to nothing is concerned. Reads what
+    /// `/proc/PID` says of how it was started.
     pub fn advice(&self) -> Vec<Line> {
-        let unit = proc::read(format!("/proc/{}/cgroup", self.pid)).ok().and_then(|text| unit(&text));
-        advice(self.pid, &self.mappings, &Rules::read(), unit.as_deref())
+        advice(self.pid, &self.mappings, &Rules::read(), &Origin::of(self.pid))
     }
+}
+
+/// How a process was started.
+#[derive(Default)]
+struct Origin {
+    /// The systemd service that it is of.
+    unit: Option<String>,
+    /// `NAME=VALUE`.
+    environment: Vec<String>,
+    arguments: Vec<String>,
+    folder: String,
+}
+
+impl Origin {
+    fn of(pid: u32) -> Origin {
+        let texts = |pid: u32, name: &str| -> Vec<String> {
+            let text = proc::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            text.split('\0').filter(|text| !text.is_empty()).map(String::from).collect()
+        };
+        let mut arguments = texts(pid, "cmdline");
+        // A process of PostgreSQL shows what it does; the options are those of the one that started it.
+        if arguments.first().is_some_and(|first| first.starts_with("postgres: "))
+            && let Some(stat) = proc::stat(pid as i32)
+        {
+            arguments = texts(stat.ppid as u32, "cmdline");
+        }
+        Origin {
+            unit: proc::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| unit(&text)),
+            environment: texts(pid, "environ"),
+            arguments,
+            folder: std::fs::read_link(format!("/proc/{pid}/cwd")).map_or(String::new(), |at| at.display().to_string()),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().find_map(|text| text.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// The variable that sets an option of an allocator, with what it has now; `None` if that is set.
+    fn with(&self, name: &str, option: &str, between: char) -> Option<String> {
+        let now = self.variable(name).filter(|now| is_plain(now));
+        let key = option.split(['=', ':']).next().unwrap_or(option);
+        match now {
+            Some(now) if now.split(between).any(|known| known.starts_with(key)) => None,
+            Some(now) => Some(format!("{name}={now}{between}{option}")),
+            None => Some(format!("{name}={option}")),
+        }
+    }
+}
+
+/// Whether a shell takes it as it is.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@/=,+".contains(c))
 }
 
 /// The systemd service in the text of `/proc/PID/cgroup`, if it has a name that needs no quotes.
@@ -36,75 +94,103 @@ fn unit(text: &str) -> Option<String> {
     unit.chars().all(plain).then(|| unit.to_string())
 }
 
-fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, unit: Option<&str>) -> Vec<Line> {
+fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec<Line> {
     let all: u64 = mappings.iter().map(|mapping| mapping.resident_bytes).sum();
-    let concerned = |of: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
-        let reasons = mappings.iter().filter(|mapping| of(mapping)).flat_map(|mapping| &mapping.reasons);
-        let bytes: u64 = reasons.filter(|reason| whys.contains(&reason.why)).map(|reason| reason.bytes).sum();
-        all > 0 && bytes as f64 >= LITTLE * all as f64
+    let much = |bytes: u64| all > 0 && bytes as f64 >= LITTLE * all as f64;
+    let of = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
+        let reasons = mappings.iter().filter(|mapping| which(mapping)).flat_map(|mapping| &mapping.reasons);
+        let concerned = reasons.filter(|reason| whys.contains(&reason.why));
+        concerned.fold((0, 0), |(bytes, blocks), reason| (bytes + reason.bytes, blocks + reason.blocks * BLOCK))
     };
+    let concerned = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| much(of(which, whys).0);
     let maps = |name: &str| mappings.iter().any(|it| it.name.rsplit('/').next().unwrap_or_default().starts_with(name));
     let anonymous = |mapping: &Mapping| mapping.kind == Kind::Anonymous;
     let shared = |mapping: &Mapping| mapping.kind == Kind::SharedMemory;
-    let code = |mapping: &Mapping| mapping.kind == Kind::File && mapping.permissions.contains('x');
     let mut lines = Vec::new();
     let mut add = |does: &str, line: &str| lines.push(Line { does: does.into(), line: line.into() });
-    let asks = concerned(&anonymous, &[Why::NotAdvised, Why::Never]);
-    if asks || concerned(&shared, &[Why::NotAdvised]) {
-        add("now, whatever is full, without a restart (root)", &format!("superpage daemon --pid {pid}"));
+    let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
+    if much(full) {
+        let does = format!("now, without a restart (root): {} that are full", bytes(full));
+        add(&does, &format!("superpage daemon --pid {pid}"));
     }
     let never = rules.enabled.as_deref() == Some("never");
     // From the next start on, by who allocates.
     let mut variable = None;
-    if asks {
-        let java = maps("libjvm.so");
-        variable =
-            [("libjemalloc.so", "MALLOC_CONF=thp:always"), ("libmimalloc.so", "MIMALLOC_ALLOW_LARGE_OS_PAGES=1")]
-                .into_iter()
-                .find_map(|(name, variable)| maps(name).then_some(variable));
-        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu;
-        variable = variable.or((gnu && !java).then_some("GLIBC_TUNABLES=glibc.malloc.hugetlb=1"));
+    let (asked, whole) = of(&anonymous, &[Why::NotAdvised, Why::Never]);
+    let java = maps("libjvm.so");
+    if much(asked) {
+        let growth = whole.saturating_sub(asked);
+        let growth = match growth as f64 > GROWTH * all as f64 {
+            true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
+            false => String::new(),
+        };
+        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java;
+        let allocators = [
+            (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
+            (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
+            (gnu, "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", ':'),
+        ];
+        let known = allocators.into_iter().find(|(there, ..)| *there);
+        variable = known.and_then(|(_, name, option, between)| origin.with(name, option, between));
+        let java = java && !origin.arguments.iter().any(|argument| argument.ends_with("UseTransparentHugePages"));
         if never && (java || variable.is_some()) {
             let line = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
             add("lets programs ask for huge pages (root; before what follows)", line);
         }
         if java {
-            add("from the next start on, for the heap", "java -XX:+UseTransparentHugePages ...");
-        }
-        if let Some(variable) = variable {
-            add("from the next start on, for what its allocator takes", &format!("{variable} CMD"));
+            let does = format!("from the next start on, for the heap{growth}");
+            add(&does, "java -XX:+UseTransparentHugePages ...");
+        } else if let Some(variable) = &variable {
+            let does = format!("from the next start on, for what its allocator takes{growth}");
+            add(&does, &format!("{variable} CMD"));
+        } else {
+            // Go, or a program without a dynamic allocator; or what past it maps memory.
+            let does = format!("from the next start on, for all of it (root: sets the whole system meanwhile){growth}");
+            add(&does, "superpage run -p thp -- CMD");
         }
     }
-    if let Some((variable, unit)) = variable.zip(unit) {
+    if let Some((variable, unit)) = variable.zip(origin.unit.as_ref()) {
         let line = format!(
             "mkdir -p /etc/systemd/system/{unit}.d && printf '[Service]\\nEnvironment={variable}\\n' > \
              /etc/systemd/system/{unit}.d/superpage.conf && systemctl daemon-reload"
         );
         add("the same for the service (root; undone by removing the file)", &line);
     }
-    if concerned(&anonymous, &[Why::Disabled]) && (maps("redis-server") || maps("valkey-server")) {
+    // Debian's redis-server is a link to redis-check-rdb.
+    if concerned(&anonymous, &[Why::Disabled]) && (maps("redis-") || maps("valkey-")) {
         let line = "redis-server --disable-thp no ...";
         add("from the next start on, lets others make its memory huge (it disables that itself)", line);
     }
     if concerned(&shared, &[Why::Misaligned, Why::Never]) {
         match maps("postgres") {
-            true => {
-                add(
-                    "how many pages its buffers need of a pool (while it is stopped; PostgreSQL 15 or later)",
-                    "postgres -D DATA -C shared_memory_size_in_huge_pages",
-                );
-                add(
-                    "sets that pool aside (root), and uses it from the next start on",
-                    "sysctl vm.nr_hugepages=N; huge_pages = on in postgresql.conf",
-                );
-            }
+            true => postgresql(origin).into_iter().for_each(|Line { does, line }| add(&does, &line)),
             false => add("from the next start on, for shared memory (root)", "superpage run -p thp:shared=on -- CMD"),
         }
     }
-    if concerned(&code, &[Why::FileFolios, Why::Misaligned]) {
+    // A JVM loads its code when it runs, where nobody remaps it.
+    if concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]) && !java {
         add("from the next start on, for its code", "superpage run --text -- CMD");
     }
     lines
+}
+
+/// A pool for the buffers of PostgreSQL, which the server computes from its options.
+fn postgresql(origin: &Origin) -> Vec<Line> {
+    let line = |does: &str, line: String| Line { does: does.into(), line };
+    let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
+    let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
+    let started = match plain {
+        true => origin.arguments.join(" "),
+        false => format!("postgres -D {folder}"),
+    };
+    vec![
+        line(
+            "how many pages N its buffers need of a pool (while it is stopped; PostgreSQL 15 or later)",
+            format!("{started} -C shared_memory_size_in_huge_pages"),
+        ),
+        line("sets that pool aside (root; undone by 0)", "sysctl -w vm.nr_hugepages=N".into()),
+        line("uses it from the next start on", format!("echo 'huge_pages = on' >> {folder}/postgresql.conf")),
+    ]
 }
 
 #[cfg(test)]
@@ -128,6 +214,7 @@ pub(super) mod tests {
             swapped_bytes: 0,
             zero_bytes: 0,
             huge_bytes: 0,
+            full_bytes: if why == Why::NotAdvised { bytes } else { 0 },
             folio_bytes: None,
             contiguous_bytes: None,
             advised: None,
@@ -138,7 +225,8 @@ pub(super) mod tests {
 
     fn told(mappings: &[Mapping], enabled: &str, unit: Option<&str>) -> Vec<String> {
         let rules = Rules { enabled: Some(enabled.into()), ..Rules::default() };
-        advice(7, mappings, &rules, unit).into_iter().map(|line| line.line).collect()
+        let origin = Origin { unit: unit.map(String::from), ..Origin::default() };
+        advice(7, mappings, &rules, &origin).into_iter().map(|line| line.line).collect()
     }
 
     #[test]
@@ -153,7 +241,7 @@ pub(super) mod tests {
         ] {
             assert_eq!(told(&with(name), "madvise", None), [daemon, line]);
         }
-        assert_eq!(told(&with("/usr/bin/static"), "madvise", None), [daemon]);
+        assert_eq!(told(&with("/usr/bin/static"), "madvise", None), [daemon, "superpage run -p thp -- CMD"]);
         let never = told(&with("/usr/lib/libc.so.6"), "never", Some("web.service"));
         assert!(never.len() == 4 && never[1].starts_with("echo madvise >"), "{never:?}");
         assert!(never[3].contains("Environment=GLIBC_TUNABLES") && never[3].contains("web.service.d/"), "{never:?}");
@@ -164,7 +252,7 @@ pub(super) mod tests {
         let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 100);
         let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
-        assert!(lines[0].contains("shared_memory_size_in_huge_pages"), "{lines:?}");
+        assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
         assert_eq!(lines.last().unwrap(), "superpage run --text -- CMD");
         assert_eq!(told(&[buffers], "madvise", None), ["superpage run -p thp:shared=on -- CMD"]);
         let heap = mapping(Kind::Anonymous, "rw-p", "[heap]", Why::NotAdvised, 1);
@@ -172,8 +260,38 @@ pub(super) mod tests {
             told(&[heap, mapping(Kind::Anonymous, "rw-p", "", Why::NotPopulated, 100)], "madvise", None).is_empty()
         );
         let redis = mapping(Kind::Anonymous, "rw-p", "", Why::Disabled, 100);
-        let program = mapping(Kind::File, "r-xp", "/usr/bin/redis-server", Why::TooSmall, 1);
+        let program = mapping(Kind::File, "r-xp", "/usr/bin/redis-check-rdb", Why::TooSmall, 1);
         assert_eq!(told(&[redis, program], "always", None), ["redis-server --disable-thp no ..."]);
+    }
+
+    #[test]
+    fn what_is_in_force_is_not_advised_and_what_it_costs_is_said() {
+        let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        (heap.full_bytes, heap.reasons[0].blocks) = (0, 500);
+        let libc = mapping(Kind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
+        let told = |origin: &Origin| {
+            let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
+            advice(7, &[heap.clone(), libc.clone()], &rules, origin)
+        };
+        let lines = told(&Origin::default());
+        assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");
+        assert!(lines[0].does.contains("up to 900 MB more memory"), "{lines:?}");
+        let with = |text: &str| Origin { environment: vec![text.into()], ..Origin::default() };
+        let lines = told(&with("GLIBC_TUNABLES=glibc.malloc.check=1"));
+        assert_eq!(lines[0].line, "GLIBC_TUNABLES=glibc.malloc.check=1:glibc.malloc.hugetlb=1 CMD");
+        let lines = told(&with("GLIBC_TUNABLES=glibc.malloc.hugetlb=1"));
+        assert_eq!(lines[0].line, "superpage run -p thp -- CMD", "what its allocator takes is huge");
+    }
+
+    #[test]
+    fn the_buffers_of_postgresql_are_computed_from_its_options() {
+        let arguments = ["postgres", "-D", "/srv/data", "-c", "shared_buffers=256MB"].map(String::from).to_vec();
+        let origin = Origin { arguments, folder: "/srv/data".into(), ..Origin::default() };
+        let lines = postgresql(&origin);
+        let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
+        assert_eq!((lines[0].line.as_str(), lines.len()), (first, 3));
+        let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
+        assert_eq!(postgresql(&odd)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
     }
 
     #[test]

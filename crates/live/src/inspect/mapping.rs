@@ -54,6 +54,9 @@ pub struct Mapping {
     pub zero_bytes: u64,
     /// Resident bytes mapped by huge pages, including those of a hugetlb pool.
     pub huge_bytes: u64,
+    /// Resident bytes in blocks that are not huge, but full and of this process alone, where nothing forbids it: what
+    /// `superpage daemon` would make huge now.
+    pub full_bytes: u64,
     /// Resident bytes by the size of the folio that they are in; `None` without the right to see it.
     pub folio_bytes: Option<BTreeMap<PageSize, u64>>,
     /// Resident bytes in groups of pages that are contiguous and aligned, see [`Contiguity::aligned_bytes`]; `None` without
@@ -112,6 +115,7 @@ impl Mapping {
             swapped_bytes: tally.swapped,
             zero_bytes: tally.zero,
             huge_bytes: tally.huge,
+            full_bytes: tally.full,
             folio_bytes: tally.folios,
             contiguous_bytes: tally.contiguity.map(|found| found.aligned_bytes),
             advised,
@@ -148,6 +152,11 @@ impl Mapping {
         }
     }
 
+    /// Whether it maps code of a file.
+    pub(super) fn is_code(&self) -> bool {
+        self.kind == Kind::File && self.permissions.contains('x')
+    }
+
     /// The share of resident bytes in contiguous aligned groups of a size; `None` if nothing is resident or visible.
     pub fn contiguous_share(&self, size: PageSize) -> Option<f64> {
         let bytes = self.contiguous_bytes.as_ref()?.get(&size).copied().unwrap_or(0);
@@ -177,6 +186,7 @@ struct Sum {
     swapped: u64,
     zero: u64,
     huge: u64,
+    full: u64,
     folios: Option<BTreeMap<PageSize, u64>>,
     contiguity: Option<Contiguity>,
     reasons: Vec<Reason>,
@@ -230,7 +240,12 @@ impl<'a> Tally<'a> {
         self.sum.swapped += block.swapped * self.base;
         self.sum.huge += huge * self.base;
         if huge < block.resident {
-            let part = self.whys.entry(self.circumstances.why(&block)).or_default();
+            let why = self.circumstances.why(&block);
+            let promoted =
+                matches!(why, Why::NotAdvised | Why::Never | Why::NotEligible | Why::MappedByPages | Why::NotCollapsed);
+            let alone = block.anonymous == block.exclusive;
+            self.sum.full += if promoted && alone && block.is_full() { block.pages * self.base } else { 0 };
+            let part = self.whys.entry(why).or_default();
             part.bytes += (block.resident - huge) * self.base;
             part.blocks += 1;
         }

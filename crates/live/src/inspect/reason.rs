@@ -8,12 +8,12 @@ use superpage_pages::PageSize;
 
 /// What would help where memory of a kind is not huge for this reason, as a phrase; `None` where
 /// nothing would.
-fn help(why: Why, kind: Kind) -> Option<&'static str> {
+fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
     let shared = kind == Kind::SharedMemory;
     Some(match why {
         Why::TooSmall | Why::Edge => "larger, aligned mappings",
         Why::Misaligned if shared => "another setting before it is mapped (below)",
-        Why::Misaligned => "linking with -z max-page-size=2097152",
+        Why::Misaligned if code => "superpage run --text; or linking it with 2 MB as max-page-size",
         Why::Disabled => "not disabling them",
         Why::AdvisedAgainst => "not advising against them",
         Why::NoSettings => "another kernel",
@@ -21,7 +21,7 @@ fn help(why: Why, kind: Kind) -> Option<&'static str> {
         Why::NotAdvised => "advice by the program; or superpage daemon, for what is full",
         Why::NotEligible => "not disabling them except where advised",
         Why::MappedByPages => "superpage daemon",
-        Why::FileFolios => "superpage run --text, for code",
+        Why::FileFolios if code => "superpage run --text",
         Why::NotCollapsed => "time; or superpage daemon",
         _ => return None,
     })
@@ -43,10 +43,12 @@ pub struct Share {
 pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
     let mut shares: BTreeMap<(Why, &'static str, String), Share> = BTreeMap::new();
     for mapping in mappings {
+        let code = mapping.is_code();
         for Reason { why, bytes, text, .. } in &mapping.reasons {
             let kind = match mapping.kind {
                 Kind::Anonymous => "",
                 Kind::SharedMemory => "shared memory: ",
+                Kind::File if code => "code: ",
                 Kind::File => "files: ",
                 Kind::Hugetlb | Kind::Kernel => "",
             };
@@ -57,7 +59,7 @@ pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
                 _ => None,
             };
             let words = words.unwrap_or(text).to_string();
-            let new = || Share { bytes: 0, text: format!("{kind}{words}"), help: help(*why, mapping.kind) };
+            let new = || Share { bytes: 0, text: format!("{kind}{words}"), help: help(*why, mapping.kind, code) };
             shares.entry((*why, kind, words.clone())).or_insert_with(new).bytes += bytes;
         }
     }
@@ -80,6 +82,12 @@ pub(super) struct Block {
     pub(super) inside: bool,
     /// The block is one folio.
     pub(super) one_folio: bool,
+}
+
+impl Block {
+    pub(super) fn is_full(&self) -> bool {
+        self.resident == self.pages
+    }
 }
 
 /// What holds for a mapping as a whole.
@@ -145,7 +153,7 @@ impl<'a> Circumstances<'a> {
             (Why::MappedByPages, block.one_folio),
             (Why::FileFolios, self.kind == Kind::File),
             (Why::Swapped, block.swapped > 0),
-            (Why::NotPopulated, block.resident < block.pages),
+            (Why::NotPopulated, !block.is_full()),
             (Why::SharedByFork, self.kind == Kind::Anonymous && block.exclusive < block.anonymous),
         ];
         pages.iter().find(|(_, holds)| *holds).map_or(Why::NotCollapsed, |(why, _)| *why)
@@ -196,10 +204,11 @@ mod tests {
         let told: Vec<(u64, String)> =
             shares(&mappings).into_iter().map(|share| (share.bytes >> 20, share.text)).collect();
         let expected = [
-            (6, "files: no aligned 2M in the mapping"),
+            (5, "code: no aligned 2M in the mapping"),
             (4, "shared memory: address and file offset differ modulo 2M: mapped while shmem_enabled was never, say"),
             (3, "not populated"),
             (2, "no aligned 2M in the mapping"),
+            (1, "files: no aligned 2M in the mapping"),
         ];
         assert_eq!(told, expected.map(|(megabytes, text)| (megabytes, text.to_string())));
     }

@@ -76,6 +76,7 @@ pub(super) fn columns(mappings: &[Mapping], wide: bool) -> Vec<Column> {
         add(&format!("folio {folio}"), Number, Box::new(move |m| size(bytes(m))));
     }
     add("huge", Number, Box::new(|m| size(m.huge_bytes)));
+    add("full", Number, Box::new(|m| size(m.full_bytes)));
     if mappings.iter().any(|mapping| mapping.resident_bytes > 0 && mapping.contiguous_bytes.is_some()) {
         for group in ["16K", "32K", "64K", "2M"] {
             let group: PageSize = group.parse().expect("a size");
