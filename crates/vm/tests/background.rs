@@ -7,8 +7,8 @@ use crate::machine::Machine;
 use std::collections::BTreeMap;
 use superpage_pages::{Extent, Hint, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{
-    Background, Candidate, Config, Costs, Definition, Event, FaultKind, Growth, How, Look, Made, Part, Place, Policy,
-    Prefer, Refusal, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants, Why,
+    Background, Candidate, Compacted, Config, Costs, Definition, Event, FaultKind, Growth, How, Look, Made, Part,
+    Place, Policy, Prefer, Refusal, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants, Why,
 };
 
 pub(crate) const X86: &str = "4K 2M 1G";
@@ -82,6 +82,7 @@ struct Mock {
     /// As live Linux: it promotes by copying alone, and a scan says nothing of what is as it was.
     live: bool,
     seen: BTreeMap<(u32, u64), (u32, bool)>,
+    compactions: u64,
 }
 
 impl System for Mock {
@@ -160,6 +161,17 @@ impl System for Mock {
 
     fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
         false
+    }
+
+    /// What is moved out of one extent goes into another that was free.
+    fn compact(&mut self, _: Level, _: Option<Extent>) -> Option<Compacted> {
+        self.compactions += 1;
+        assert!(self.compactions < 1000, "it goes round for ever");
+        Some(Compacted { free: true, moved: 1, failed: 0 })
+    }
+
+    fn free_extents(&mut self, _: Level) -> Option<u64> {
+        Some(0)
     }
 }
 
@@ -437,6 +449,7 @@ fn mock(regions: &[(u32, u64, u32)]) -> Mock {
         scanned,
         costly: (0, 0),
         live: false,
+        compactions: 0,
         seen,
     }
 }
@@ -469,6 +482,14 @@ fn adaptive_promotes_what_has_settled_where_a_scan_says_that_nothing_has_changed
     assert_eq!(system.promoted, [], "it is not settled, and cannot be promoted in place");
     run(&mut *background, &mut system, 12);
     assert_eq!(system.promoted.len(), 16);
+}
+
+#[test]
+fn quicksilver_compacts_no_longer_than_that_frees_anything() {
+    let mut background = Policy::parse("quicksilver:migrate=1000000000", &Target::MANAGER).unwrap().background().unwrap();
+    let mut system = mock(&[(1, 7, 5)]);
+    run(&mut *background, &mut system, 20);
+    assert!((1..100).contains(&system.compactions), "{}", system.compactions);
 }
 
 #[test]

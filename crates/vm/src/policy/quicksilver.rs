@@ -94,12 +94,16 @@ impl Quicksilver {
             }
         }
         // What nobody here has reserved is older than all that is: it is moved while it is in the way.
-        let old = now >= inactive && system.free_extents(level) == Some(0);
-        while old && evicted < migrate {
+        let mut free = (now >= inactive).then(|| system.free_extents(level)).flatten().filter(|free| *free == 0);
+        while let Some(before) = free
+            && evicted < migrate
+        {
             match system.compact(level, None) {
                 Some(compacted) if compacted.free && compacted.moved > 0 => evicted += compacted.moved,
                 _ => break,
             }
+            // Where what moves takes what was free, it would go round for ever.
+            free = system.free_extents(level).filter(|now| *now > before);
         }
     }
 }
