@@ -129,7 +129,7 @@ fn a_second_command_has_the_setting_of_shared_memory_as_long_as_it_needs() {
     // The file in the place of the kernel's has no line feed after it was written.
     assert_eq!(stdout(&output), "adviseadvisenever", "{lines:?}");
     assert!(
-        lines.iter().any(|line| line.ends_with("while the command maps its memory, and never again then")),
+        lines.iter().any(|line| line.ends_with("while the command maps its memory, then back to never")),
         "{lines:?}"
     );
 }

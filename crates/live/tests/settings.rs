@@ -73,6 +73,31 @@ fn what_was_set_is_put_back_the_last_first() {
 }
 
 #[test]
+fn what_to_type_for_a_policy_is_what_its_plan_sets() {
+    let (_turn, _folder, system) = fresh(system);
+    let lines = |policy: &str| -> Vec<String> {
+        plan(policy, &system).unwrap().lines(&system).into_iter().map(|line| line.line).collect()
+    };
+    let path = |setting: &str| system.path(setting).display().to_string();
+    let [enabled, small] = [THP_ENABLED, SIZE_64K].map(path);
+    let both = |path: &str, word: &str| {
+        [format!("echo {word} > {path}"), format!("echo 'w {path} - - - - {word}' >> /etc/tmpfiles.d/superpage.conf")]
+    };
+    let run = |policy: &str| vec![format!("superpage run -p '{policy}' -- CMD")];
+    assert_eq!(lines("thp"), [run("thp"), both(&enabled, "always").into()].concat());
+    assert_eq!(lines("mthp:size=64K"), [run("mthp:size=64K"), both(&small, "always").into()].concat());
+    let malloc = ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1 CMD".to_string()];
+    assert_eq!(lines("thp:malloc=on"), [run("thp:malloc=on"), malloc.into()].concat());
+    let daemon = ["superpage daemon --policy 'ingens' --pid PID".to_string()];
+    assert_eq!(lines("ingens")[..2], [run("ingens"), daemon.into()].concat());
+    // Of a pool only how a command uses it.
+    assert!(lines("hugetlb").iter().all(|line| !line.contains("echo")), "{:?}", lines("hugetlb"));
+    fs::write(system.path(THP_ENABLED), "[always] madvise never\n").unwrap();
+    assert_eq!(lines("thp"), run("thp"), "it is so already");
+    assert_eq!(lines("now"), Vec::<String>::new());
+}
+
+#[test]
 fn a_panic_puts_back_too() {
     let (_turn, _folder, system) = fresh(system);
     let inside = system.clone();
@@ -263,7 +288,7 @@ fn shared_memory_is_aligned_while_the_command_maps_it() {
     let mut settings = Settings::new(system.clone(), false);
     let mut arrangement = promote.clone().arrange(&mut settings).unwrap();
     assert_eq!(word(), "advise");
-    assert!(arrangement.notes()[0].ends_with("and never again then"), "{:?}", arrangement.notes());
+    assert!(arrangement.notes()[0].ends_with("then back to never"), "{:?}", arrangement.notes());
     // Programs map what they share when they start: then others may have the lock.
     assert!(Settings::new(system.clone(), false).lock().is_err());
     arrangement.end_brief();
@@ -355,7 +380,7 @@ fn each_policy_sets_what_it_says() {
     assert_eq!((get(THP_ENABLED), get(SIZE_2M)), ("always".into(), "inherit".into()));
     let [note] = arrangement.notes() else { panic!("{:?}", arrangement.notes()) };
     assert!(
-        note.ends_with("is always for the whole system while the command runs, and madvise again afterwards"),
+        note.ends_with("is always for the whole system while the command runs, then back to madvise"),
         "{note}"
     );
     drop(arrangement);

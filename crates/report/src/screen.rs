@@ -103,7 +103,7 @@ mod tests {
     use crate::Column;
 
     const LONG: &str = "thp: /sys/kernel/mm/transparent_hugepage/enabled is always for the whole system while the command \
-                        runs, and madvise again afterwards";
+                        runs, then back to madvise";
 
     fn widest(text: &str) -> usize {
         text.lines().map(|line| line.chars().count()).max().unwrap_or(0)

@@ -486,7 +486,8 @@ fn adaptive_promotes_what_has_settled_where_a_scan_says_that_nothing_has_changed
 
 #[test]
 fn quicksilver_compacts_no_longer_than_that_frees_anything() {
-    let mut background = Policy::parse("quicksilver:migrate=1000000000", &Target::MANAGER).unwrap().background().unwrap();
+    let mut background =
+        Policy::parse("quicksilver:migrate=1000000000", &Target::MANAGER).unwrap().background().unwrap();
     let mut system = mock(&[(1, 7, 5)]);
     run(&mut *background, &mut system, 20);
     assert!((1..100).contains(&system.compactions), "{}", system.compactions);

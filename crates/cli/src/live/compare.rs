@@ -10,10 +10,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
+    Advice, Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
 };
+use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
 
 /// Run a command under several policies in turns, and recommend one of them
@@ -206,6 +208,7 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
     }
     if let Some(advice) = &comparison.advice {
         text += &format!("\n{}", screen.paragraph(&advice.sentence));
+        text += &super::typed("To have it:", lines(advice), screen);
     }
     if !comparison.rows.is_empty() {
         text += &format!("\n{}", screen.table(&did_table(comparison)));
@@ -215,6 +218,13 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
         comparison.notes.iter().for_each(|note| text += &screen.note(note));
     }
     text
+}
+
+/// What to type to have the policy that is advised.
+fn lines(advice: &Advice) -> Vec<Line> {
+    let system = System::live();
+    let policy = advice.policy.as_ref().and_then(|policy| policy.parse().ok());
+    policy.and_then(|policy| Plan::new(&policy, &system).ok()).map_or(Vec::new(), |plan| plan.lines(&system))
 }
 
 /// Produces the text of a file.

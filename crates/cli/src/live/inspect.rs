@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use superpage_live::inspect::{Line, Mapping, Process, System};
+use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign_json};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
@@ -128,13 +128,5 @@ fn table(process: &Process, screen: Screen) -> String {
     }
     out += &screen.table(&columns::table(process, screen.is_wide()));
     out.extend(note(process).iter().chain(&process.notes).map(|note| screen.note(note)));
-    let advice = process.advice();
-    if !advice.is_empty() {
-        out += "\nTo have more of it in huge pages:\n";
-    }
-    // What is typed stands on a line of its own, whole.
-    for Line { does, line } in advice {
-        out += &(screen.note(&does) + "      " + &line + "\n");
-    }
-    out
+    out + &super::typed("To have more of it in huge pages:", process.advice(), screen)
 }

@@ -9,6 +9,8 @@ mod run;
 use crate::Failure;
 use clap::Subcommand;
 use std::process::ExitCode;
+use superpage_live::launch::Line;
+use superpage_report::Screen;
 
 /// The verbs that work on this system.
 #[derive(Subcommand)]
@@ -49,6 +51,13 @@ impl Live {
             (failure, _) => failure,
         })
     }
+}
+
+/// Lines to type under a title, each whole on a line of its own; nothing, if there are none.
+fn typed(title: &str, lines: Vec<Line>, screen: Screen) -> String {
+    let each = |Line { does, line }: Line| screen.note(&does) + "      " + &line + "\n";
+    let text: String = lines.into_iter().map(each).collect();
+    if text.is_empty() { text } else { format!("\n{title}\n{text}") }
 }
 
 /// Restores what a killed process had changed, and reports it. Returns the sentence that says why it cannot.

@@ -3,19 +3,11 @@
 use super::mapping::{Kind, Mapping};
 use super::process::Process;
 use super::reach::{Library, library};
+use crate::launch::Line;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
 use superpage_report::bytes;
-
-/// A line that can be typed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
-    /// What it does, as a phrase.
-    pub does: String,
-    /// The line; CMD stands for the command of the process.
-    pub line: String,
-}
 
 /// The share of resident memory below which nothing is said of it.
 const LITTLE: f64 = 0.02;
@@ -107,7 +99,7 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
     let anonymous = |mapping: &Mapping| mapping.kind == Kind::Anonymous;
     let shared = |mapping: &Mapping| mapping.kind == Kind::SharedMemory;
     let mut lines = Vec::new();
-    let mut add = |does: &str, line: &str| lines.push(Line { does: does.into(), line: line.into() });
+    let mut add = |does: &str, line: &str| lines.push(Line::new(does, line));
     let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
     if much(full) {
         let does = format!("now, without a restart (root): {} that are full", bytes(full));
@@ -176,7 +168,7 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
 
 /// A pool for the buffers of PostgreSQL, which the server computes from its options.
 fn postgresql(origin: &Origin) -> Vec<Line> {
-    let line = |does: &str, line: String| Line { does: does.into(), line };
+    let line = |does: &str, line: String| Line::new(does, line);
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
     let started = match plain {

@@ -10,7 +10,6 @@ mod reach;
 mod reason;
 mod system;
 
-pub use advice::Line;
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;

@@ -4,8 +4,10 @@
 //! Making a [`Plan`] only reads. [`Plan::arrange`] applies what concerns the whole system, and
 //! [`Arrangement::prepare`] what concerns the command; settings are restored when the arrangement is dropped.
 
+mod lines;
 mod promoting;
 
+pub use lines::Line;
 pub use promoting::{Promoting, Work};
 
 use crate::Policy;
@@ -170,9 +172,9 @@ impl Arrangement<'_> {
             }));
         }
         if now != before {
-            let (does, then) = if wanted.brief { ("maps its memory", "then") } else { ("runs", "afterwards") };
+            let does = if wanted.brief { "maps its memory" } else { "runs" };
             let note =
-                format!("{path} is {now} for the whole system while the command {does}, and {before} again {then}");
+                format!("{path} is {now} for the whole system while the command {does}, then back to {before}");
             self.plan.notes.push(note);
         }
         Ok(())

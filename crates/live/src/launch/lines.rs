@@ -1,0 +1,58 @@
+//! What to type to have a policy without measuring it again.
+
+use super::Plan;
+use superpage_linux::settings::System;
+
+/// A line that can be typed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// What it does, as a phrase.
+    pub does: String,
+    /// The line; CMD stands for a command, PID for a process.
+    pub line: String,
+}
+
+impl Line {
+    pub(crate) fn new(does: impl Into<String>, line: impl Into<String>) -> Line {
+        Line { does: does.into(), line: line.into() }
+    }
+}
+
+/// The folder of settings of transparent huge pages.
+const THP: &str = "sys/kernel/mm/transparent_hugepage/";
+
+impl Plan {
+    /// What to type for a command, a service, or the whole system; nothing for the system as it is. Settings that have
+    /// the wanted value are left out. Reads them.
+    pub fn lines(&self, system: &System) -> Vec<Line> {
+        if self.policy == Plan::nothing() {
+            return Vec::new();
+        }
+        let policy = &self.policy;
+        let mut lines = vec![Line::new("for one command", format!("superpage run -p '{policy}' -- CMD"))];
+        if let Some(value) = self.malloc {
+            let does = "the same from its allocator alone, without superpage";
+            lines.push(Line::new(does, format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value} CMD")));
+        }
+        if policy.live().background.is_some() {
+            let does = "for a service that runs already (root)";
+            lines.push(Line::new(does, format!("superpage daemon --policy '{policy}' --pid PID")));
+        }
+        // What a pool takes is gone for all others: how large it should be, nobody has measured.
+        let settings = self.settings.iter().filter(|wanted| !wanted.brief && wanted.setting.starts_with(THP));
+        let changed = settings.filter(|wanted| system.get(&wanted.setting).is_ok_and(|now| now != wanted.value));
+        for wanted in changed {
+            let (path, value) = (system.path(&wanted.setting).display().to_string(), &wanted.value);
+            lines.push(Line::new("for all programs, until the next boot (root)", format!("echo {value} > {path}")));
+            let does = "for all programs, from the next boot on (root; undone by removing the file's line)";
+            let line = format!("echo 'w {path} - - - - {value}' >> /etc/tmpfiles.d/superpage.conf");
+            lines.push(Line::new(does, line));
+        }
+        lines
+    }
+
+    /// The policy that changes nothing.
+    fn nothing() -> crate::Policy {
+        "now".parse().expect("it is in the table")
+    }
+}
