@@ -379,10 +379,7 @@ fn each_policy_sets_what_it_says() {
     let arrangement = plan("thp", &system).unwrap().arrange(&mut settings).unwrap();
     assert_eq!((get(THP_ENABLED), get(SIZE_2M)), ("always".into(), "inherit".into()));
     let [note] = arrangement.notes() else { panic!("{:?}", arrangement.notes()) };
-    assert!(
-        note.ends_with("is always for the whole system while the command runs, then back to madvise"),
-        "{note}"
-    );
+    assert!(note.ends_with("is always for the whole system while the command runs, then back to madvise"), "{note}");
     drop(arrangement);
     assert_eq!(get(THP_ENABLED), "madvise");
 

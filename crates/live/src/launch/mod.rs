@@ -173,8 +173,7 @@ impl Arrangement<'_> {
         }
         if now != before {
             let does = if wanted.brief { "maps its memory" } else { "runs" };
-            let note =
-                format!("{path} is {now} for the whole system while the command {does}, then back to {before}");
+            let note = format!("{path} is {now} for the whole system while the command {does}, then back to {before}");
             self.plan.notes.push(note);
         }
         Ok(())

@@ -220,7 +220,7 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced || self.is_latest(frame) {
                 self.age(frame, &sample, false, 1);
-            } else if !self.take_out_whole(pmap, memory, page, frame, sample.level)
+            } else if !self.take_out_whole(pmap, memory, frame, sample.level)
                 && !self.take_out(pmap, memory, page, frame)
             {
                 self.put(frame, List::Unswappable);

@@ -15,13 +15,13 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        page: PageOf,
         frame: u32,
         level: Level,
     ) -> bool {
         if level == Level::BASE || self.answers.demote.on_evict {
             return false;
         }
+        let Some(page) = self.frames.page_of(frame) else { return false };
         let count = self.frames.ladder.pages(level);
         let first = frame & !(count as u32 - 1);
         let frames = first..first + count as u32;
