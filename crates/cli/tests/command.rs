@@ -169,7 +169,8 @@ fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
 #[cfg(target_os = "linux")]
 fn a_simulation_that_runs_short_of_memory_ends_with_one_sentence_and_status_1() {
     let _turn = superpage_testing::turn_of("command");
-    let script = "ulimit -v 400000 && exec \"$0\" sim random:bytes=64M,references=9M -m zen5 -p base --memory 128M --threads 1 --every 10ns --format json";
+    let script = "ulimit -v 400000 && exec \"$0\" sim random:bytes=64M,references=9M -m zen5 -p base --memory 128M \
+                  --threads 1 --every 10ns --format json";
     let sh = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
     let error = text(&sh.stderr);
     assert_eq!((sh.status.code(), text(&sh.stdout)), (Some(1), String::new()), "{error}");

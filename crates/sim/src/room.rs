@@ -174,8 +174,8 @@ pub fn check_memory(setups: &[Setup], watch: &Watch, limits: &[Limit]) -> Result
         let begun = if *counts_untouched { all.whole } else { all.begun };
         if begun.saturating_add(Guard::RESERVE) > left {
             return Err(Error::Usage(format!(
-                "{} {} to begin, {} must stay free, and {left_of}; raise that, or give fewer machines or policies at once, or less with \
-                 --memory",
+                "{} {} to begin, {} must stay free, and {left_of}; raise that, or give fewer machines or policies at \
+                 once, or less with --memory",
                 if setups.len() == 1 { "1 row takes".into() } else { format!("{} rows at once take", setups.len()) },
                 bytes(begun),
                 bytes(Guard::RESERVE)

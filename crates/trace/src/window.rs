@@ -20,7 +20,6 @@ pub struct Window {
     seen: u64,
     /// What was seen when the window began.
     begun: Option<u64>,
-    ended: bool,
 }
 
 impl Window {
@@ -29,7 +28,7 @@ impl Window {
         let info = source.info();
         let info = Info { runs: info.runs.filter(|_| most.is_none() && skip == 0), ..info.clone() };
         let begun = (warmup == 0).then_some(0);
-        Window { source, info, skip, warmup, most, skipped: 0, seen: 0, begun, ended: false }
+        Window { source, info, skip, warmup, most, skipped: 0, seen: 0, begun }
     }
 }
 
@@ -42,7 +41,7 @@ impl Source for Window {
         // A piece of nothing but marks is not the end.
         batch.clear();
         while batch.runs.is_empty() && batch.events.is_empty() {
-            if self.ended || !self.source.fill(batch)? {
+            if self.info.cut || !self.source.fill(batch)? {
                 batch.clear();
                 return Ok(false);
             }
@@ -61,7 +60,7 @@ impl Source for Window {
             if measured.zip(self.most).is_some_and(|(measured, most)| measured >= most) {
                 batch.runs.truncate(at);
                 batch.events.retain(|(before, _)| (*before as usize) < at);
-                (self.ended, self.info.cut) = (true, true);
+                self.info.cut = true;
                 break;
             }
             if self.begun.is_none() && self.seen >= self.warmup {
@@ -76,7 +75,7 @@ impl Source for Window {
 
     /// Of a file that was read whole.
     fn digest(&self) -> Option<String> {
-        self.source.digest().filter(|_| !self.ended && self.skip == 0)
+        self.source.digest().filter(|_| !self.info.cut && self.skip == 0)
     }
 }
 

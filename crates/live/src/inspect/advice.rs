@@ -4,6 +4,7 @@ use super::mapping::{Kind, Mapping};
 use super::process::Process;
 use super::reach::{Library, library};
 use crate::launch::Line;
+use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
@@ -13,9 +14,6 @@ use superpage_report::bytes;
 const LITTLE: f64 = 0.02;
 /// The share of resident memory by which it may grow without a word.
 const GROWTH: f64 = 0.05;
-
-/// The size of the blocks that reasons count.
-const BLOCK: u64 = 2 << 20;
 
 impl Process {
     /// What to type so that more of its memory becomes huge, now and from its next start on;
@@ -68,8 +66,8 @@ impl Origin {
         let key = option.split(['=', ':']).next().unwrap_or(option);
         match now {
             Some(now) if now.split(between).any(|known| known.starts_with(key)) => None,
-            Some(now) => Some(format!("{name}={now}{between}{option}")),
-            None => Some(format!("{name}={option}")),
+            Some(now) if key != option => Some(format!("{name}={now}{between}{option}")),
+            _ => Some(format!("{name}={option}")),
         }
     }
 }
@@ -82,8 +80,7 @@ fn is_plain(text: &str) -> bool {
 /// The systemd service in the text of `/proc/PID/cgroup`, if it has a name that needs no quotes.
 fn unit(text: &str) -> Option<String> {
     let unit = text.lines().filter_map(|line| line.rsplit('/').next()).find(|name| name.ends_with(".service"))?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
-    unit.chars().all(plain).then(|| unit.to_string())
+    is_plain(unit).then(|| unit.to_string())
 }
 
 fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec<Line> {
@@ -92,7 +89,8 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
     let of = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
         let reasons = mappings.iter().filter(|mapping| which(mapping)).flat_map(|mapping| &mapping.reasons);
         let concerned = reasons.filter(|reason| whys.contains(&reason.why));
-        concerned.fold((0, 0), |(bytes, blocks), reason| (bytes + reason.bytes, blocks + reason.blocks * BLOCK))
+        concerned
+            .fold((0, 0), |(bytes, blocks), reason| (bytes + reason.bytes, blocks + reason.blocks * huge_page_bytes()))
     };
     let concerned = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| much(of(which, whys).0);
     let maps = |name: &str| mappings.iter().any(|it| it.name.rsplit('/').next().unwrap_or_default().starts_with(name));
@@ -124,7 +122,7 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
         ];
         let known = allocators.into_iter().find(|(there, ..)| *there);
         variable = known.and_then(|(_, name, option, between)| origin.with(name, option, between));
-        let java = java && !origin.arguments.iter().any(|argument| argument.ends_with("UseTransparentHugePages"));
+        let java = java && !origin.arguments.iter().any(|argument| argument == "-XX:+UseTransparentHugePages");
         if never && (java || variable.is_some()) {
             let line = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
             add("lets programs ask for huge pages (root; before what follows)", line);
@@ -168,7 +166,6 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
 
 /// A pool for the buffers of PostgreSQL, which the server computes from its options.
 fn postgresql(origin: &Origin) -> Vec<Line> {
-    let line = |does: &str, line: String| Line::new(does, line);
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
     let started = match plain {
@@ -176,12 +173,12 @@ fn postgresql(origin: &Origin) -> Vec<Line> {
         false => format!("postgres -D {folder}"),
     };
     vec![
-        line(
+        Line::new(
             "how many pages N its buffers need of a pool (while it is stopped; PostgreSQL 15 or later)",
             format!("{started} -C shared_memory_size_in_huge_pages"),
         ),
-        line("sets that pool aside (root; undone by 0)", "sysctl -w vm.nr_hugepages=N".into()),
-        line("uses it from the next start on", format!("echo 'huge_pages = on' >> {folder}/postgresql.conf")),
+        Line::new("sets that pool aside (root; undone by 0)", "sysctl -w vm.nr_hugepages=N"),
+        Line::new("uses it from the next start on", format!("echo 'huge_pages = on' >> {folder}/postgresql.conf")),
     ]
 }
 

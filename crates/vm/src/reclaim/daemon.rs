@@ -187,9 +187,8 @@ impl Vm {
             if self.available() == 0
                 && let Some(List::Active | List::Inactive) = self.list_of(frame)
                 && let Some(page) = self.frames.page_of(frame)
-                && !self.take_out(pmap, memory, page, frame)
             {
-                self.put(frame, List::Unswappable);
+                self.take_out(pmap, memory, page, frame);
             }
         }
     }
@@ -220,10 +219,8 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced || self.is_latest(frame) {
                 self.age(frame, &sample, false, 1);
-            } else if !self.take_out_whole(pmap, memory, frame, sample.level)
-                && !self.take_out(pmap, memory, page, frame)
-            {
-                self.put(frame, List::Unswappable);
+            } else if !self.take_out_whole(pmap, memory, frame, sample.level) {
+                self.take_out(pmap, memory, page, frame);
             }
         }
     }

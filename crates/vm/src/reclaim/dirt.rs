@@ -117,10 +117,12 @@ impl Vm {
 
     /// Whether there is a place to write a page to.
     pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
-        let swap_and_cache = &self.frames.swap_and_cache;
-        self.objects.get(page.object).file.is_some()
-            || swap_and_cache.slot(page).is_some()
-            || swap_and_cache.vacant_slots() > 0
+        !self.needs_slot(page) || self.frames.swap_and_cache.vacant_slots() > 0
+    }
+
+    /// Whether a page has no place to be written to yet.
+    pub(crate) fn needs_slot(&self, page: PageOf) -> bool {
+        self.objects.get(page.object).file.is_none() && self.frames.swap_and_cache.slot(page).is_none()
     }
 
     /// Where there is no swap space, pages that were just populated in frames side by side go where the daemon does not

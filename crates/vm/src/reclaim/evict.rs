@@ -31,9 +31,7 @@ impl Vm {
             let Some(page) = self.frames.page_of(frame).filter(|_| inactive && !self.is_latest(frame)) else {
                 return false;
             };
-            let stored =
-                self.objects.get(page.object).file.is_some() || self.frames.swap_and_cache.slot(page).is_some();
-            slots += u64::from(!stored && self.is_dirty(pmap, page, frame));
+            slots += u64::from(self.needs_slot(page) && self.is_dirty(pmap, page, frame));
         }
         if slots > self.frames.swap_and_cache.vacant_slots() {
             return false;
@@ -46,38 +44,29 @@ impl Vm {
         }
         self.frames.stats.superpages_evicted += 1;
         for frame in frames {
-            if let Some(page) = self.frames.page_of(frame)
-                && !self.take_out(pmap, memory, page, frame)
-            {
-                self.put(frame, List::Unswappable);
+            if let Some(page) = self.frames.page_of(frame) {
+                self.take_out(pmap, memory, page, frame);
             }
         }
         true
     }
 
     /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
-    /// frees it. Returns `false` if swap space is full, with nothing changed, unless another processor wrote the page
-    /// meanwhile: then it stays populated and dirty, but no longer mapped.
-    pub(super) fn take_out(
-        &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        page: PageOf,
-        frame: u32,
-    ) -> bool {
+    /// frees it. If swap space is full it goes where the daemon does not look, and stays as it is, unless another
+    /// processor wrote it meanwhile: then it is no longer mapped.
+    pub(super) fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) {
         let dirty = self.is_dirty(pmap, page, frame);
         if dirty && !self.can_be_written(page) {
-            return false;
+            return self.put(frame, List::Unswappable);
         }
         if self.unmap_everywhere(pmap, page, frame) || dirty {
             if !dirty && !self.can_be_written(page) {
                 self.objects.get_mut(page.object).sole = false;
-                return false;
+                return self.put(frame, List::Unswappable);
             }
             self.launder(memory, page, frame);
         }
         self.evicted(page, frame);
-        true
     }
 
     /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written

@@ -154,7 +154,7 @@ impl Vm {
             pooled,
         };
         let entry = match map.backing {
-            Backing::Anonymous => return self.put_private(space, of(ObjectId(0), start, false, map.growth)),
+            Backing::Anonymous => return self.put_anonymous(space, of(ObjectId(0), start, false, map.growth)),
             Backing::File { file, pages, offset } => {
                 of(self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
             }

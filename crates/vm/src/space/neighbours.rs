@@ -5,14 +5,25 @@ use crate::space::{Entry, Pooled};
 use crate::{SpaceId, Vm};
 use alloc::vec::Vec;
 
+impl Entry {
+    /// Whether it is of a kind that may be of one object with its neighbours.
+    fn may_continue(&self) -> bool {
+        !self.shared && self.growth == Growth::Fixed && self.pooled == Pooled::Not
+    }
+}
+
 impl Vm {
     /// Whether this part of an entry is of private memory of fixed size that was never moved, and holds nothing.
     pub(super) fn is_unused(&self, part: &Entry) -> bool {
-        let plain = !part.shared && !part.copy && part.growth == Growth::Fixed && part.pooled == Pooled::Not;
         let known = self.objects.get(part.object);
         let alone = known.file.is_none() && known.backing.is_none() && known.copies == 0;
         let mut held = Vec::new();
-        if plain && alone && part.offset == part.start && self.frames.swap_and_cache.is_empty() {
+        if part.may_continue()
+            && !part.copy
+            && alone
+            && part.offset == part.start
+            && self.frames.swap_and_cache.is_empty()
+        {
             self.frames.population.runs(part.object, part.offset, part.offset_end(), &mut held);
             return held.is_empty();
         }
@@ -26,14 +37,14 @@ impl Vm {
         self.space_mut(space).take(part.start);
         self.shrink(space, part.object);
         self.drop_entry(&part);
-        self.put_private(space, part);
+        self.put_anonymous(space, part);
         self.join(space, part.start);
         self.join(space, part.end);
     }
 
     /// Puts an entry of anonymous memory that holds nothing: of the object of a neighbour that it continues, or of one
     /// of its own.
-    pub(super) fn put_private(&mut self, space: SpaceId, new: Entry) {
+    pub(super) fn put_anonymous(&mut self, space: SpaceId, new: Entry) {
         let of = |object| Entry { object, ..new };
         let object = self.continued(space, of);
         let entry = of(object.unwrap_or_else(|| self.objects.add(Object::new(new.growth, new.start, new.end))));
@@ -47,8 +58,9 @@ impl Vm {
     /// extended. O(log entries).
     fn continued(&mut self, space: SpaceId, new: impl Fn(ObjectId) -> Entry) -> Option<ObjectId> {
         let map = self.space(space).ok()?;
-        let Entry { start, end, shared, growth, pooled, .. } = new(ObjectId(0));
-        if shared || growth != Growth::Fixed || pooled != Pooled::Not {
+        let any = new(ObjectId(0));
+        let Entry { start, end, .. } = any;
+        if !any.may_continue() {
             return None;
         }
         let before = start.checked_sub(1).and_then(|last| map.find(last)).filter(|it| it.continues_in(&new(it.object)));
