@@ -75,7 +75,7 @@ COVERED_LONG = 20K/60K zipf:bytes=64M,references=2M,populate=no random:bytes=64M
 COVERED_REAL = 10K/500K corpus/whole/gzip.sp 10K/1M corpus/whole/sha256sum.sp 40K/1M corpus/whole/xz.sp
 COVERED_WIDE = 20K/150K stride:step=4K,touches=100K,rounds=60 20K/60K random:bytes=64M,references=2M,populate=no
 coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of each stream: some 20 minutes
-	$(CARGO) build --release --locked -p superpage-sim --example coverage
+	$(CARGO) build --release --locked -p superpage --bins -p superpage-sim --example coverage
 	$(COVER) harpertown reservation $(COVERED_SHORT)
 	$(COVER) zen5 reservation $(COVERED_LONG)
 	$(COVER) zen5,harpertown reservation $(COVERED_REAL)
@@ -83,6 +83,9 @@ coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings
 	$(COVER) -n 50 zen5+complete-subblock,zen5+colt,zen5+partial-subblock,zen5+range thp $(COVERED_WIDE)
 	$(COVER) -n 50 "zen5:tlb.L2 DTLB.entries=128" thp $(COVERED_WIDE)
 	$(COVER) -n 50 "zen5+complete-subblock:tlb.L2 DTLB.entries=128" mthp:size=64K $(COVERED_WIDE)
+	cc -O1 -o target/fill corpus/inputs/fill.c
+	target/release/superpage record -o target/fill.sp -- target/fill 64 600000
+	$(COVER) -n 60 zen5,golden-cove,harpertown thp 5K/150K target/fill.sp
 
 fuzz: ## a minute of new cases for each random test and fuzz target, on stable Rust; FUZZ_SECONDS=600, RANDOM_SECONDS=600 for longer
 	./fuzz/random

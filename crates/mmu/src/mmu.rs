@@ -364,7 +364,7 @@ impl Mmu {
         }
     }
 
-    /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash table of groups it is an access like any
+    /// Fills the TLBs for a request that trapped, without counting it, and without a walk. On a machine with a hash table of groups it is an access like any
     /// other, and counted: it misses once more, and software places the page into the table.
     ///
     /// # Errors

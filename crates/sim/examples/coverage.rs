@@ -4,7 +4,7 @@
 //! Each whole stream is simulated once, and then samplings of it with other places of windows, drawn from the seeds 1, 2,
 //! and so on. A line for each stream and machine: the windows of a sampling; the exact number of misses under `base`, the
 //! share of the samplings whose interval held it, and in percent of it the mean error of the estimates and the mean half width
-//! of their intervals; the same of the cycles under the policy; the same of `fewer` and `speedup`, in their own units.
+//! of their intervals; the same of what walks read from memory under `base`, and of the cycles under the policy; the same of `fewer` and `speedup`, in their own units.
 //! Where not all samplings gave an interval, the number of those that did follows, and the share is of them.
 
 use rayon::prelude::*;
@@ -71,7 +71,7 @@ fn share([held, given]: [usize; 2], all: usize) -> String {
     }
 }
 
-fn quantities(exact: &[Row], sampled: &[Vec<Row>]) -> [Quantity; 4] {
+fn quantities(exact: &[Row], sampled: &[Vec<Row>]) -> [Quantity; 5] {
     let of = |row: &Row| row.sampled.clone().unwrap_or_default();
     let (misses, cycles) = (exact[0].tlb_misses.max(1) as f64, exact[1].cycles as f64);
     let fewer = |rows: &[Row]| rows[1].tlb_miss_reduction_percent.unwrap_or(0.0);
@@ -79,6 +79,13 @@ fn quantities(exact: &[Row], sampled: &[Vec<Row>]) -> [Quantity; 4] {
     // Misses of data and of instructions are rounded each, and so are cycles of walks and of hits.
     [
         Quantity::new(exact, sampled, 1.0, |rows| rows[0].tlb_misses as f64, |rows| of(&rows[0]).tlb_misses_error),
+        Quantity::new(
+            exact,
+            sampled,
+            1.0,
+            |rows| rows[0].walk_memory_references as f64,
+            |rows| of(&rows[0]).walk_memory_references_error,
+        ),
         Quantity::new(exact, sampled, 1.0, |rows| rows[1].cycles as f64, |rows| of(&rows[1]).cycles_error),
         Quantity::new(exact, sampled, 200.0 / misses, fewer, |rows| of(&rows[1]).tlb_miss_reduction_percent_error),
         Quantity::new(exact, sampled, 4.0 / cycles, speedup, |rows| of(&rows[1]).speedup_error),
@@ -98,11 +105,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let setups = plan(&machines, std::slice::from_ref(policy), &Conditions::default())?;
     println!("Policy `{policy}`; {samplings} samplings of each stream.\n");
     println!(
-        "| stream | machine | windows | misses | held % | off % | ± % | cycles held % | off % | ± % | fewer % | held % | off | ± \
+        "| stream | machine | windows | misses | held % | off % | ± % | walk references held % | off % | ± % | cycles held % | off % | ± % | fewer % | held % | off | ± \
          | speedup | held % | off | ± |"
     );
-    println!("| --- | --- |{}", " ---: |".repeat(16));
-    let mut sums = vec![[[0; 2]; 4]; machines.len()];
+    println!("| --- | --- |{}", " ---: |".repeat(19));
+    let mut sums = vec![[[0; 2]; 5]; machines.len()];
     let (mut sampling, mut count) = (None, 0);
     for text in streams {
         let numbers = text.split_once('/').and_then(|(on, period)| {
@@ -133,14 +140,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let now = quantity.held();
                 (*held, *given) = (*held + now[0], *given + now[1]);
             }
-            let [misses, cycles, fewer, speedup] = &all;
+            let [misses, walks, cycles, fewer, speedup] = &all;
             let windows: u64 = sampled.iter().flat_map(|rows| &rows[0].sampled).map(|sampled| sampled.windows).sum();
             let name: String = text.rsplit('/').next().unwrap_or(text).into();
             println!(
-                "| `{name}` | {machine} | {} | {} | {} | {} | {:.2} | {} | {:.3} | {} |",
+                "| `{name}` | {machine} | {} | {} | {} | {} | {} | {:.2} | {} | {:.3} | {} |",
                 windows / samplings,
                 misses.exact,
                 misses.columns(misses.exact.max(1.0) / 100.0),
+                walks.columns(walks.exact.max(1.0) / 100.0),
                 cycles.columns(cycles.exact / 100.0),
                 fewer.exact,
                 fewer.columns(1.0),
@@ -150,8 +158,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     for (machine, sums) in machines.iter().zip(sums) {
-        let [misses, cycles, fewer, speedup] = sums.map(|sum| share(sum, samplings as usize * count));
-        println!("| all | {machine} | | | {misses} | | | {cycles} | | | | {fewer} | | | | {speedup} | | |");
+        let [misses, walks, cycles, fewer, speedup] = sums.map(|sum| share(sum, samplings as usize * count));
+        println!(
+            "| all | {machine} | | | {misses} | | | {walks} | | | {cycles} | | | | {fewer} | | | | {speedup} | | |"
+        );
     }
     Ok(())
 }

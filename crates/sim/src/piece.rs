@@ -99,6 +99,20 @@ pub(crate) struct Stretch {
     pub(crate) done: Done,
     /// What follows; `None` at the end of the batch.
     pub(crate) mark: Option<Mark>,
+    /// What its runs are in a sampled stream.
+    pub(crate) part: Part,
+}
+
+/// What runs are in a sampled stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Part {
+    /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not told.
+    #[default]
+    Other,
+    /// The pages used last in a gap, with which a window begins.
+    Recent,
+    /// A window's own accesses, while it warms up or is measured.
+    Window,
 }
 
 /// A batch, and everything derived from it once for all simulations.
@@ -124,6 +138,8 @@ pub(crate) struct Phases {
     since: (usize, u64),
     /// Whether the windows of the stream may be short, and the next one is.
     short: [bool; 2],
+    /// What the runs of each thread are; none: [`Part::Other`].
+    parts: BTreeMap<u32, Part>,
 }
 
 impl Phases {
@@ -137,6 +153,11 @@ impl Phases {
     /// Follows runs: those between two phases, of an access each, are the pages with which a window begins.
     fn runs(&mut self, runs: usize, accesses: u64) {
         self.since = (self.since.0 + runs, self.since.1 + accesses);
+    }
+
+    /// What the runs that follow are.
+    fn part(&self) -> Part {
+        self.parts.get(&self.current).copied().unwrap_or_default()
     }
 
     /// The window that the current thread is in.
@@ -162,6 +183,12 @@ impl Phases {
                 None
             }
             Event::Phase { phase, period } => {
+                let part = self.parts.entry(self.current).or_default();
+                *part = match (*phase, *part) {
+                    (Phase::Gap, _) => Part::Other,
+                    (Phase::Warming, Part::Other) => Part::Recent,
+                    _ => Part::Window,
+                };
                 let begun = std::mem::take(&mut self.since) == (Sampling::SHORT, Sampling::SHORT as u64);
                 self.short[1] = *phase != Phase::Gap && (self.short[1] || self.short[0] && begun);
                 Some((*phase == Phase::Measured, *period))
@@ -207,22 +234,22 @@ impl Piece {
         let mut from = 0;
         for index in 0..self.batch.events.len() {
             let to = self.batch.events[index].0 as usize;
-            let before = self.between(from, to, Some(Mark::Event(index)));
+            let before = self.between(from, to, (Some(Mark::Event(index)), phases.part()));
             phases.runs(to - from, before.done.accesses);
             self.stretches.push(before);
             from = to;
             if let Some(window) = phases.event(&self.batch.events[index].1) {
-                self.stretches.push(self.between(from, from, Some(Mark::Window(window))));
+                self.stretches.push(self.between(from, from, (Some(Mark::Window(window)), Part::Other)));
             }
         }
-        let rest = self.between(from, self.batch.runs.len(), None);
+        let rest = self.between(from, self.batch.runs.len(), (None, phases.part()));
         phases.runs(self.batch.runs.len() - from, rest.done.accesses);
         self.stretches.push(rest);
     }
 
-    fn between(&self, start: usize, end: usize, mark: Option<Mark>) -> Stretch {
+    fn between(&self, start: usize, end: usize, (mark, part): (Option<Mark>, Part)) -> Stretch {
         let before = |run| self.sums.before(&self.batch.runs, run);
-        Stretch { start, end, done: before(end).since(&before(start)), mark }
+        Stretch { start, end, done: before(end).since(&before(start)), mark, part }
     }
 
     /// The requests for machines whose base page has `base_shift` bits.

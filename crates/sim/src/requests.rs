@@ -1,7 +1,9 @@
 //! The runs of a piece as requests to machines with one size of base page.
 
-use crate::piece::{Mark, Stretch, Sums};
+use crate::piece::{Mark, Part, Stretch, Sums};
 use crate::touched::{Owner, Touched};
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use superpage_mmu::{Mmu, Request, Trap};
@@ -27,6 +29,9 @@ pub(crate) struct Requests {
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
+    /// For each stretch, its requests for pages that stayed in the TLBs ([`Recent`]), by number, and where they end.
+    stayed: Vec<usize>,
+    stayed_end: Vec<usize>,
 }
 
 /// Runs in a block: finding the run of a request examines at most this many, beyond adding up instructions.
@@ -57,13 +62,33 @@ pub(crate) struct Course {
     lines: bool,
     last: Last,
     touched: Touched,
+    recent: Recent,
+}
+
+/// The pages that the last window of a sampled stream used. Those of them that the gap after it used too are likely used so often that
+/// they never leave the TLBs, like a stack: the next window finds them there, and no walk to them has changed the caches of walks.
+#[derive(Default)]
+struct Recent {
+    used: HashSet<(ProcessId, u64), FxBuildHasher>,
+    /// Whether the gap is over, and the next window begins.
+    over: bool,
+}
+
+impl Recent {
+    /// Adds the pages of these requests, which a window makes.
+    fn add(&mut self, process: ProcessId, requests: &[Request]) {
+        if std::mem::take(&mut self.over) {
+            self.used.clear();
+        }
+        self.used.extend(requests.iter().map(|request| (process, request.page().0)));
+    }
 }
 
 impl Course {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
     pub(crate) fn new(base_shift: u32, lines: bool) -> Course {
         let shift = base_shift - TRACE_PAGE_SHIFT;
-        Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift) }
+        Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift), recent: Recent::default() }
     }
 }
 
@@ -98,9 +123,13 @@ impl Requests {
         self.blocks_end.clear();
         self.owned.clear();
         self.counted.clear();
+        self.stayed.clear();
+        self.stayed_end.clear();
         for stretch in stretches {
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
+            let first = self.requests.len();
             self.extend(runs, course);
+            self.look_back(first, stretch.part, course);
             let (mut run, mut instructions) = (stretch.start, 0);
             for touch in &mut self.touches[touched..] {
                 // It was the number of its run.
@@ -120,6 +149,28 @@ impl Requests {
                 }
             }
         }
+    }
+
+    /// Notes which pages the requests from the `first` on are for, and which of these pages stayed in the TLBs.
+    fn look_back(&mut self, first: usize, part: Part, course: &mut Course) {
+        let (process, requests, recent) = (course.touched.process(), &self.requests[first..], &mut course.recent);
+        match part {
+            Part::Other => {}
+            Part::Window => recent.add(process, requests),
+            Part::Recent => {
+                recent.over = true;
+                let stayed = |request: &Request| recent.used.contains(&(process, request.page().0));
+                self.stayed
+                    .extend((0..).zip(requests).filter(|(_, request)| stayed(request)).map(|(number, _)| number));
+            }
+        }
+        self.stayed_end.push(self.stayed.len());
+    }
+
+    /// The requests of stretch number `index` for pages that stayed in the TLBs, by number.
+    fn stayed(&self, index: usize) -> &[usize] {
+        let from = index.checked_sub(1).map_or(0, |before| self.stayed_end[before]);
+        &self.stayed[from..self.stayed_end[index]]
     }
 
     fn extend(&mut self, runs: &[Run], course: &mut Course) {
@@ -314,7 +365,25 @@ impl<'a> Asked<'a> {
     /// Makes them, until one traps.
     #[inline]
     pub(crate) fn run(&self, mmu: &mut Mmu) -> Option<(usize, Trap)> {
-        if self.lines.is_empty() { mmu.run(self.requests) } else { mmu.run_lines(self.requests, self.lines) }
+        if !self.lines.is_empty() {
+            return mmu.run_lines(self.requests, self.lines);
+        }
+        let mut done = 0;
+        for at in self.stayed() {
+            if let Some((index, trap)) = mmu.run(&self.requests[done..at]) {
+                return Some((done + index, trap));
+            }
+            // One that traps is made like the others.
+            done = if mmu.retry(self.requests[at]).is_ok() { at + 1 } else { at };
+        }
+        mmu.run(&self.requests[done..]).map(|(index, trap)| (done + index, trap))
+    }
+
+    /// Those of them for pages that stayed in the TLBs.
+    fn stayed(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let (stayed, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
+        let stayed = &stayed[stayed.partition_point(|number| *number < from)..];
+        stayed.iter().map(move |number| number - from).take_while(|number| *number < self.requests.len())
     }
 
     /// Makes the first of them again, after a trap.
@@ -367,7 +436,7 @@ mod tests {
             sums.count(&batch.runs);
             requests.prepare(
                 (&batch, &sums),
-                &[Stretch { start: 0, end: all, done: Done::default(), mark: None }],
+                &[Stretch { start: 0, end: all, done: Done::default(), mark: None, part: Part::Other }],
                 &mut course,
             );
             let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> course.shift), run.access()));
@@ -409,7 +478,13 @@ mod tests {
         }
         builder.close(&mut batch);
         let ends = [0, 1, 64, 128, 193, 193, 1000.min(batch.runs.len() - 1), batch.runs.len()];
-        let stretch = |pair: &[usize]| Stretch { start: pair[0], end: pair[1], done: Done::default(), mark: None };
+        let stretch = |pair: &[usize]| Stretch {
+            start: pair[0],
+            end: pair[1],
+            done: Done::default(),
+            mark: None,
+            part: Part::Other,
+        };
         let stretches: Vec<Stretch> = [&[0], &ends[..]].concat().windows(2).map(stretch).collect();
         let mut sums = Sums::default();
         sums.count(&batch.runs);

@@ -226,6 +226,11 @@ impl Touched {
         }
     }
 
+    /// The current process.
+    pub(crate) fn process(&self) -> ProcessId {
+        self.process
+    }
+
     /// The touched pages of each owner that has any.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (Owner, u64)> + '_ {
         self.owned.iter().map(|(owner, pages)| (*owner, *pages)).filter(|(_, pages)| *pages > 0)

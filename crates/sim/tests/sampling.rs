@@ -4,7 +4,7 @@ use crate::script::Script;
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
 use superpage_sim::{Certainty, Conditions, Format, Row, plan, run, write};
-use superpage_trace::{Batch, Event, Info, ProcessId, Sample, Sampling, Source, workload};
+use superpage_trace::{Batch, Event, Info, ProcessId, Run, Sample, Sampling, Source, workload};
 
 fn rows_in(machine: &str, source: &mut dyn Source, conditions: &Conditions) -> Vec<Row> {
     let setups = plan(&[machine.into()], &["reservation".into()], conditions).unwrap();
@@ -128,6 +128,29 @@ fn a_window_begins_with_the_right_entries_whatever_they_cover() {
     let (machine, sampling) = (MACHINE, Sampling { on: 20_000, period: 120_000, seed: Some(1) });
     let short = rows(machine, &mut Short(Sample::new(workload::parse(text).unwrap(), sampling)));
     assert_eq!(short[0].sampled.as_ref().unwrap().no_errors, None);
+}
+
+/// A stack, and memory of one region of 2 MB more than the walk cache has entries, read at random: the page of the stack is used all the
+/// time, so no walk to it pushes a region out, and none may where a window begins. Few walks in a window, or it would not matter.
+#[test]
+fn a_page_that_is_used_all_the_time_is_not_walked_to_where_a_window_begins() {
+    let (regions, mut place) = (34, 1u64);
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x400 * 512, regions * 512);
+    script.map(0x7ff * 512, 1);
+    script.touch(0x400 * 512..(0x400 + regions) * 512, Access::Write);
+    for _ in 0..200_000 {
+        place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        script.run(Run::new(0x7ff * 512, Access::Write, 40, 40));
+        script.run(Run::new(0x400 * 512 + (place >> 33) % (regions * 512), Access::Read, 1, 1));
+    }
+    let of = |source: &mut dyn Source| rows(MACHINE, source).swap_remove(0);
+    let exact = of(&mut script.clone()).walk_memory_references as f64;
+    let sampling = |seed| Sampling { on: 5000, period: 100_000, seed: Some(seed) };
+    let sampled = (0..10).map(|seed| of(&mut Sample::new(Box::new(script.clone()), sampling(seed))));
+    let mean = sampled.map(|row| row.walk_memory_references as f64).sum::<f64>() / 10.0;
+    assert!((mean / exact - 1.0).abs() < 0.01, "{mean} for {exact}");
 }
 
 /// A sample as versions before 8 of the file format have it: windows begin with the last 8192 pages.

@@ -10,6 +10,9 @@ use superpage_pages::{Access, Protection};
 /// runs end sooner, when a thread's buffer of 8192 words is handed over.
 const AHEAD: usize = 1 << 14;
 
+/// A phase may change after so many accesses of a run, however long no other begins: the stores that fill a page are one run.
+const STEP: u64 = 64;
+
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
@@ -18,8 +21,8 @@ const WRITTEN: u8 = 2;
 ///
 /// The windows of each thread are drawn from the seed as the recorder draws them (`crates/recorder/src/schedule.rs`). A
 /// whole stream says when a run begins, but when it ends only follows from later runs; between two beginnings the
-/// accesses of the open runs are assumed to be evenly spread, and a window is cut at the first of them after its boundary, where the
-/// recorder cuts it at the next block of code. Memory: about 20 bytes per touched page. Time: a few
+/// accesses of the open runs are assumed to be evenly spread. A window is cut where a run begins after its boundary, or between two of
+/// the at most 64 accesses of each run that are taken at a time; the recorder cuts it at the next block of code. Memory: about 20 bytes per touched page. Time: a few
 /// nanoseconds per run.
 ///
 /// ```
@@ -139,16 +142,16 @@ impl Sample {
                     self.stamp(&state, over.run);
                 }
             }
-            if state.left <= 0 {
-                for place in (0..self.open.len()).rev() {
-                    self.stamp(&state, self.open[place].run);
-                }
-                self.turn(&mut state, batch);
-                self.open.iter_mut().for_each(|open| (open.kept, open.left_out) = (None, false));
-            }
+            self.turn_if_due(&mut state, batch);
             self.open.insert(0, Open { run: index, kept: None, left_out: false });
-            for place in 0..self.open.len() {
-                self.take(place, index, &mut state, batch);
+            let of = self.parts();
+            for part in 0..of {
+                if part > 0 {
+                    self.turn_if_due(&mut state, batch);
+                }
+                for place in 0..self.open.len() {
+                    self.take(place, index, (part, of), &mut state, batch);
+                }
             }
         }
         self.done = stop;
@@ -181,14 +184,37 @@ impl Sample {
         }
     }
 
-    /// Takes what the open run at `place` does between the beginning of run `index` and of the next.
-    fn take(&mut self, place: usize, index: usize, state: &mut Thread, batch: &mut Batch) {
+    /// Begins the next phase if this one's accesses are used up: all open runs are cut.
+    fn turn_if_due(&mut self, state: &mut Thread, batch: &mut Batch) {
+        if state.left > 0 {
+            return;
+        }
+        for place in (0..self.open.len()).rev() {
+            self.stamp(state, self.open[place].run);
+        }
+        self.turn(state, batch);
+        self.open.iter_mut().for_each(|open| (open.kept, open.left_out) = (None, false));
+    }
+
+    /// In how many parts the time between the beginnings of the newest run and of the next is taken.
+    fn parts(&self) -> u64 {
+        let most = |open: &Open| {
+            let steps = (self.ends[open.run] - open.run) as u64;
+            u64::from(self.whole.runs[open.run].references).div_ceil(steps)
+        };
+        self.open.iter().map(most).max().unwrap_or(0).div_ceil(STEP).max(1)
+    }
+
+    /// Takes what the open run at `place` does in this one `of` so many parts of the time between the beginnings of run `index` and of
+    /// the next.
+    fn take(&mut self, place: usize, index: usize, (part, of): (u64, u64), state: &mut Thread, batch: &mut Batch) {
         let open = self.open[place];
         let run = self.whole.runs[open.run];
-        let (step, steps) = ((index - open.run) as u64, (self.ends[open.run] - open.run) as u64);
+        let (step, steps) = ((index - open.run) as u64 * of + part, (self.ends[open.run] - open.run) as u64 * of);
         // The first access is where the run begins; instructions come with the references.
         let all = u64::from(run.references);
-        let done = |step: u64| if step == 0 { 0 } else { 1 + (all - 1) * step / steps };
+        let share = |step: u64| (u128::from(all - 1) * u128::from(step) / u128::from(steps)) as u64;
+        let done = |step: u64| if step == 0 { 0 } else { 1 + share(step) };
         let (before, after) = (done(step), done(step + 1));
         let passed = |references: u64| (u128::from(run.instructions) * u128::from(references) / u128::from(all)) as u32;
         let references = (after - before) as u32;

@@ -93,6 +93,40 @@ fn runs_are_cut_at_the_edges_of_windows() {
     assert_eq!(gap[1] + warming[1] + measured[1] + skipped[1], 900_000);
 }
 
+/// The stores that fill a page are one run, longer than a window: each period has its window all the same.
+#[test]
+fn a_long_run_is_cut_at_the_edges_of_windows() {
+    let sampling = Sampling { on: 1000, period: 10_000, seed: Some(5) };
+    let fill = || Box::new(Fill { info: Info::default(), left: 1000 });
+    let ([gap, warming, measured], skipped) = phases(&mut Sample::new(fill(), sampling));
+    let (references, windows) = (1000 * u64::from(FILLED), measured[2]);
+    assert!(windows.abs_diff(references / 10_000) <= 5, "{windows} windows");
+    assert!(measured[0].abs_diff((windows + 1) * 500) <= windows * 64, "{} measured in {windows}", measured[0]);
+    assert_eq!(gap[0] + warming[0] + measured[0] + skipped[0], references);
+}
+
+/// Accesses to each page that is filled.
+const FILLED: u32 = 4096;
+
+/// Fills pages one after the other.
+struct Fill {
+    info: Info,
+    left: u64,
+}
+
+impl Source for Fill {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+        (0..self.left).for_each(|page| batch.run(Run::new(1000 + page, Access::Write, FILLED, 0)));
+        Ok(std::mem::take(&mut self.left) > 0)
+    }
+}
+
 #[test]
 fn a_sample_keeps_to_the_rules_and_loses_nothing() {
     for text in ["matrix:n=60", "tree:nodes=2000,operations=2000", "zipf:bytes=4M,references=200K"] {

@@ -160,7 +160,7 @@ static int descriptors(const char *self) {
 }
 
 static void copying(const char *file) {
-    static char buffer[64];
+    static char buffer[72];
     int ends[2], number = open(file, O_RDWR);
     pipe(ends);
     write(ends[1], buffer, 5);
