@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Advice, Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
+    Advice, Comparison, Options, Output, Server, Watch, compare_with, did_table, export, html, settings, table,
 };
 use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
@@ -54,6 +54,23 @@ pub(crate) struct Compare {
     /// Start the command itself, without a shell: the default; undoes an earlier --shell
     #[arg(short = 'N', long, overrides_with = "shell")]
     no_shell: bool,
+
+    /// Compare this server instead: it is started under each policy, CMD is the load on it, and SIGTERM ends it
+    #[arg(long, value_name = "CMD", value_parser = words, requires = "ready")]
+    server: Option<Words>,
+
+    /// A command for `sh -c` that succeeds once the server is ready
+    #[arg(long, value_name = "CMD", requires = "server")]
+    ready: Option<String>,
+
+    /// How long the server may take to be ready, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    ready_within: u32,
+
+    /// What stands before the throughput in the load's output, where it is none of redis-benchmark, memtier_benchmark,
+    /// pgbench, wrk and hey
+    #[arg(long, value_name = "TEXT", requires = "server")]
+    throughput: Option<String>,
 
     /// Show what the command prints
     #[arg(long)]
@@ -96,6 +113,16 @@ pub(crate) struct Compare {
     command: Vec<OsString>,
 }
 
+/// A command as a shell would split it.
+#[derive(Clone)]
+struct Words(Vec<OsString>);
+
+fn words(text: &str) -> Result<Words, String> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    let words = words.ok_or("it is no command: give a program and its arguments, with quotes closed")?;
+    Ok(Words(words.into_iter().map(Into::into).collect()))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people
@@ -107,10 +134,13 @@ enum Format {
 fn after_help() -> String {
     format!(
         "Examples:\n  superpage compare -- ./service --benchmark\n  \
-         superpage compare -r 20 --policy thp --policy mthp:size=64K --export-html page.html -- gcc -O2 -c big.c\n\n\
+         superpage compare -r 20 --policy thp --policy mthp:size=64K --export-html page.html -- gcc -O2 -c big.c\n  \
+         superpage compare --server 'redis-server --port 7001 --save \"\"' --ready 'redis-cli -p 7001 ping' -- \
+         redis-benchmark -p 7001 -t set -r 1000000 -n 1000000\n\n\
          The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
-         together in 95 of 100 comparisons. Each policy says what it really did; one that reached nothing of the\n\
+         together in 95 of 100 comparisons. Of a server its own tree is measured, and of requests what the load says: the time is \
+         that of a request. Each policy says what it really did; one that reached nothing of the\n\
          program's memory gets no verdict. Settings of the whole system are put back after each run; where this process is killed, by the\n\
          next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
@@ -150,6 +180,12 @@ impl Compare {
             options.policies = self.policies.clone();
         }
         Options {
+            server: self.server.clone().zip(self.ready.clone()).map(|(Words(command), ready)| Server {
+                command,
+                ready,
+                patience: Duration::from_secs(self.ready_within.into()),
+                after: self.throughput.clone(),
+            }),
             shell: self.shell,
             runs: self.runs as usize,
             warmup: self.warmup as usize,

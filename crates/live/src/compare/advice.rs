@@ -68,8 +68,9 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
         }
     }
     let found = ratio(chosen);
+    let of = if reference.requests_per_second.is_some() { " a request" } else { "" };
     let mut sentence = format!(
-        "{}: {} less time than {} ({} sure: {} to {}), {}",
+        "{}: {} less time{of} than {} ({} sure: {} to {}), {}",
         chosen.policy,
         percent(1.0 - found.estimate),
         reference.policy,
@@ -149,6 +150,7 @@ pub(super) mod tests {
             code: 0,
             warmed: 0,
             differed: None,
+            load: None,
         };
         let runs: Vec<Run> = times.iter().map(run).collect();
         Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), &[], base)

@@ -8,14 +8,24 @@ use superpage_report::{Column, Table, bytes, count, time};
 type Cell = fn(&Row) -> Option<String>;
 
 /// The columns but the last: those that answer, which are always shown, and those that are only shown wide.
-const COLUMNS: [(&str, bool, Cell); 15] = [
-    ("time", true, |row| Some(spread(row.wall_seconds.median, row.wall_seconds.stddev))),
+const COLUMNS: [(&str, bool, Cell); 21] = [
+    ("time", true, |row| {
+        row.requests_per_second.is_none().then(|| spread(row.wall_seconds.median, row.wall_seconds.stddev))
+    }),
+    ("a request", false, |row| {
+        row.requests_per_second.map(|_| spread(row.wall_seconds.median, row.wall_seconds.stddev))
+    }),
+    ("requests/s", true, |row| row.requests_per_second.map(|rate| count(rate.round() as u64))),
+    ("p50", true, |row| row.latency_p50_seconds.map(time)),
+    ("p99", true, |row| row.latency_p99_seconds.map(time)),
+    ("p99.9", true, |row| row.latency_p999_seconds.map(time)),
     ("user", false, |row| Some(spread(row.user_seconds.median, row.user_seconds.stddev))),
     ("system", false, |row| Some(spread(row.system_seconds.median, row.system_seconds.stddev))),
     ("faults", false, |row| Some(count(row.minor_faults))),
     ("major", false, |row| Some(count(row.major_faults))),
     ("huge", true, huge),
     ("memory", true, |row| Some(bytes(row.peak_rss_bytes))),
+    ("at end", true, |row| row.end_bytes.map(bytes)),
     ("dTLB loads", false, |row| row.dtlb_loads.map(count)),
     ("misses", false, |row| row.dtlb_load_misses.map(count)),
     ("dTLB stores", false, |row| row.dtlb_stores.map(count)),
@@ -36,7 +46,8 @@ pub fn table(comparison: &Comparison) -> Table {
         false => Column::number(*name).only_wide(),
     });
     let reference = rows.first().map_or("now", |row| row.policy.as_str());
-    let last = Column::number(format!("time / {reference}"));
+    let of = if rows.iter().any(|row| row.requests_per_second.is_some()) { "time a request" } else { "time" };
+    let last = Column::number(format!("{of} / {reference}"));
     let mut table = Table::new(std::iter::once(Column::prose("policy")).chain(head).chain([last]));
     for row in rows {
         let cold = if row.memory_before == super::COLD { " (cold host)" } else { "" };

@@ -90,6 +90,12 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("settings_differed", row.settings_differed.to_string()),
         ("ended_early", row.ended_early.to_string()),
         ("looked_bytes", some(row.looked_bytes)),
+        ("requests_per_second", number(row.requests_per_second)),
+        ("latency_p50_seconds", number(row.latency_p50_seconds)),
+        ("latency_p99_seconds", number(row.latency_p99_seconds)),
+        ("latency_p999_seconds", number(row.latency_p999_seconds)),
+        ("load_seconds", number(row.load_seconds)),
+        ("end_bytes", some(row.end_bytes)),
     ]
 }
 

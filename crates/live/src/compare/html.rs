@@ -65,8 +65,13 @@ fn element(table: &Table, caption: &str, wide: bool) -> String {
 /// A chart for each quantity that is known of every run.
 fn dots(rows: &[Row]) -> Vec<Dots> {
     type Values = fn(&Row) -> Vec<f64>;
+    let served = rows.iter().any(|row| row.requests_per_second.is_some());
+    let time: (&str, &str, Values) = match served {
+        true => ("Time of a request", "microseconds", |row| row.times.iter().map(|time| time * 1e6).collect()),
+        false => ("Time elapsed", "seconds", |row| row.times.clone()),
+    };
     let charts: [(&str, &str, Values); 4] = [
-        ("Time elapsed", "seconds", |row| row.times.clone()),
+        time,
         ("Time in the kernel", "seconds", |row| row.system_times.clone()),
         ("Page faults", "thousands", |row| row.faults.iter().map(|faults| *faults as f64 / 1e3).collect()),
         ("Memory at its peak", "MB", |row| row.peaks.iter().map(|peak| *peak as f64 / (1 << 20) as f64).collect()),

@@ -16,12 +16,14 @@ mod host;
 mod html;
 mod row;
 mod run;
+mod served;
 pub mod statistics;
 
 pub use advice::Advice;
 pub use columns::{did_table, table};
 pub use html::html;
 pub use row::{Row, Run, Verdict};
+pub use served::{Load, Server};
 
 use crate::Policy;
 use crate::inspect::Reach;
@@ -34,8 +36,11 @@ use counters::{Available, Event};
 use did::{Arm, Seen};
 use procfs::{Current, LoadAverage};
 use run::{Done, Outcome};
+use rustix::process::Signal;
+use served::{Loader, last_lines};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +68,11 @@ pub enum Output {
 /// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program and its arguments.
+    /// The program and its arguments; the load, where a server is compared.
     pub command: Vec<OsString>,
+    /// The server that is started under each policy, if it is one that is compared. The command is then no part of what is
+    /// measured.
+    pub server: Option<Server>,
     /// Pass the command, its words joined by spaces, to `sh -c`.
     pub shell: bool,
     /// The policy that the others are compared with; it always runs.
@@ -95,6 +103,7 @@ impl Options {
         let named = |name: &str| name.parse().expect("it is one of ours");
         Options {
             command: command.into_iter().map(Into::into).collect(),
+            server: None,
             shell: false,
             reference: named("now"),
             policies: Policy::NAMES.map(named).into(),
@@ -109,13 +118,35 @@ impl Options {
         }
     }
 
-    /// The command, quoted for a shell.
+    /// The command, quoted for a shell; of a server both.
     pub fn command_line(&self) -> String {
-        let words = self.command.iter().map(|word| word.to_string_lossy());
-        if self.shell {
-            return words.collect::<Vec<_>>().join(" ");
+        let line = |words: &[OsString], plain: bool| {
+            let words = words.iter().map(|word| word.to_string_lossy());
+            words.map(|word| if plain { word.into() } else { quoted(&word) }).collect::<Vec<_>>().join(" ")
+        };
+        let command = line(&self.command, self.shell);
+        match &self.server {
+            Some(server) => format!("{} under {command}", line(&server.command, false)),
+            None => command,
         }
-        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What is measured, ready to be started: the command, or the server, which says what it says in `log`.
+    fn measured(&self, log: Option<std::path::PathBuf>) -> Result<Command, Error> {
+        let (Some(server), Some(log)) = (&self.server, log) else { return self.start() };
+        let mut options = Options { shell: false, server: None, ..self.clone() };
+        options.command.clone_from(&server.command);
+        let mut command = options.start()?;
+        // A server ends by no other means than a signal: where this process is killed it gets one.
+        let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
+        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+        unsafe { command.pre_exec(death) };
+        if self.output == Output::Null {
+            let file = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
+            let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
+            command.stdout(out).stderr(err);
+        }
+        Ok(command)
     }
 
     fn start(&self) -> Result<Command, Error> {
@@ -260,6 +291,8 @@ pub fn compare_with(
         ));
     }
     notes.extend(busy());
+    // It is to be no child of this process, which takes in all that has no parent while a command runs.
+    let loader = options.server.as_ref().map(|server| Loader::start(server, &options.start()?)).transpose()?;
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
     let (constant, rules) = (Constant::begin(&settings), Rules::read());
@@ -271,6 +304,8 @@ pub fn compare_with(
         constant,
         available,
         warms: memory_before == WARMED,
+        loader,
+        numbers: None,
         traces,
         left: 0,
         notes: Vec::new(),
@@ -455,6 +490,10 @@ struct Comparing<'a> {
     constant: Constant,
     available: Available,
     warms: bool,
+    /// What starts the load, where a server is compared.
+    loader: Option<Loader>,
+    /// Whether its output had a throughput so far.
+    numbers: Option<bool>,
     /// Whether processes can be looked at when they end; else why not.
     traces: Result<(), String>,
     /// How many processes that the command left behind had to be ended.
@@ -479,8 +518,12 @@ impl Comparing<'_> {
         let (folio, thorough) = (plan.policy.live().folios, round.is_none());
         let looks = sample::Plan { budget, expected, folio, thorough, stop: Arc::clone(stop) };
         // What places code traces the command itself, at its start.
-        let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none();
-        let task = run::Task { command: options.start()?, plan, looks, traced, constant: &self.constant, stop };
+        // A server is looked at while it serves.
+        let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none() && options.server.is_none();
+        let log = self.loader.as_ref().map(Loader::log);
+        let command = options.measured(log)?;
+        let serves = options.server.as_ref().zip(self.loader.as_mut());
+        let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available)?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
         let Done { run, left, code, seen } = *done;
@@ -505,18 +548,51 @@ impl Comparing<'_> {
         if !aside("--conclude", &options.conclude, options.output, stop)? {
             return Ok(None);
         }
+        if let Some(loader) = &self.loader {
+            self.show(loader);
+        }
         if run.code != 0 && !options.ignore_failure {
             let when = round.map_or("a warm-up run".to_string(), |round| format!("round {}", round + 1));
+            let (what, said) = match &self.loader {
+                Some(loader) => ("load", last_lines(&loader.output())),
+                None => ("command", "--show-output shows what it says".into()),
+            };
             return Err(Error::Unable(format!(
-                "the command ended with status {} under {} in {when}; --show-output shows what it says, -i compares in spite \
-                 of it",
+                "the {what} ended with status {} under {} in {when}; {said}; -i compares in spite of it",
                 run.code, entry.name
             )));
+        }
+        if let (Some(load), Some(loader)) = (&run.load, &self.loader) {
+            let numbers = load.requests_per_second.is_some();
+            if self.numbers.is_some_and(|before| before != numbers) {
+                let said = last_lines(&loader.output());
+                return Err(Error::Unable(format!(
+                    "the load's output has a throughput in some runs and none in others, as under {}: {said}",
+                    entry.name
+                )));
+            }
+            self.numbers = Some(numbers);
+            if !numbers {
+                self.note(NO_NUMBER.into());
+            }
         }
         if run.code != 0 && round.is_none() {
             self.note(format!("the command ended with status {} under {} in a warm-up run", run.code, entry.name));
         }
         Ok(Some(Run { warmed, ..run }))
+    }
+
+    /// What the load said, where that is to be shown.
+    fn show(&self, loader: &Loader) {
+        let said = match self.options.output {
+            Output::Null => return,
+            _ => std::fs::read(loader.output()).unwrap_or_default(),
+        };
+        let said = String::from_utf8_lossy(&said);
+        match self.options.output {
+            Output::Inherit => print!("{said}"),
+            _ => eprint!("{said}"),
+        }
     }
 
     /// Says something once, at the end.
@@ -526,6 +602,10 @@ impl Comparing<'_> {
         }
     }
 }
+
+/// Said of a load in whose output nothing is known.
+const NO_NUMBER: &str = "the load's output has no throughput that is known, so the time that it took is compared; \
+    --throughput TEXT says what stands before the number";
 
 /// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a
 /// signal that it got too.
@@ -584,6 +664,10 @@ fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<Str
         return None;
     }
     let why = match traces {
+        _ if options.server.is_some() => {
+            "it served too short a time: give more of the load, or warm-up runs (-w), which are looked at more closely"
+                .into()
+        }
         _ if options.warmup == 0 => {
             "only runs that do not count are looked at when they end, and there are none".into()
         }

@@ -1,6 +1,7 @@
 //! The results for each policy: a row.
 
 use super::counters::{Count, Event};
+use super::served::Load;
 use super::statistics::{LEVEL, Ratio, Spread};
 use crate::sample::Memory;
 use serde::Serialize;
@@ -8,7 +9,8 @@ use serde::Serialize;
 /// One run of the command under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// From just before the command was started until it and all its descendants had ended, in seconds.
+    /// From just before the command was started until it and all its descendants had ended, in seconds. Of a server: seconds
+    /// a request, if its load says how many there were, else the time that the load took.
     pub wall: f64,
     /// Processor time in user mode of the whole tree, in seconds.
     pub user: f64,
@@ -29,6 +31,8 @@ pub struct Run {
     pub warmed: u64,
     /// The first setting of the system that was not as when the comparison began, or changed during the run, in words.
     pub differed: Option<String>,
+    /// Of a server: what its load said.
+    pub load: Option<Load>,
 }
 
 /// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are medians.
@@ -42,8 +46,20 @@ pub struct Row {
     pub runs: usize,
     /// Whether a signal ended the comparison before there were as many as were asked for.
     pub ended_early: bool,
-    /// Wall-clock time.
+    /// Wall-clock time; of a server the time of a request, if its load says how many there were.
     pub wall_seconds: Spread,
+    /// Of a server, like the following: what its load says of requests a second.
+    pub requests_per_second: Option<f64>,
+    /// The time within which half of all requests are served.
+    pub latency_p50_seconds: Option<f64>,
+    /// The same of 99 in 100.
+    pub latency_p99_seconds: Option<f64>,
+    /// The same of 999 in 1000.
+    pub latency_p999_seconds: Option<f64>,
+    /// How long the load took.
+    pub load_seconds: Option<f64>,
+    /// The memory of the server and its descendants when the load ended, where what they share counts once.
+    pub end_bytes: Option<u64>,
     /// Processor time in user mode.
     pub user_seconds: Spread,
     /// Processor time in the kernel.
@@ -185,6 +201,12 @@ impl Row {
             runs: runs.len(),
             ended_early: false,
             wall_seconds: spread(|run| run.wall),
+            requests_per_second: median(&|run| run.load.as_ref()?.requests_per_second),
+            latency_p50_seconds: median(&|run| run.load.as_ref()?.latencies[0]),
+            latency_p99_seconds: median(&|run| run.load.as_ref()?.latencies[1]),
+            latency_p999_seconds: median(&|run| run.load.as_ref()?.latencies[2]),
+            load_seconds: median(&|run| Some(run.load.as_ref()?.seconds)),
+            end_bytes: whole(&|run| Some(run.load.as_ref()?.end_bytes)),
             user_seconds: spread(|run| run.user),
             system_seconds: spread(|run| run.system),
             minor_faults: whole(&|run| Some(run.minor_faults)).expect("there are runs"),

@@ -4,9 +4,10 @@ use super::constant::Constant;
 use super::counters::Available;
 use super::did;
 use super::row::Run;
+use super::served::{Load, Loader, Server, last_lines};
 use crate::launch::Plan;
 use crate::sample;
-use crate::session::{self, Seen, Session};
+use crate::session::{self, Running, Seen, Session};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub(super) struct Done {
 /// A run that is to be done.
 pub(super) struct Task<'a> {
     pub(super) command: Command,
+    /// If the command is a server: how it is used.
+    pub(super) serves: Option<(&'a Server, &'a mut Loader)>,
     pub(super) plan: Plan,
     pub(super) looks: sample::Plan,
     /// Each of its processes is looked at when it ends, which takes time.
@@ -50,51 +53,49 @@ pub(super) struct Task<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// Runs a command under a policy, and waits for all that it starts.
+/// How the command, or the load of a server, ended.
+struct End {
+    wall: f64,
+    code: u8,
+    /// How many processes that the command left behind had to be ended.
+    left: usize,
+    /// What the load of a server came to.
+    load: Option<Load>,
+}
+
+/// Runs a command under a policy, and waits for all that it starts; a server until its load has ended.
 pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) -> Result<Outcome, Error> {
-    let Task { command, plan, looks, traced, constant, stop } = task;
+    let Task { command, serves, plan, looks, traced, constant, stop } = task;
     let mut differed = constant.differs();
     let task = session::Task { command, way: None, looks: Some(looks), at_ends: traced, reach: false };
     let session = Session::apply(plan, settings, None, task)?;
     let mut in_force = constant.in_force();
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let mut running = session.start()?;
-    let started = running.started;
-    let mut ended = None;
-    let mut left = 0;
-    let mut looked = started;
-    let wall = loop {
+    let mut looked = running.started;
+    let mut look = |running: &Running| {
         if looked.elapsed() >= SETTINGS {
             in_force.look(running.has_ended_brief());
             looked = Instant::now();
         }
-        if stop.load(Ordering::Relaxed) {
-            running.tree.end(Duration::from_secs(2))?;
-            return Ok(Outcome::Stopped);
-        }
-        let Some(end) = ended else {
-            ended = running.wait(Some(LOOK))?;
-            continue;
-        };
-        if running.wait_all(Some(Duration::ZERO))? {
-            break end.wall;
-        }
-        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for
-        // good.
-        if running.wait_all(Some(LOOK))? {
-            break started.elapsed();
-        }
-        if started.elapsed() > end.wall + end.wall.max(PATIENCE) {
-            left = running.tree.members().len();
-            running.tree.end(Duration::from_secs(2))?;
-            break end.wall;
-        }
+        !stop.load(Ordering::Relaxed)
     };
+    let served = serves.is_some();
+    let ended = match serves {
+        Some((server, loader)) => serve(&mut running, server, loader, &mut look),
+        None => until_ended(&mut running, &mut look),
+    };
+    // A server is looked at while it has what it had at the end of its load.
+    let early = (served && ended.is_ok()).then(|| running.seen(0));
+    let counts = counters.read().map_err(Error::system("read hardware counters"));
+    if served {
+        end_server(&mut running)?;
+    }
+    let (Some(End { wall, code, left, load }), counts) = (ended?, counts?) else { return Ok(Outcome::Stopped) };
     let usage = running.tree.usage();
     in_force.look(running.has_ended_brief());
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
-    let Seen { memory, reach, work } = running.seen(usage.peak_process_bytes);
-    let counts = counters.read().map_err(Error::system("read hardware counters"))?;
+    let Seen { memory, reach, work } = early.unwrap_or_else(|| running.seen(usage.peak_process_bytes));
     let (_, placed) = running.put_back(false);
     if settings.mark() > 0 {
         let sentence = "the comparison ends: the next run would be measured under settings that were not put back";
@@ -102,19 +103,127 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
     }
     differed = differed.or(in_force.differed);
     let run = Run {
-        wall: wall.as_secs_f64(),
+        wall,
         user: usage.user.as_secs_f64(),
         system: usage.system.as_secs_f64(),
         minor_faults: usage.minor_faults,
         major_faults: usage.major_faults,
         memory: memory.expect("it was looked at"),
         counts,
-        code: ended.map_or(1, |ended| ended.code()),
+        code,
         warmed: 0,
         differed,
+        load,
     };
     let code_bytes = placed.code.iter().map(|placement| placement.huge_bytes).sum();
     let code: Vec<String> = placed.code.iter().map(ToString::to_string).chain(placed.notes).collect();
     let seen = did::Seen { reach, work, code_bytes, code: code.first().cloned() };
     Ok(Outcome::Done(Box::new(Done { run, left, code, seen })))
+}
+
+/// Waits for the command and all that it starts, as long as `look` says so; `None` if it does not.
+fn until_ended(running: &mut Running, look: &mut dyn FnMut(&Running) -> bool) -> Result<Option<End>, Error> {
+    let (started, mut ended) = (running.started, None);
+    loop {
+        if !look(running) {
+            running.tree.end(Duration::from_secs(2))?;
+            return Ok(None);
+        }
+        let Some(end) = ended else {
+            ended = running.wait(Some(LOOK))?;
+            continue;
+        };
+        let of = |wall: Duration, left| End { wall: wall.as_secs_f64(), code: end.code(), left, load: None };
+        if running.wait_all(Some(Duration::ZERO))? {
+            return Ok(Some(of(end.wall, 0)));
+        }
+        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for
+        // good.
+        if running.wait_all(Some(LOOK))? {
+            return Ok(Some(of(started.elapsed(), 0)));
+        }
+        if started.elapsed() > end.wall + end.wall.max(PATIENCE) {
+            let left = running.tree.members().len();
+            running.tree.end(Duration::from_secs(2))?;
+            return Ok(Some(of(end.wall, left)));
+        }
+    }
+}
+
+/// Waits until the server is ready, and puts the load on it, as long as `look` says so; `None` if it does not. The server runs
+/// on.
+fn serve(
+    running: &mut Running,
+    server: &Server,
+    loader: &mut Loader,
+    look: &mut dyn FnMut(&Running) -> bool,
+) -> Result<Option<End>, Error> {
+    let log = loader.log();
+    let gone = |running: &mut Running, when: &str| match running.wait(Some(Duration::ZERO))? {
+        None => Ok(()),
+        Some(end) => {
+            let (code, said) = (end.code(), last_lines(&log));
+            Err(Error::Unable(format!("the server ended with status {code} {when}; {said}")))
+        }
+    };
+    loop {
+        gone(running, "before it was ready")?;
+        let looks = loader.ready()?;
+        let ready = loop {
+            if !look(running) {
+                looks.end();
+                return Ok(None);
+            }
+            if let Some(status) = looks.wait(LOOK)? {
+                break status == 0;
+            }
+            if running.started.elapsed() > server.patience {
+                looks.end();
+                break false;
+            }
+        };
+        if ready {
+            break;
+        }
+        if running.started.elapsed() > server.patience {
+            let (ready, seconds, said) = (&server.ready, server.patience.as_secs(), last_lines(&log));
+            return Err(Error::Unable(format!(
+                "the server was not ready within {seconds} s ({ready} did not succeed; --ready-within gives it more); {said}"
+            )));
+        }
+        running.wait(Some(LOOK))?;
+    }
+    // What answers may be another server, whose port this one did not get.
+    gone(running, "although something answers that is ready: another server may run there")?;
+    let begun = Instant::now();
+    let load = loader.load()?;
+    let code = loop {
+        if !look(running) {
+            load.end();
+            return Ok(None);
+        }
+        if let Some(code) = load.wait(LOOK)? {
+            break code;
+        }
+        if let Err(error) = gone(running, "under its load") {
+            load.end();
+            return Err(error);
+        }
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let said = std::fs::read(loader.output()).unwrap_or_default();
+    let load = Load::new(&String::from_utf8_lossy(&said), server, seconds, &running.tree.members());
+    let wall = load.requests_per_second.map_or(seconds, |rate| 1.0 / rate);
+    Ok(Some(End { wall, code, left: 0, load: Some(load) }))
+}
+
+/// Ends the server as its administrator would, and what it has left.
+fn end_server(running: &mut Running) -> Result<(), Error> {
+    if running.tree.ended().is_none() {
+        running.tree.signal(libc::SIGTERM)?;
+    }
+    match running.wait_all(Some(PATIENCE))? {
+        true => Ok(()),
+        false => running.tree.end(Duration::from_secs(2)),
+    }
 }

@@ -1,0 +1,168 @@
+//! A server under a policy, and a load that is put on it: what is measured is the server, and what the load says.
+//!
+//! The load is no descendant of this process, so that neither its memory, nor its processor time, nor its TLB misses are
+//! counted as the server's: a shell that has left this process's tree starts it ([`Loader`]).
+
+mod output;
+
+use crate::sample::proportional;
+use output::Measured;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use superpage_linux::Error;
+
+/// A server and how it is used. The command that is compared is the load.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The program and its arguments: it serves until SIGTERM ends it.
+    pub command: Vec<OsString>,
+    /// A command for `sh -c` that succeeds once the server is ready.
+    pub ready: String,
+    /// How long that may take.
+    pub patience: Duration,
+    /// The text before the throughput in the load's output, where the load is none of those known.
+    pub after: Option<String>,
+}
+
+/// What a load came to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Load {
+    /// How many requests a second it says, if it does.
+    pub requests_per_second: Option<f64>,
+    /// Its median, 99th and 99.9th percentile of the time of a request, in seconds.
+    pub latencies: [Option<f64>; 3],
+    /// How long it took.
+    pub seconds: f64,
+    /// The memory of the server when it ended, where what processes share counts once.
+    pub end_bytes: u64,
+}
+
+impl Load {
+    /// Reads what the load said. `members` are the processes of the server.
+    pub(super) fn new(said: &str, server: &Server, seconds: f64, members: &[i32]) -> Load {
+        let Measured { throughput, latencies } = Measured::read(said, server.after.as_deref());
+        Load { requests_per_second: throughput, latencies, seconds, end_bytes: proportional(members) }
+    }
+}
+
+/// Reads what to do, a word and the file for the output, starts it, and says which process that is and how it ended; until
+/// nobody asks any more.
+const SCRIPT: &str = r#"exec 3<&0
+(
+    while read -r what output; do
+        case $what in
+        ready) exec sh -c "$SUPERPAGE_READY" ;;
+        *) exec "$@" ;;
+        esac >"$output" 2>&1 </dev/null 3<&- &
+        echo "$!"
+        wait "$!"
+        echo "$?"
+    done
+) <&3 3<&- 2>/dev/null &"#;
+
+/// What starts loads outside of this process's tree.
+pub(super) struct Loader {
+    asks: ChildStdin,
+    answers: Receiver<String>,
+    /// Where outputs go.
+    folder: tempfile::TempDir,
+}
+
+/// A load that runs, or a look whether the server is ready.
+pub(super) struct Running<'a> {
+    loader: &'a Loader,
+    /// None if it has ended already.
+    process: Option<OwnedFd>,
+}
+
+impl Loader {
+    /// Starts it, before there is a tree.
+    pub(super) fn start(server: &Server, load: &Command) -> Result<Loader, Error> {
+        let folder = tempfile::Builder::new().prefix("superpage-").tempdir();
+        let folder = folder.map_err(Error::system("make a folder for the load's output"))?;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", SCRIPT, "sh"]).arg(load.get_program()).args(load.get_args());
+        shell.env("SUPERPAGE_READY", &server.ready).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().map_err(Error::system("run sh"))?;
+        let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
+        // What works on is no child of this process any more.
+        shell.wait().map_err(Error::system("run sh"))?;
+        let (lines, told) = channel();
+        let read = move || {
+            BufReader::new(answers).lines().map_while(Result::ok).all(|line| lines.send(line).is_ok());
+        };
+        std::thread::Builder::new().name("load".into()).spawn(read).map_err(Error::thread)?;
+        Ok(Loader { asks, answers: told, folder })
+    }
+
+    /// Looks whether the server is ready.
+    pub(super) fn ready(&mut self) -> Result<Running<'_>, Error> {
+        self.ask("ready")
+    }
+
+    /// Starts the load.
+    pub(super) fn load(&mut self) -> Result<Running<'_>, Error> {
+        self.ask("load")
+    }
+
+    /// A file for what the server says.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.path().join("server")
+    }
+
+    /// The file of what the last load said.
+    pub(super) fn output(&self) -> PathBuf {
+        self.folder.path().join("load")
+    }
+
+    fn ask(&mut self, what: &str) -> Result<Running<'_>, Error> {
+        let output = self.folder.path().join(what);
+        let asked = writeln!(self.asks, "{what} {}", output.display());
+        asked.map_err(Error::system("ask the shell that starts the load"))?;
+        let pid = self.answers.recv().ok().and_then(|line| Pid::from_raw(line.parse().ok()?)).ok_or_else(gone)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok(Running { process, loader: self })
+    }
+}
+
+impl Running<'_> {
+    /// Waits until it has ended, at most so long; returns its exit status.
+    pub(super) fn wait(&self, timeout: Duration) -> Result<Option<u8>, Error> {
+        match self.loader.answers.recv_timeout(timeout) {
+            Ok(line) => Ok(Some(line.parse().unwrap_or(1))),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) fn end(self) {
+        for signal in [Signal::TERM, Signal::KILL] {
+            let Some(process) = &self.process else { return };
+            let _ = pidfd_send_signal(process, signal);
+            if !matches!(self.wait(Duration::from_secs(2)), Ok(None)) {
+                return;
+            }
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Unable("the shell that starts the load has ended".into())
+}
+
+/// The last lines of what a program has said, for people.
+pub(super) fn last_lines(file: &Path) -> String {
+    const LINES: usize = 5;
+    let text = String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    if last.is_empty() { "it said nothing".into() } else { format!("its last words: {}", last.join(" | ")) }
+}
