@@ -691,3 +691,19 @@ fn a_server_that_fails_is_told_with_its_last_words() {
     let refused = served(&[], "a 'b", "true", "true");
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn a_row_may_have_a_command_of_its_own() {
+    let _turn = superpage_testing::turn_of("compare");
+    let with = "now=LEAST=0.3 sh -c 'sleep ${LEAST:-9}'";
+    let rows = rows(&["-r", "1", "-w", "0", "--with", with], &["true"]);
+    let names: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
+    assert_eq!(names, ["now", "now (1)"]);
+    let time = |row: &Value| row["wall_seconds"]["median"].as_f64().unwrap();
+    assert!(time(&rows[0]) < 0.25 && (0.3..5.0).contains(&time(&rows[1])), "{rows:?}");
+    assert!(rows[1]["command"].as_str().unwrap().contains("LEAST=0.3"), "{rows:?}");
+    for wrong in ["nothing=true", "thp", "now=", "mthp:size=64K='open"] {
+        let refused = output(&["--with", wrong], &["true"]);
+        assert_eq!(refused.status.code(), Some(2), "{wrong}: {}", text(&refused.stderr));
+    }
+}

@@ -437,15 +437,17 @@ fn rollup(pid: i32) -> Option<Rollup> {
     Some(Rollup { resident, huge })
 }
 
-/// The memory of these processes, in bytes, where what several of them share counts once; with huge pages of the static pool. Walks
-/// their page tables.
-pub(crate) fn proportional(pids: &[i32]) -> u64 {
+/// Those of these processes that live, and their memory, in bytes, where what several of them share counts once; with huge pages of
+/// the static pool. Walks their page tables.
+pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
     let of = |pid: &i32| {
         let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
         let map = &maps.0.first()?.extension.map;
-        Some(["Pss", "Shared_Hugetlb", "Private_Hugetlb"].iter().filter_map(|name| map.get(*name)).sum::<u64>())
+        let parts = ["Pss", "Shared_Hugetlb", "Private_Hugetlb"].into_iter().filter_map(|name| map.get(name));
+        Some((*pid, parts.sum::<u64>()))
     };
-    pids.iter().filter_map(of).sum()
+    let seen: Vec<(i32, u64)> = pids.iter().filter_map(of).collect();
+    (seen.iter().map(|(pid, _)| *pid).collect(), seen.iter().map(|(_, bytes)| bytes).sum())
 }
 
 #[cfg(test)]

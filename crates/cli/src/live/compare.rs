@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Advice, Comparison, Options, Output, Server, Watch, compare_with, did_table, export, html, settings, table,
+    Advice, Comparison, Options, Output, Server, Watch, With, compare_with, did_table, export, html, settings, table,
 };
 use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
@@ -72,6 +72,11 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "TEXT", requires = "server")]
     throughput: Option<String>,
 
+    /// A row more: this command, or server, under a policy, as in 'thp=java -XX:+UseTransparentHugePages -jar a.jar'
+    /// or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./service'; repeat for several
+    #[arg(long, value_name = "POLICY=CMD", value_parser = with)]
+    with: Vec<With>,
+
     /// Show what the command prints
     #[arg(long)]
     show_output: bool,
@@ -121,6 +126,15 @@ fn words(text: &str) -> Result<Words, String> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
     let words = words.ok_or("it is no command: give a program and its arguments, with quotes closed")?;
     Ok(Words(words.into_iter().map(Into::into).collect()))
+}
+
+/// A policy and a command: the first part before a `=` that is a policy.
+fn with(text: &str) -> Result<With, String> {
+    let places = text.match_indices('=').map(|(place, _)| place);
+    let mut parts = places.map(|place| (&text[..place], &text[place + 1..]));
+    let found = parts.find_map(|(policy, command)| Some((super::run::policy(policy).ok()?, command)));
+    let (policy, command) = found.ok_or("it begins with no policy: give POLICY=CMD, as in thp=./service --fast")?;
+    Ok(With { policy, command: words(command)?.0 })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -176,7 +190,7 @@ impl Compare {
 
     fn options(&self) -> Options {
         let mut options = Options::new(&self.command);
-        if !self.policies.is_empty() {
+        if !self.policies.is_empty() || !self.with.is_empty() {
             options.policies = self.policies.clone();
         }
         Options {
@@ -186,6 +200,7 @@ impl Compare {
                 patience: Duration::from_secs(self.ready_within.into()),
                 after: self.throughput.clone(),
             }),
+            with: self.with.clone(),
             shell: self.shell,
             runs: self.runs as usize,
             warmup: self.warmup as usize,
@@ -244,7 +259,7 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
     }
     if let Some(advice) = &comparison.advice {
         text += &format!("\n{}", screen.paragraph(&advice.sentence));
-        text += &super::typed("To have it:", lines(advice), screen);
+        text += &super::typed("To have it:", lines(advice, comparison), screen);
     }
     if !comparison.rows.is_empty() {
         text += &format!("\n{}", screen.table(&did_table(comparison)));
@@ -257,10 +272,16 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
 }
 
 /// What to type to have the policy that is advised.
-fn lines(advice: &Advice) -> Vec<Line> {
-    let system = System::live();
-    let policy = advice.policy.as_ref().and_then(|policy| policy.parse().ok());
-    policy.and_then(|policy| Plan::new(&policy, &system).ok()).map_or(Vec::new(), |plan| plan.lines(&system))
+fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
+    let (system, Some(name)) = (System::live(), &advice.policy) else { return Vec::new() };
+    // A row with a command of its own has a number.
+    let own = name.split_once(" (");
+    let policy = own.map_or(name.as_str(), |(policy, _)| policy).parse();
+    let plan = policy.ok().and_then(|policy| Plan::new(&policy, &system).ok());
+    let mut lines = plan.map_or(Vec::new(), |plan| plan.lines(&system));
+    let row = comparison.rows.iter().find(|row| row.policy == *name);
+    lines.extend(row.filter(|_| own.is_some()).map(|row| Line::new("with this command", &row.command)));
+    lines
 }
 
 /// Produces the text of a file.

@@ -96,7 +96,30 @@ fn figures(rows: &[Row]) -> Vec<Figure> {
         let values: Vec<Option<f64>> = rows.iter().map(value).collect();
         values.iter().any(Option::is_some).then(|| chart(title, unit, rows, &values))
     };
-    charts.into_iter().filter_map(figure).collect()
+    charts.into_iter().filter_map(figure).chain(over_time(rows)).collect()
+}
+
+/// The memory of a server during the last run's load, a line for each policy.
+fn over_time(rows: &[Row]) -> Option<Figure> {
+    let line = |row: &Row| {
+        let looks = row.memory_over_time.as_ref()?.iter();
+        let point = |&(x, bytes): &(f64, u64)| Point { x, y: bytes as f64 / (1 << 20) as f64, label: String::new() };
+        let points: Vec<Point> = looks.map(point).collect();
+        Some(Series { name: row.policy.clone(), points, line: true, paper: Vec::new() })
+    };
+    let series: Vec<Series> = rows.iter().filter_map(line).collect();
+    let last = |series: &Series| series.points.last().map(|point| format!("{} {:.0}", series.name, point.y));
+    let said: Vec<String> = series.iter().filter_map(last).collect();
+    (!series.is_empty()).then(|| Figure {
+        title: "Memory during the load of the last round".into(),
+        alt: format!("Memory during the load of the last round (MB), at its end: {}", said.join(", ")),
+        kind: Kind::Lines,
+        x: Axis { label: "seconds".into(), ..Axis::default() },
+        y: Axis { label: "MB".into(), ..Axis::default() },
+        series,
+        groups: Vec::new(),
+        baseline: None,
+    })
 }
 
 fn chart(title: &str, unit: &str, rows: &[Row], values: &[Option<f64>]) -> Figure {

@@ -41,6 +41,7 @@ use served::{Loader, last_lines};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +66,15 @@ pub enum Output {
     Stderr,
 }
 
+/// A command that is run under a policy in place of the one that is compared: what a program's own options are worth.
+#[derive(Clone, PartialEq, Debug)]
+pub struct With {
+    /// The policy.
+    pub policy: Policy,
+    /// The program and its arguments; words like `NAME=VALUE` before it are set in its environment.
+    pub command: Vec<OsString>,
+}
+
 /// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -79,6 +89,8 @@ pub struct Options {
     pub reference: Policy,
     /// The policies. One that is named several times runs as often, and is distinguished by a number.
     pub policies: Vec<Policy>,
+    /// More rows, with commands of their own.
+    pub with: Vec<With>,
     /// The number of measured rounds.
     pub runs: usize,
     /// The number of warm-up runs of each policy, which are not measured.
@@ -107,6 +119,7 @@ impl Options {
             shell: false,
             reference: named("now"),
             policies: Policy::NAMES.map(named).into(),
+            with: Vec::new(),
             runs: 10,
             warmup: 1,
             prepare: None,
@@ -120,23 +133,39 @@ impl Options {
 
     /// The command, quoted for a shell; of a server both.
     pub fn command_line(&self) -> String {
+        self.line_with(None)
+    }
+
+    /// The same of a row with this command of its own.
+    fn line_with(&self, own: Option<&[OsString]>) -> String {
         let line = |words: &[OsString], plain: bool| {
             let words = words.iter().map(|word| word.to_string_lossy());
             words.map(|word| if plain { word.into() } else { quoted(&word) }).collect::<Vec<_>>().join(" ")
         };
-        let command = line(&self.command, self.shell);
-        match &self.server {
-            Some(server) => format!("{} under {command}", line(&server.command, false)),
-            None => command,
+        match (&self.server, own) {
+            (Some(server), own) => {
+                let load = line(&self.command, self.shell);
+                format!("{} under {load}", line(own.unwrap_or(&server.command), false))
+            }
+            (None, Some(own)) => line(own, false),
+            (None, None) => line(&self.command, self.shell),
         }
     }
 
-    /// What is measured, ready to be started: the command, or the server, which says what it says in `log`.
-    fn measured(&self, log: Option<std::path::PathBuf>) -> Result<Command, Error> {
-        let (Some(server), Some(log)) = (&self.server, log) else { return self.start() };
-        let mut options = Options { shell: false, server: None, ..self.clone() };
-        options.command.clone_from(&server.command);
+    /// What is measured, ready to be started: the row's `own` command, the server, or the command. A server says what it says in
+    /// `log`.
+    fn measured(&self, own: Option<&[OsString]>, log: Option<PathBuf>) -> Result<Command, Error> {
+        let Some(words) = own.or(self.server.as_ref().map(|server| &server.command[..])) else { return self.start() };
+        let set = |word: &OsString| {
+            let (name, value) = word.to_str()?.split_once('=')?;
+            let named = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+            (named && !name.is_empty()).then(|| (name.to_string(), value.to_string()))
+        };
+        let sets: Vec<(String, String)> = words.iter().map_while(set).collect();
+        let options = Options { command: words[sets.len()..].to_vec(), shell: false, server: None, ..self.clone() };
         let mut command = options.start()?;
+        command.envs(sets);
+        let Some(log) = log else { return Ok(command) };
         // A server ends by no other means than a signal: where this process is killed it gets one.
         let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
         // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
@@ -227,6 +256,8 @@ impl Comparison {
 /// A policy and how it is told apart from others of its name.
 struct Entry {
     name: String,
+    /// The command that it runs in place of the one that is compared.
+    own: Option<Vec<OsString>>,
     plan: Plan,
     /// What was seen of it at work.
     seen: Seen,
@@ -250,7 +281,8 @@ impl Entry {
 /// that measure. While another process holds the lock this waits, and a signal should interrupt the wait: so install
 /// handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
-    session::settings(options.policies.iter().chain([&options.reference]), true)
+    let with = options.with.iter().map(|with| &with.policy);
+    session::settings(options.policies.iter().chain(with).chain([&options.reference]), true)
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
@@ -377,11 +409,20 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
         Some(place) => policies[..=place].rotate_right(1),
         None => policies.insert(0, options.reference.clone()),
     }
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut left_out = Vec::new();
-    for (index, policy) in policies.iter().enumerate() {
+    let numbered = policies.iter().enumerate().map(|(index, policy)| {
         let before = policies[..index].iter().filter(|other| *other == policy).count();
         let name = if before == 0 { policy.to_string() } else { format!("{policy}#{}", before + 1) };
+        (name, policy, None)
+    });
+    let with = options.with.iter().enumerate().map(|(index, with)| {
+        let name = format!("{} ({})", with.policy, index + 1);
+        notes.push(format!("{name}: {}", options.line_with(Some(&with.command))));
+        (name, &with.policy, Some(&with.command))
+    });
+    let wanted: Vec<(String, &Policy, Option<&Vec<OsString>>)> = numbered.chain(with).collect();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut left_out = Vec::new();
+    for (index, (name, policy, own)) in wanted.into_iter().enumerate() {
         let plan = Plan::new(policy, settings.system());
         let tried = plan.and_then(|plan| {
             let arrangement = plan.clone().arrange(settings)?;
@@ -394,6 +435,7 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
                 notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
                 entries.push(Entry {
                     name,
+                    own: own.cloned(),
                     plan,
                     seen: Seen::default(),
                     peak: 0,
@@ -521,7 +563,7 @@ impl Comparing<'_> {
         // A server is looked at while it serves.
         let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none() && options.server.is_none();
         let log = self.loader.as_ref().map(Loader::log);
-        let command = options.measured(log)?;
+        let command = options.measured(entry.own.as_deref(), log)?;
         let serves = options.server.as_ref().zip(self.loader.as_mut());
         let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available)?;
@@ -631,10 +673,10 @@ fn rows(
         return Vec::new();
     }
     let reference: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
-    let line = options.command_line();
     let rows = entries.iter().enumerate().map(|(index, entry)| {
         let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
         let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
+        let line = options.line_with(entry.own.as_deref());
         let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
         Row { settings_differed: entry.differed(rounds).count(), ended_early: rounds < options.runs, ..row }
     });
@@ -648,7 +690,9 @@ fn rows(
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
     let told: Vec<Did> = std::iter::once(first).chain(others).collect();
     let comparable = entries[0].differed(rounds).next().is_none();
-    for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
+    for ((row, entry), Did { words, reached }) in rows.iter_mut().zip(entries).zip(told) {
+        // A command of its own may be faster for other reasons.
+        let reached = reached.filter(|reached| *reached || entry.own.is_none());
         let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
         row.tell(did, reached, comparable);
     }

@@ -58,8 +58,11 @@ pub struct Row {
     pub latency_p999_seconds: Option<f64>,
     /// How long the load took.
     pub load_seconds: Option<f64>,
-    /// The memory of the server and its descendants when the load ended, where what they share counts once.
+    /// The memory of the server and its descendants when the load ended, where what they share counts once; where some of them
+    /// ended with the load, a second before that at most.
     pub end_bytes: Option<u64>,
+    /// The same over the time of the last run's load: seconds since it began, and bytes.
+    pub memory_over_time: Option<Vec<(f64, u64)>>,
     /// Processor time in user mode.
     pub user_seconds: Spread,
     /// Processor time in the kernel.
@@ -206,7 +209,8 @@ impl Row {
             latency_p99_seconds: median(&|run| run.load.as_ref()?.latencies[1]),
             latency_p999_seconds: median(&|run| run.load.as_ref()?.latencies[2]),
             load_seconds: median(&|run| Some(run.load.as_ref()?.seconds)),
-            end_bytes: whole(&|run| Some(run.load.as_ref()?.end_bytes)),
+            end_bytes: whole(&|run| run.load.as_ref()?.end_bytes()),
+            memory_over_time: runs.last().and_then(|run| run.load.as_ref()).map(|load| load.memory.clone()),
             user_seconds: spread(|run| run.user),
             system_seconds: spread(|run| run.system),
             minor_faults: whole(&|run| Some(run.minor_faults)).expect("there are runs"),

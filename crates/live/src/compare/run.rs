@@ -4,7 +4,7 @@ use super::constant::Constant;
 use super::counters::Available;
 use super::did;
 use super::row::Run;
-use super::served::{Load, Loader, Server, last_lines};
+use super::served::{Load, Loader, Looks, Server, last_lines};
 use crate::launch::Plan;
 use crate::sample;
 use crate::session::{self, Running, Seen, Session};
@@ -195,13 +195,14 @@ fn serve(
     }
     // What answers may be another server, whose port this one did not get.
     gone(running, "although something answers that is ready: another server may run there")?;
-    let begun = Instant::now();
+    let mut looks = Looks::begin();
     let load = loader.load()?;
     let code = loop {
         if !look(running) {
             load.end();
             return Ok(None);
         }
+        looks.look(|| running.tree.members());
         if let Some(code) = load.wait(LOOK)? {
             break code;
         }
@@ -210,9 +211,10 @@ fn serve(
             return Err(error);
         }
     };
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = looks.elapsed().as_secs_f64();
     let said = std::fs::read(loader.output()).unwrap_or_default();
-    let load = Load::new(&String::from_utf8_lossy(&said), server, seconds, &running.tree.members());
+    let memory = looks.finish(&running.tree.members());
+    let load = Load::new(&String::from_utf8_lossy(&said), server, seconds, memory);
     let wall = load.requests_per_second.map_or(seconds, |rate| 1.0 / rate);
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }

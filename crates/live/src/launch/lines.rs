@@ -13,7 +13,8 @@ pub struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(does: impl Into<String>, line: impl Into<String>) -> Line {
+    /// A line and what it does.
+    pub fn new(does: impl Into<String>, line: impl Into<String>) -> Line {
         Line { does: does.into(), line: line.into() }
     }
 }

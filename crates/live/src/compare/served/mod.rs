@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use superpage_linux::Error;
 
 /// A server and how it is used. The command that is compared is the load.
@@ -40,15 +40,61 @@ pub struct Load {
     pub latencies: [Option<f64>; 3],
     /// How long it took.
     pub seconds: f64,
-    /// The memory of the server when it ended, where what processes share counts once.
-    pub end_bytes: u64,
+    /// The memory of the server over time: seconds since the load began, and bytes, where what processes share counts once.
+    pub memory: Vec<(f64, u64)>,
 }
 
 impl Load {
-    /// Reads what the load said. `members` are the processes of the server.
-    pub(super) fn new(said: &str, server: &Server, seconds: f64, members: &[i32]) -> Load {
+    /// Reads what the load said.
+    pub(super) fn new(said: &str, server: &Server, seconds: f64, memory: Vec<(f64, u64)>) -> Load {
         let Measured { throughput, latencies } = Measured::read(said, server.after.as_deref());
-        Load { requests_per_second: throughput, latencies, seconds, end_bytes: proportional(members) }
+        Load { requests_per_second: throughput, latencies, seconds, memory }
+    }
+
+    /// The memory at the last look.
+    pub(super) fn end_bytes(&self) -> Option<u64> {
+        self.memory.last().map(|(_, bytes)| *bytes)
+    }
+}
+
+/// Looks at the memory of a server while it serves. A look walks page tables, which may delay the server: so there is one a second
+/// at most, and looks take a hundredth of the time together.
+pub(super) struct Looks {
+    begun: Instant,
+    next: Duration,
+    members: Vec<i32>,
+    seen: Vec<(f64, u64)>,
+}
+
+impl Looks {
+    pub(super) fn begin() -> Looks {
+        Looks { begun: Instant::now(), next: Duration::ZERO, members: Vec::new(), seen: Vec::new() }
+    }
+
+    /// How long it has been.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Looks, if it is time to.
+    pub(super) fn look(&mut self, members: impl FnOnce() -> Vec<i32>) {
+        let now = self.elapsed();
+        if now >= self.next {
+            let (living, bytes) = proportional(&members());
+            self.seen.push((now.as_secs_f64(), bytes));
+            self.members = living;
+            self.next = now + (100 * (self.elapsed() - now)).max(Duration::from_secs(1));
+        }
+    }
+
+    /// Looks once more, unless processes have ended since the last look: what they shared is not seen through others.
+    pub(super) fn finish(mut self, members: &[i32]) -> Vec<(f64, u64)> {
+        let (before, seconds) = (std::mem::take(&mut self.members), self.elapsed().as_secs_f64());
+        let (living, bytes) = proportional(members);
+        if before.iter().all(|member| living.contains(member)) {
+            self.seen.push((seconds, bytes));
+        }
+        self.seen
     }
 }
 
