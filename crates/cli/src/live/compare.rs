@@ -113,6 +113,10 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 
+    /// Also write the files that set what is advised at each boot into this folder
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD ARG")]
     command: Vec<OsString>,
@@ -185,6 +189,9 @@ impl Compare {
             );
         }
         files::write_and_print(exports, self.findings(&comparison), &stop)?;
+        if let (Some(folder), Some(advice)) = (&self.write, &comparison.advice) {
+            super::write_files(folder, &lines(advice, &comparison))?;
+        }
         Ok(if comparison.ended_early() { stop.status() } else { ExitCode::SUCCESS })
     }
 
@@ -259,7 +266,7 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
     }
     if let Some(advice) = &comparison.advice {
         text += &format!("\n{}", screen.paragraph(&advice.sentence));
-        text += &super::typed("To have it:", lines(advice, comparison), screen);
+        text += &super::typed("To have it:", &lines(advice, comparison), screen);
     }
     if !comparison.rows.is_empty() {
         text += &format!("\n{}", screen.table(&did_table(comparison)));

@@ -17,8 +17,10 @@ use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running, raise_files};
+use superpage_live::launch::Line;
 use superpage_live::policy::LINUX;
 use superpage_live::promote::{Finding, Options, Promoter};
+use superpage_output::quoted;
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -172,11 +174,25 @@ impl Daemon {
         }
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => table(&findings, promoter.region_bytes(), (&config.options, looked), self.width.screen()),
+            Format::Table => {
+                let screen = self.width.screen();
+                let shown = table(&findings, promoter.region_bytes(), (&config.options, looked), screen);
+                let some = findings.iter().any(|finding| finding.promotable > 0);
+                let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
+                shown + &super::typed("To begin:", if some { std::slice::from_ref(&line) } else { &[] }, screen)
+            }
         };
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
     }
+}
+
+/// The command line of this process, without what is for looking alone.
+fn begins() -> String {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let alone = ["--dry-run", "--wide"];
+    let words = words.iter().filter(|word| !alone.contains(&word.as_str()));
+    std::iter::once("superpage".to_string()).chain(words.map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
 }
 
 fn process(text: &str) -> Result<i32, String> {

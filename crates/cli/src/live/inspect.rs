@@ -52,6 +52,10 @@ pub(crate) struct Inspect {
           value_parser = seconds)]
     watch: Option<Duration>,
 
+    /// Also write the files that make the advice last into this folder: for systemd and for each boot
+    #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "watch")]
+    write: Option<PathBuf>,
+
     /// How to print it: table or json
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "watch")]
     format: Format,
@@ -100,10 +104,15 @@ impl Inspect {
         }
         let screen = self.width.screen();
         let text = match (self.pid, self.format) {
-            (Some(pid), Format::Table) => table(&Process::read(pid)?, screen),
+            (Some(pid), Format::Table) => {
+                let process = Process::read(pid)?;
+                self.write(&process)?;
+                table(&process, screen)
+            }
             (None, Format::Table) => system::text(&System::read()?, screen),
             (Some(pid), Format::Json) => {
                 let process = Process::read(pid)?;
+                self.write(&process)?;
                 for note in &process.notes {
                     eprintln!("superpage: {note}");
                 }
@@ -114,6 +123,12 @@ impl Inspect {
         };
         print(text)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Inspect {
+    fn write(&self, process: &Process) -> Result<(), Failure> {
+        self.write.as_ref().map_or(Ok(()), |folder| super::write_files(folder, &process.advice()))
     }
 }
 
@@ -128,5 +143,5 @@ fn table(process: &Process, screen: Screen) -> String {
     }
     out += &screen.table(&columns::table(process, screen.is_wide()));
     out.extend(note(process).iter().chain(&process.notes).map(|note| screen.note(note)));
-    out + &super::typed("To have more of it in huge pages:", process.advice(), screen)
+    out + &super::typed("To have more of it in huge pages:", &process.advice(), screen)
 }

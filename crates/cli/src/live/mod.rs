@@ -8,8 +8,12 @@ mod run;
 
 use crate::Failure;
 use clap::Subcommand;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use superpage_live::launch::Line;
+use superpage_output::Directory;
 use superpage_report::Screen;
 
 /// The verbs that work on this system.
@@ -54,10 +58,37 @@ impl Live {
 }
 
 /// Lines to type under a title, each whole on a line of its own; nothing, if there are none.
-fn typed(title: &str, lines: Vec<Line>, screen: Screen) -> String {
-    let each = |Line { does, line }: Line| screen.note(&does) + "      " + &line + "\n";
-    let text: String = lines.into_iter().map(each).collect();
+fn typed(title: &str, lines: &[Line], screen: Screen) -> String {
+    let each = |Line { does, line, .. }: &Line| screen.note(does) + "      " + line + "\n";
+    let text: String = lines.iter().map(each).collect();
     if text.is_empty() { text } else { format!("\n{title}\n{text}") }
+}
+
+/// Writes the files that these lines make into a folder, each where it would be below `/`; says on standard error what they are for.
+fn write_files(folder: &Path, lines: &[Line]) -> Result<(), Failure> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for part in lines.iter().filter_map(|line| line.file.as_ref()) {
+        *files.entry(&part.path).or_default() += &part.text;
+    }
+    if files.is_empty() {
+        eprintln!("superpage: no file would change anything for good, so none was written to {}", folder.display());
+    }
+    for (path, text) in files {
+        let cannot = |error: io::Error| {
+            Failure::Run(format!("cannot write {}{path}: {}", folder.display(), superpage_output::explain(error)))
+        };
+        let mut names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let name = names.pop().expect("a path has a name");
+        let mut at = Directory::make(folder).map_err(cannot)?;
+        for name in names {
+            at = at.sub(name, true).map_err(cannot)?;
+        }
+        let output = at.create(name).map_err(cannot)?;
+        output.file().and_then(|mut file| file.write_all(text.as_bytes())).map_err(cannot)?;
+        output.commit().map_err(cannot)?;
+        eprintln!("superpage: {}{path} is to be {path}, for root; without it there all is as before", folder.display());
+    }
+    Ok(())
 }
 
 /// Restores what a killed process had changed, and reports it. Returns the sentence that says why it cannot.
@@ -72,5 +103,42 @@ fn recover() -> Option<String> {
             eprintln!("superpage: {error}");
             Some(error.to_string())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use superpage_live::launch::Part;
+
+    #[test]
+    fn files_are_written_where_they_would_be_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("new");
+        let line = |path: &str, text: &str| {
+            let file = Some(Part { path: path.into(), text: text.into() });
+            Line { file, ..Line::new("does", "line") }
+        };
+        let lines = [
+            line("/etc/a.conf", "one\n"),
+            Line::new("", ""),
+            line("/etc/b/c.conf", "x\n"),
+            line("/etc/a.conf", "two\n"),
+        ];
+        assert!(write_files(&at, &lines).is_ok());
+        let read = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
+        assert_eq!((read("etc/a.conf").as_str(), read("etc/b/c.conf").as_str()), ("one\ntwo\n", "x\n"));
+        // Once more: what was there is replaced.
+        assert!(write_files(&at, &lines[2..3]).is_ok());
+        assert_eq!(read("etc/b/c.conf"), "x\n");
+        let (planted, elsewhere) = (folder.path().join("planted"), folder.path().join("elsewhere"));
+        std::fs::create_dir_all(&planted).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, planted.join("etc")).unwrap();
+        let Err(Failure::Run(said)) = write_files(&planted, &lines) else { panic!("it followed a link") };
+        assert!(said.contains("planted/etc/a.conf"), "{said}");
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        assert!(write_files(&folder.path().join("none"), &lines[1..2]).is_ok());
+        assert!(!folder.path().join("none").exists());
     }
 }

@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use superpage_linux::Error;
 use superpage_linux::rules::Rules;
+use superpage_linux::settings::System;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_live::Policy;
+use superpage_live::launch::{Line, Plan};
 use superpage_live::policy::{part, too_short};
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
@@ -77,6 +79,7 @@ impl Run {
                 }
                 if self.verbose {
                     summary(&self.policy, &outcome);
+                    lasting(&self.policy);
                 }
                 left(&self.policy, &outcome, self.verbose);
                 Ok(ExitCode::from(outcome.code))
@@ -148,6 +151,15 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     }
     for sentence in reach(policy, outcome) {
         eprintln!("superpage: {sentence}");
+    }
+}
+
+/// Prints what to type to have the policy without this command.
+fn lasting(policy: &Policy) {
+    let system = System::live();
+    let lines = Plan::new(policy, &system).map_or(Vec::new(), |plan| plan.lines(&system));
+    for Line { does, line, .. } in lines.iter().filter(|line| !line.line.starts_with("superpage run ")) {
+        eprintln!("superpage: {does}: {line}");
     }
 }
 

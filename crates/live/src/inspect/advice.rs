@@ -3,13 +3,15 @@
 use super::mapping::{Kind, Mapping};
 use super::process::Process;
 use super::reach::{Library, library};
-use crate::launch::Line;
+use crate::launch::{Line, Part};
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
 use superpage_report::bytes;
 
+/// The setting for memory that a program does not ask for.
+const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// The share of resident memory below which nothing is said of it.
 const LITTLE: f64 = 0.02;
 /// The share of resident memory by which it may grow without a word.
@@ -97,11 +99,11 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
     let anonymous = |mapping: &Mapping| mapping.kind == Kind::Anonymous;
     let shared = |mapping: &Mapping| mapping.kind == Kind::SharedMemory;
     let mut lines = Vec::new();
-    let mut add = |does: &str, line: &str| lines.push(Line::new(does, line));
+    let add = |lines: &mut Vec<Line>, does: &str, line: &str| lines.push(Line::new(does, line));
     let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
     if much(full) {
         let does = format!("now, without a restart (root): {} that are full", bytes(full));
-        add(&does, &format!("superpage daemon --pid {pid}"));
+        add(&mut lines, &does, &format!("superpage daemon --pid {pid}"));
     }
     let never = rules.enabled.as_deref() == Some("never");
     // From the next start on, by who allocates.
@@ -124,42 +126,51 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
         variable = known.and_then(|(_, name, option, between)| origin.with(name, option, between));
         let java = java && !origin.arguments.iter().any(|argument| argument == "-XX:+UseTransparentHugePages");
         if never && (java || variable.is_some()) {
-            let line = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
-            add("lets programs ask for huge pages (root; before what follows)", line);
+            let line = format!("echo madvise > {ENABLED}");
+            add(&mut lines, "lets programs ask for huge pages (root; before what follows)", &line);
+            lines.push(Line::at_boot(ENABLED, "madvise"));
         }
         if java {
             let does = format!("from the next start on, for the heap{growth}");
-            add(&does, "java -XX:+UseTransparentHugePages ...");
+            add(&mut lines, &does, "java -XX:+UseTransparentHugePages ...");
         } else if let Some(variable) = &variable {
             let does = format!("from the next start on, for what its allocator takes{growth}");
-            add(&does, &format!("{variable} CMD"));
+            add(&mut lines, &does, &format!("{variable} CMD"));
         } else {
             // Go, or a program without a dynamic allocator; or what past it maps memory.
             let does = format!("from the next start on, for all of it (root: sets the whole system meanwhile){growth}");
-            add(&does, "superpage run -p thp -- CMD");
+            add(&mut lines, &does, "superpage run -p thp -- CMD");
         }
     }
     if let Some((variable, unit)) = variable.zip(origin.unit.as_ref()) {
+        let folder = format!("/etc/systemd/system/{unit}.d");
         let line = format!(
-            "mkdir -p /etc/systemd/system/{unit}.d && printf '[Service]\\nEnvironment={variable}\\n' > \
-             /etc/systemd/system/{unit}.d/superpage.conf && systemctl daemon-reload"
+            "mkdir -p {folder} && printf '[Service]\\nEnvironment={variable}\\n' > {folder}/superpage.conf && systemctl \
+             daemon-reload"
         );
-        add("the same for the service (root; undone by removing the file)", &line);
+        let part =
+            Part { path: format!("{folder}/superpage.conf"), text: format!("[Service]\nEnvironment={variable}\n") };
+        let does = "the same for the service (root; undone by removing the file)";
+        lines.push(Line { file: Some(part), ..Line::new(does, line) });
     }
     // Debian's redis-server is a link to redis-check-rdb.
     if concerned(&anonymous, &[Why::Disabled]) && (maps("redis-") || maps("valkey-")) {
         let line = "redis-server --disable-thp no ...";
-        add("from the next start on, lets others make its memory huge (it disables that itself)", line);
+        add(&mut lines, "from the next start on, lets others make its memory huge (it disables that itself)", line);
     }
     if concerned(&shared, &[Why::Misaligned, Why::Never]) {
         match maps("postgres") {
-            true => postgresql(origin).into_iter().for_each(|Line { does, line }| add(&does, &line)),
-            false => add("from the next start on, for shared memory (root)", "superpage run -p thp:shared=on -- CMD"),
+            true => lines.extend(postgresql(origin)),
+            false => add(
+                &mut lines,
+                "from the next start on, for shared memory (root)",
+                "superpage run -p thp:shared=on -- CMD",
+            ),
         }
     }
     // A JVM loads its code when it runs, where nobody remaps it.
     if concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]) && !java {
-        add("from the next start on, for its code", "superpage run --text -- CMD");
+        add(&mut lines, "from the next start on, for its code", "superpage run --text -- CMD");
     }
     lines
 }
@@ -232,8 +243,8 @@ pub(super) mod tests {
         }
         assert_eq!(told(&with("/usr/bin/static"), "madvise", None), [daemon, "superpage run -p thp -- CMD"]);
         let never = told(&with("/usr/lib/libc.so.6"), "never", Some("web.service"));
-        assert!(never.len() == 4 && never[1].starts_with("echo madvise >"), "{never:?}");
-        assert!(never[3].contains("Environment=GLIBC_TUNABLES") && never[3].contains("web.service.d/"), "{never:?}");
+        assert!(never.len() == 5 && never[1].starts_with("echo madvise >"), "{never:?}");
+        assert!(never[4].contains("Environment=GLIBC_TUNABLES") && never[4].contains("web.service.d/"), "{never:?}");
     }
 
     #[test]

@@ -10,12 +10,31 @@ pub struct Line {
     pub does: String,
     /// The line; CMD stands for a command, PID for a process.
     pub line: String,
+    /// The part of a file that the line makes, if it makes one.
+    pub file: Option<Part>,
+}
+
+/// A part of a file of this system's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where the file belongs.
+    pub path: String,
+    /// Its lines.
+    pub text: String,
 }
 
 impl Line {
     /// A line and what it does.
     pub fn new(does: impl Into<String>, line: impl Into<String>) -> Line {
-        Line { does: does.into(), line: line.into() }
+        Line { does: does.into(), line: line.into(), file: None }
+    }
+
+    /// One that has a setting of the kernel set at each boot.
+    pub(crate) fn at_boot(path: &str, value: &str) -> Line {
+        let (file, text) = ("/etc/tmpfiles.d/superpage.conf", format!("w {path} - - - - {value}"));
+        let does = "for all programs, from the next boot on (root; undone by removing the file's line)";
+        let file_part = Part { path: file.into(), text: text.clone() + "\n" };
+        Line { file: Some(file_part), ..Line::new(does, format!("echo '{text}' >> {file}")) }
     }
 }
 
@@ -45,10 +64,24 @@ impl Plan {
         for wanted in changed {
             let (path, value) = (system.path(&wanted.setting).display().to_string(), &wanted.value);
             lines.push(Line::new("for all programs, until the next boot (root)", format!("echo {value} > {path}")));
-            let does = "for all programs, from the next boot on (root; undone by removing the file's line)";
-            let line = format!("echo 'w {path} - - - - {value}' >> /etc/tmpfiles.d/superpage.conf");
-            lines.push(Line::new(does, line));
+            lines.push(Line::at_boot(&path, value));
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_at_boot_is_a_line_of_systemd() {
+        let Line { line, file, .. } = Line::at_boot("/sys/kernel/mm/x", "always");
+        let part = file.unwrap();
+        assert_eq!(
+            (part.path.as_str(), part.text.as_str()),
+            ("/etc/tmpfiles.d/superpage.conf", "w /sys/kernel/mm/x - - - - always\n")
+        );
+        assert_eq!(line, "echo 'w /sys/kernel/mm/x - - - - always' >> /etc/tmpfiles.d/superpage.conf");
     }
 }

@@ -7,7 +7,7 @@
 mod lines;
 mod promoting;
 
-pub use lines::Line;
+pub use lines::{Line, Part};
 pub use promoting::{Promoting, Work};
 
 use crate::Policy;
