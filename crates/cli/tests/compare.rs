@@ -362,9 +362,10 @@ fn nobody_changes_settings_while_they_are_measured_under() {
         return superpage_testing::skip!("system", "{error}");
     }
     let mut reader = compare(&["-r", "1", "-w", "0", "--policy", "base"], &["sleep", "2"]).spawn().unwrap();
-    let refused = format!("process {} measures under the settings", reader.id());
+    let refused = format!("process {} (", reader.id());
     let lock = || Settings::new(System::live(), false).lock();
-    until(60, &refused, || lock().is_err_and(|error| error.to_string().contains(&refused)));
+    let measures = |said: &str| said.contains(&refused) && said.contains(") measures under the settings");
+    until(60, &refused, || lock().is_err_and(|error| measures(&error.to_string())));
     // Another that only measures runs at the same time, and one that changes settings waits.
     let begun = Instant::now();
     rows(&["-r", "1", "-w", "0", "--policy", "now"], &["true"]);
@@ -623,7 +624,7 @@ fn a_server_is_measured_and_its_load_is_not() {
     let load = "head -c 128m /dev/zero | tail -c 128m >/dev/null; echo 'SET: 2000.00 requests per second, p50=0.215 msec'; \
                 echo '99% 3ms'";
     if Command::new("python3").arg("-V").output().is_err() {
-        return superpage_testing::skipped("python3", format_args!("there is no python3 to be a server"));
+        return superpage_testing::skip!("python3", "there is no python3 to be a server");
     }
     let begun = Instant::now();
     let remove = format!("rm -f {ready}");
@@ -685,7 +686,8 @@ fn a_server_that_fails_is_told_with_its_last_words() {
         let stderr = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{server}: {stderr}");
         assert!(stderr.contains(said), "{server}: {stderr}");
-        let errors = stderr.lines().filter(|line| !line.contains("will not be enough")).count();
+        let besides = ["will not be enough", "superpage: waiting until", "superpage: put back what"];
+        let errors = stderr.lines().filter(|line| !besides.iter().any(|besides| line.contains(besides))).count();
         assert_eq!(errors, 1, "{stderr}");
     }
     let refused = served(&[], "a 'b", "true", "true");
@@ -706,4 +708,66 @@ fn a_row_may_have_a_command_of_its_own() {
         let refused = output(&["--with", wrong], &["true"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}: {}", text(&refused.stderr));
     }
+}
+
+#[test]
+fn what_reaches_into_other_programs_is_left_out_unless_it_is_asked_for() {
+    // Apart from tests that hold the settings in this process.
+    let _turn = superpage_testing::turn_of("compare, with the settings of all");
+    // Without the lock: a child of another test may have it for a moment.
+    if let Err(error) = fs::OpenOptions::new().write(true).open(Path::new("/").join(THP_ENABLED)) {
+        return superpage_testing::skip!("system", "{error}");
+    }
+    let small = ["-r", "1", "-w", "0"];
+    let alone = output(&[&small[..], &["--policy", "thp", "--policy", "base", "--only-mine"]].concat(), &["true"]);
+    let said = text(&alone.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("thp is left out: it changes settings of the whole system") && said.contains(" base "),
+        "{said}"
+    );
+    // 100 MB of its own: a bystander.
+    let mut service = Command::new("python3");
+    service.args(["-c", "import time; held = b'x' * (100 << 20); print('up', flush=True); time.sleep(100)"]);
+    let Ok(mut service) = service.stdout(Stdio::piped()).spawn() else {
+        return superpage_testing::skip!("python3", "there is no python3 to be a bystander");
+    };
+    std::io::Read::read_exact(service.stdout.as_mut().unwrap(), &mut [0; 3]).unwrap();
+    let told = |options: &[&str]| {
+        let output = output(&[&small[..], options].concat(), &["true"]);
+        let stdout = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        (stdout, text(&output.stderr))
+    };
+    let (considerate, everybody, named) = (told(&[]), told(&["--system-wide"]), told(&["--policy", "thp"]));
+    let _ = service.kill();
+    let _ = service.wait();
+    let left_out = "thp is left out: it changes settings of the whole system, and other programs run: ";
+    assert!(
+        considerate.0.contains(left_out) && considerate.0.contains(&format!("({}, 1", service.id())),
+        "{considerate:?}"
+    );
+    for (stdout, stderr) in [everybody, named] {
+        assert!(!stdout.contains("left out: it changes"), "{stdout}");
+        assert!(stderr.contains("settings of the whole system are changed in the runs of thp"), "{stderr}");
+    }
+}
+
+#[test]
+fn who_does_not_wait_is_told_for_whom_it_would_have_been() {
+    // Apart from tests that hold the settings in this process.
+    let _turn = superpage_testing::turn_of("compare, with the settings of all");
+    // Without the lock: a child of another test may have it for a moment.
+    if let Err(error) = fs::OpenOptions::new().write(true).open(Path::new("/").join(THP_ENABLED)) {
+        return superpage_testing::skip!("system", "{error}");
+    }
+    let holder = compare(&["-r", "1", "-w", "0", "--policy", "thp"], &["sleep", "30"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    let refused = output(&["--no-wait", "--policy", "now"], &["true"]);
+    let took = begun.elapsed();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&holder), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(holder.wait_with_output().unwrap().status.code(), Some(143));
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("superpage compare") && said.contains("not yet put them back"), "{said}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }

@@ -68,7 +68,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let [program, arguments @ ..] = command else {
         return Err(Error::Usage("there is no command to run; give it after --".to_string()));
     };
-    let mut settings = session::settings([&options.policy], false);
+    let mut settings = session::settings([&options.policy], false, true);
     let plan = Plan::new(&options.policy, settings.system())?;
     // From now on signals wait until all is put back.
     let signals = Signals::hold()?;

@@ -30,11 +30,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// back meanwhile. Policies that are `measured` and change none share the lock with others that measure, so that nobody
 /// else changes settings meanwhile. Nobody waits for what matters only while a command maps its memory, unless it is
 /// measured.
-pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool) -> Settings {
+pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool, waits: bool) -> Settings {
     let system = System::live();
     let plans: Vec<Plan> = policies.into_iter().filter_map(|policy| Plan::new(policy, &system).ok()).collect();
     let brief = plans.iter().any(Plan::is_briefly_global);
-    let waits = measured || plans.iter().any(Plan::is_global);
+    let waits = waits && (measured || plans.iter().any(Plan::is_global));
     let alone = plans.iter().any(Plan::is_global) || brief;
     let mut settings = Settings::new(system, waits);
     // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.

@@ -70,6 +70,14 @@ struct Open {
     left_out: bool,
 }
 
+/// One of so many parts of the time between the beginnings of run `index` and of the next.
+#[derive(Clone, Copy)]
+struct Moment {
+    index: usize,
+    part: u64,
+    of: u64,
+}
+
 /// The state of a touched page.
 #[derive(Clone, Copy, Default)]
 struct Page {
@@ -150,7 +158,7 @@ impl Sample {
                     self.turn_if_due(&mut state, batch);
                 }
                 for place in 0..self.open.len() {
-                    self.take(place, index, (part, of), &mut state, batch);
+                    self.take(place, Moment { index, part, of }, &mut state, batch);
                 }
             }
         }
@@ -205,9 +213,9 @@ impl Sample {
         self.open.iter().map(most).max().unwrap_or(0).div_ceil(STEP).max(1)
     }
 
-    /// Takes what the open run at `place` does in this one `of` so many parts of the time between the beginnings of run `index` and of
-    /// the next.
-    fn take(&mut self, place: usize, index: usize, (part, of): (u64, u64), state: &mut Thread, batch: &mut Batch) {
+    /// Takes what the open run at `place` does now.
+    fn take(&mut self, place: usize, now: Moment, state: &mut Thread, batch: &mut Batch) {
+        let Moment { index, part, of } = now;
         let open = self.open[place];
         let run = self.whole.runs[open.run];
         let (step, steps) = ((index - open.run) as u64 * of + part, (self.ends[open.run] - open.run) as u64 * of);

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Advice, Comparison, Options, Output, Server, Watch, With, compare_with, did_table, export, html, settings, table,
+    Advice, Comparison, Options, Output, Reaches, Server, Watch, With, compare_with, did_table, export, html, settings,
+    table,
 };
 use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
@@ -76,6 +77,19 @@ pub(crate) struct Compare {
     /// or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./service'; repeat for several
     #[arg(long, value_name = "POLICY=CMD", value_parser = with)]
     with: Vec<With>,
+
+    /// Compare policies that set something for the whole system also while other programs with much memory run: such
+    /// policies are left out then, unless --policy names them
+    #[arg(long)]
+    system_wide: bool,
+
+    /// Leave out every policy that sets something for the whole system
+    #[arg(long, conflicts_with = "system_wide")]
+    only_mine: bool,
+
+    /// Do not wait while another superpage has the settings of this kernel: fail, and say which
+    #[arg(long)]
+    no_wait: bool,
 
     /// Show what the command prints
     #[arg(long)]
@@ -208,6 +222,12 @@ impl Compare {
                 after: self.throughput.clone(),
             }),
             with: self.with.clone(),
+            reach: match (self.only_mine, self.system_wide || !self.policies.is_empty() || !self.with.is_empty()) {
+                (true, _) => Reaches::OnlyMine,
+                (_, true) => Reaches::System,
+                _ => Reaches::Considerate,
+            },
+            waits: !self.no_wait,
             shell: self.shell,
             runs: self.runs as usize,
             warmup: self.warmup as usize,

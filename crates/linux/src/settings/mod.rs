@@ -169,6 +169,19 @@ pub struct Settings {
     told: Option<String>,
 }
 
+/// A process and the beginning of its command line.
+fn named(pid: i32) -> String {
+    const MOST: usize = 60;
+    let line =
+        crate::proc::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().trim_end_matches('\0').replace('\0', " ");
+    let line = superpage_output::foreign(&line).into_owned();
+    match line.char_indices().nth(MOST) {
+        _ if line.is_empty() => format!("process {pid}"),
+        Some((end, _)) => format!("process {pid} ({}…)", &line[..end]),
+        None => format!("process {pid} ({line})"),
+    }
+}
+
 impl Settings {
     /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
     /// process holds the lock, after a line on standard error, or fails.
@@ -260,7 +273,7 @@ impl Settings {
     /// Says that this process is about to wait for the lock, which others hold.
     fn wait_for(&self, held: Tried) -> Result<(), Error> {
         let (Tried::HeldBy(pid) | Tried::SharedBy(pid)) = held else { return Ok(()) };
-        let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
+        let holder = pid.map_or("another process".to_string(), named);
         if pid.is_some_and(is_ancestor) {
             return Err(Error::Unable(format!(
                 "{holder}, which has started this one, has the settings of this kernel until it ends"

@@ -7,6 +7,7 @@
 //! comparisons, so that nobody else makes some. A row that was measured while settings differed gets no verdict.
 
 mod advice;
+mod bystanders;
 mod columns;
 mod constant;
 pub mod counters;
@@ -31,6 +32,7 @@ use crate::launch::Plan;
 use crate::policy::Did;
 use crate::sample::{self, Budget};
 use crate::session;
+use bystanders::bystanders;
 use constant::Constant;
 use counters::{Available, Event};
 use did::{Arm, Seen};
@@ -75,6 +77,18 @@ pub struct With {
     pub command: Vec<OsString>,
 }
 
+/// Into whose memory the policies of a comparison may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reaches {
+    /// The command's alone: what changes a setting of the whole system while the command runs is left out.
+    OnlyMine,
+    /// The command's alone while other programs with much memory run, else everybody's.
+    #[default]
+    Considerate,
+    /// Everybody's.
+    System,
+}
+
 /// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -91,6 +105,10 @@ pub struct Options {
     pub policies: Vec<Policy>,
     /// More rows, with commands of their own.
     pub with: Vec<With>,
+    /// Which policies may run.
+    pub reach: Reaches,
+    /// Wait while another process has the settings, or measures under them.
+    pub waits: bool,
     /// The number of measured rounds.
     pub runs: usize,
     /// The number of warm-up runs of each policy, which are not measured.
@@ -120,6 +138,8 @@ impl Options {
             reference: named("now"),
             policies: Policy::NAMES.map(named).into(),
             with: Vec::new(),
+            reach: Reaches::default(),
+            waits: true,
             runs: 10,
             warmup: 1,
             prepare: None,
@@ -282,7 +302,7 @@ impl Entry {
 /// handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
     let with = options.with.iter().map(|with| &with.policy);
-    session::settings(options.policies.iter().chain(with).chain([&options.reference]), true)
+    session::settings(options.policies.iter().chain(with).chain([&options.reference]), true, options.waits)
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
@@ -311,8 +331,27 @@ pub fn compare_with(
     if options.runs == 0 {
         return Err(Error::Usage("at least one run is needed".into()));
     }
+    if !options.waits && !settings.is_locked() {
+        // Without the right to the lock it is as always; where another has it, this says who.
+        if let Err(error @ Error::Unable(_)) = settings.share() {
+            return Err(error);
+        }
+    }
     let mut notes = Vec::new();
-    let mut entries = entries(options, &mut settings, &mut notes)?;
+    let others = match options.reach {
+        Reaches::System => None,
+        Reaches::Considerate => bystanders(),
+        Reaches::OnlyMine => Some(String::new()),
+    };
+    let mut entries = entries(options, others, &mut settings, &mut notes)?;
+    let changes = entries.iter().filter(|entry| entry.plan.is_global()).map(|entry| entry.name.as_str());
+    let changes: Vec<&str> = changes.collect();
+    if !changes.is_empty() {
+        watch.say(&format!(
+            "settings of the whole system are changed in the runs of {}, and put back after each",
+            changes.join(", ")
+        ));
+    }
     let (others, rounds) = (entries.len() - 1, counted(options.runs, "round"));
     let needed = statistics::rounds_needed(others);
     if others > 0 && options.runs < needed {
@@ -403,7 +442,14 @@ pub fn compare_with(
 
 /// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of
 /// the others.
-fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
+///
+/// Where there are `others`, what reaches into their memory is left out.
+fn entries(
+    options: &Options,
+    others: Option<String>,
+    settings: &mut Settings,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Entry>, Error> {
     let mut policies = options.policies.clone();
     match policies.iter().position(|policy| *policy == options.reference) {
         Some(place) => policies[..=place].rotate_right(1),
@@ -423,7 +469,16 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
     let mut entries: Vec<Entry> = Vec::new();
     let mut left_out = Vec::new();
     for (index, (name, policy, own)) in wanted.into_iter().enumerate() {
-        let plan = Plan::new(policy, settings.system());
+        let plan = Plan::new(policy, settings.system()).and_then(|plan| match &others {
+            Some(others) if plan.is_global() => Err(Error::Unable(match others.is_empty() {
+                true => "it changes settings of the whole system".into(),
+                false => format!(
+                    "it changes settings of the whole system, and other programs run: {others}; --system-wide compares it all the \
+                     same"
+                ),
+            })),
+            _ => Ok(plan),
+        });
         let tried = plan.and_then(|plan| {
             let arrangement = plan.clone().arrange(settings)?;
             let said = arrangement.notes().to_vec();

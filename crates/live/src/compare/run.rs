@@ -86,7 +86,11 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         None => until_ended(&mut running, &mut look),
     };
     // A server is looked at while it has what it had at the end of its load.
-    let early = (served && ended.is_ok()).then(|| running.seen(0));
+    let most = |end: &End| end.load.as_ref().and_then(|load| load.memory.iter().map(|(_, bytes)| *bytes).max());
+    let early = match &ended {
+        Ok(Some(end)) if served => Some(running.seen(most(end).unwrap_or(0))),
+        _ => None,
+    };
     let counts = counters.read().map_err(Error::system("read hardware counters"));
     if served {
         end_server(&mut running)?;
