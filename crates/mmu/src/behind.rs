@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::mappings::{Forgotten, Mappings, Shape};
+use crate::recall::Noted;
 use crate::record::Record;
 use crate::tlb::{Served, Tlbs};
 use crate::walker::{Data, Walker};
@@ -17,12 +18,14 @@ pub(crate) struct Behind {
     /// What is the same for all these machines: hits, walks, and what shootdowns drop.
     pub(crate) counters: Counters,
     pub(crate) walkers: Vec<Walker>,
+    /// What was walked for, if that is noted.
+    pub(crate) noted: Option<Noted>,
 }
 
 impl Behind {
     /// These levels, empty, with no machine.
     pub(crate) fn new(tlbs: Tlbs) -> Behind {
-        Behind { tlbs, counters: Counters::default(), walkers: Vec::new() }
+        Behind { tlbs, counters: Counters::default(), walkers: Vec::new(), noted: None }
     }
 
     /// Adds a machine whose TLBs these are; returns its place.
@@ -38,6 +41,7 @@ impl Behind {
         self.count(batch, &served);
         served.missed &= !batch.uncounted;
         if served.missed != 0 {
+            self.noted.iter_mut().for_each(|noted| noted.note(batch, served.missed));
             self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
         }
     }
@@ -52,7 +56,7 @@ impl Behind {
 
     /// Counts where the requests of a batch were served.
     #[inline(always)]
-    fn count(&mut self, batch: &Batch, served: &Served) {
+    pub(crate) fn count(&mut self, batch: &Batch, served: &Served) {
         for group in batch.groups() {
             let (access, requests) = (group.access(), group.requests & !batch.uncounted);
             self.counters.walks[access] += (requests & served.missed).count_ones() as u64;

@@ -10,6 +10,7 @@ use crate::cache::prefetch;
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::mappings::{Forgotten, Mappings, Watch};
+use crate::recall::Noted;
 use crate::recent::{Place, Recent};
 use crate::record::Record;
 use crate::request::{Request, Trap};
@@ -42,6 +43,8 @@ pub(crate) struct Front {
     pub(crate) counters: Counters,
     /// Each with TLBs of its own.
     pub(crate) behind: Vec<Behind>,
+    /// What missed in the first level, if that is noted.
+    pub(crate) noted: Option<Noted>,
     physical: Physical,
 }
 
@@ -142,6 +145,7 @@ impl Front {
             by_page,
             counters: Counters::default(),
             behind: Vec::new(),
+            noted: None,
             physical: Physical::new(machine),
         }
     }
@@ -478,6 +482,13 @@ impl Front {
         self.first.translate_first(mappings, &self.batch)
     }
 
+    /// Takes one request through the TLBs of the first level, and counts it; returns whether it missed.
+    pub(crate) fn misses_first(&mut self, mappings: &Mappings, located: Located) -> bool {
+        self.batch.set(0, located);
+        self.batch.close(1);
+        self.translate_first(mappings) != 0
+    }
+
     /// Takes the batch through the TLBs of the first level. What misses waits.
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
@@ -509,6 +520,7 @@ impl Front {
                 self.misses.close(self.waiting);
             }
             self.waiting = 0;
+            self.noted.iter_mut().for_each(|noted| noted.note(&self.misses, self.misses.all()));
             self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.misses));
             self.misses.uncounted = 0;
         }

@@ -23,6 +23,7 @@ mod mappings;
 mod mmu;
 mod range_tlb;
 mod reach;
+mod recall;
 mod recent;
 mod record;
 mod replacement;
@@ -45,6 +46,7 @@ pub use machine::{
     WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
+pub use recall::Stayed;
 pub use replacement::Replacement;
 pub use request::{Request, Trap};
 pub use table::TableKind;

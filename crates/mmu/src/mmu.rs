@@ -258,6 +258,18 @@ impl Mmu {
         self.fronts.get_mut().iter_mut().for_each(|front| front.switch(&self.mappings, space));
     }
 
+    /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that comes between.
+    pub(crate) fn may_recall(&self) -> bool {
+        let alone = self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again();
+        alone && self.fronts.borrow().iter().all(|front| front.compared == 0)
+    }
+
+    /// The first levels, the mappings, and the current space.
+    pub(crate) fn in_parts(&mut self) -> (&mut [Front], &mut Mappings, u32) {
+        self.shot = None;
+        (self.fronts.get_mut(), &mut self.mappings, self.space)
+    }
+
     /// Translates requests of the current space in order until one traps; returns its index and the reason.
     ///
     /// The request that traps has been counted, with its misses. The caller lets the operating system handle the trap,
@@ -364,7 +376,7 @@ impl Mmu {
         }
     }
 
-    /// Fills the TLBs for a request that trapped, without counting it, and without a walk. On a machine with a hash table of groups it is an access like any
+    /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash table of groups it is an access like any
     /// other, and counted: it misses once more, and software places the page into the table.
     ///
     /// # Errors

@@ -324,6 +324,7 @@ impl Windows {
             stale: self.stale,
             cold: info.cold_windows,
             threads: counted.threads.most(),
+            turns: counted.threads.turns(),
         };
         Some((sampling, others, evidence))
     }
@@ -353,6 +354,8 @@ pub(crate) struct Evidence {
     cold: bool,
     /// The most threads of a program.
     threads: u64,
+    /// How often a process went on after another that has not ended.
+    turns: u64,
 }
 
 /// What the counts of the whole stream are estimated from.
@@ -431,6 +434,8 @@ impl Evidence {
             Some("the trace does not say what was used last before its windows: record it again")
         } else if self.stale {
             Some("its TLBs hold more than the 8192 pages with which windows of older traces begin: record again")
+        } else if self.turns > TURNS {
+            Some("several processes that take turns: how often is the recording's, and differs between two of them")
         } else if self.threads > 1 {
             Some(
                 "several threads: how their accesses are interleaved is the recording's, and differs between two of them",
@@ -534,6 +539,9 @@ impl Evidence {
 /// rule, section 6.4. Besides, each period is then so large a part of the stream that a single unusual one, as the
 /// first may be, decides the result.
 const LEAST_WINDOWS: usize = 30;
+
+/// A shell and what it starts change places a few times; more is a program whose processes work together.
+const TURNS: u64 = 8;
 
 /// Below this number, windows that contain misses say little about their spread.
 const RARE: f64 = 10.0;

@@ -2,11 +2,11 @@
 
 use crate::piece::{Mark, Part, Stretch, Sums};
 use crate::touched::{Owner, Touched};
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use superpage_mmu::{Mmu, Request, Trap};
+use superpage_mmu::{Mmu, Request, Stayed, Trap};
 use superpage_pages::{Access, Vpn};
 use superpage_trace::{Batch, Event, ProcessId, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
@@ -29,8 +29,8 @@ pub(crate) struct Requests {
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
-    /// For each stretch, its requests for pages that stayed in the TLBs ([`Recent`]), by number, and where they end.
-    stayed: Vec<usize>,
+    /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by number, and where they end.
+    stayed: Vec<Stayed>,
     stayed_end: Vec<usize>,
 }
 
@@ -65,11 +65,12 @@ pub(crate) struct Course {
     recent: Recent,
 }
 
-/// The pages that the last window of a sampled stream used. Those of them that the gap after it used too are likely used so often that
-/// they never leave the TLBs, like a stack: the next window finds them there, and no walk to them has changed the caches of walks.
+/// The pages that the last window of a sampled stream used. Those of them that the gap after it used too may have been used so often that
+/// they never left the TLBs, like a stack ([`Mmu::recall`]).
 #[derive(Default)]
 struct Recent {
-    used: HashSet<(ProcessId, u64), FxBuildHasher>,
+    /// And whether it wrote to them.
+    used: HashMap<(ProcessId, u64), bool, FxBuildHasher>,
     /// Whether the gap is over, and the next window begins.
     over: bool,
 }
@@ -80,7 +81,9 @@ impl Recent {
         if std::mem::take(&mut self.over) {
             self.used.clear();
         }
-        self.used.extend(requests.iter().map(|request| (process, request.page().0)));
+        for request in requests {
+            *self.used.entry((process, request.page().0)).or_default() |= request.access() == Access::Write;
+        }
     }
 }
 
@@ -151,7 +154,7 @@ impl Requests {
         }
     }
 
-    /// Notes which pages the requests from the `first` on are for, and which of these pages stayed in the TLBs.
+    /// Notes which pages the requests from the `first` on are for, and which of these pages may have stayed in the TLBs.
     fn look_back(&mut self, first: usize, part: Part, course: &mut Course) {
         let (process, requests, recent) = (course.touched.process(), &self.requests[first..], &mut course.recent);
         match part {
@@ -159,16 +162,18 @@ impl Requests {
             Part::Window => recent.add(process, requests),
             Part::Recent => {
                 recent.over = true;
-                let stayed = |request: &Request| recent.used.contains(&(process, request.page().0));
-                self.stayed
-                    .extend((0..).zip(requests).filter(|(_, request)| stayed(request)).map(|(number, _)| number));
+                let stayed = (0..).zip(requests).filter_map(|(index, request)| {
+                    let written = *recent.used.get(&(process, request.page().0))?;
+                    Some(Stayed { index, written })
+                });
+                self.stayed.extend(stayed);
             }
         }
         self.stayed_end.push(self.stayed.len());
     }
 
-    /// The requests of stretch number `index` for pages that stayed in the TLBs, by number.
-    fn stayed(&self, index: usize) -> &[usize] {
+    /// The requests of stretch number `index` for pages that may have stayed in the TLBs, by number.
+    fn stayed(&self, index: usize) -> &[Stayed] {
         let from = index.checked_sub(1).map_or(0, |before| self.stayed_end[before]);
         &self.stayed[from..self.stayed_end[index]]
     }
@@ -368,22 +373,18 @@ impl<'a> Asked<'a> {
         if !self.lines.is_empty() {
             return mmu.run_lines(self.requests, self.lines);
         }
-        let mut done = 0;
-        for at in self.stayed() {
-            if let Some((index, trap)) = mmu.run(&self.requests[done..at]) {
-                return Some((done + index, trap));
-            }
-            // One that traps is made like the others.
-            done = if mmu.retry(self.requests[at]).is_ok() { at + 1 } else { at };
+        match self.stayed() {
+            stayed if stayed.is_empty() => mmu.run(self.requests),
+            stayed => mmu.recall(self.requests, &stayed),
         }
-        mmu.run(&self.requests[done..]).map(|(index, trap)| (done + index, trap))
     }
 
-    /// Those of them for pages that stayed in the TLBs.
-    fn stayed(&self) -> impl Iterator<Item = usize> + use<'_> {
-        let (stayed, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
-        let stayed = &stayed[stayed.partition_point(|number| *number < from)..];
-        stayed.iter().map(move |number| number - from).take_while(|number| *number < self.requests.len())
+    /// Those of them for pages that were used before, where they are the pages that a window begins with.
+    fn stayed(&self) -> Vec<Stayed> {
+        let (all, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
+        let before = |number: usize| all.partition_point(|stayed| stayed.index < number);
+        let of = &all[before(from)..before(from + self.requests.len())];
+        of.iter().map(|stayed| Stayed { index: stayed.index - from, ..*stayed }).collect()
     }
 
     /// Makes the first of them again, after a trap.

@@ -202,6 +202,9 @@ impl Simulation {
         if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }
+        if info.sampling.is_some() {
+            mmu.note_misses();
+        }
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
         let mut simulation = Simulation {
             vm,

@@ -19,6 +19,7 @@ fn evidence(misses: &[u64]) -> Evidence {
         stale: false,
         cold: false,
         threads: 1,
+        turns: 8,
     }
 }
 
@@ -195,6 +196,7 @@ fn each_reason_against_an_interval_is_told() {
         (Evidence { cold: true, ..good.clone() }, "used last before its windows"),
         (Evidence { stale: true, ..good.clone() }, "8192 pages"),
         (Evidence { threads: 2, ..good.clone() }, "several threads"),
+        (Evidence { turns: 9, ..good.clone() }, "several processes that take turns"),
         (evidence(&in_turn()[..29]), "fewer than 30 windows"),
     ];
     for (evidence, why) in cases {
