@@ -608,7 +608,7 @@ fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
     assert!(fs::read_to_string(&other).unwrap().starts_with("command,"), "{error}");
 }
 
-/// A server that has `memory`, and a load that takes `load`, in a folder of their own.
+/// What a comparison of a server says.
 fn served(options: &[&str], server: &str, ready: &str, load: &str) -> Output {
     output(&[&["--policy", "now", "--server", server, "--ready", ready], options].concat(), &["sh", "-c", load])
 }
@@ -660,8 +660,14 @@ fn a_server_that_fails_is_told_with_its_last_words() {
             "true",
             "server ended with status 4 before it was ready; its last words: no room",
         ),
-        ("sleep 100", "false", "true", "not ready within 3 s (false did not succeed"),
+        ("sleep 100", "false", "true", "false did not succeed; it said nothing"),
         ("sleep 100", "sleep 60", "true", "not ready within 3 s"),
+        (
+            "sh -c 'echo up; sleep 100'",
+            "no-such-probe",
+            "true",
+            "its last words: up; no-such-probe did not succeed; its last words: sh:",
+        ),
         ("sleep 1", "true", "sleep 30", "server ended with status 0 under its load"),
         (
             "sleep 100",
@@ -704,7 +710,7 @@ fn a_row_may_have_a_command_of_its_own() {
     let time = |row: &Value| row["wall_seconds"]["median"].as_f64().unwrap();
     assert!(time(&rows[0]) < 0.25 && (0.3..5.0).contains(&time(&rows[1])), "{rows:?}");
     assert!(rows[1]["command"].as_str().unwrap().contains("LEAST=0.3"), "{rows:?}");
-    for wrong in ["nothing=true", "thp", "now=", "mthp:size=64K='open"] {
+    for wrong in ["nothing=true", "thp", "now=", "now=A=1", "mthp:size=64K='open"] {
         let refused = output(&["--with", wrong], &["true"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}: {}", text(&refused.stderr));
     }
@@ -770,4 +776,21 @@ fn who_does_not_wait_is_told_for_whom_it_would_have_been() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("superpage compare") && said.contains("not yet put them back"), "{said}");
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn an_interrupt_that_the_server_gets_too_leaves_whole_rounds() {
+    let _turn = superpage_testing::turn_of("compare");
+    let options = ["-r", "50", "-w", "0", "--policy", "now", "--server", "sleep 77", "--ready", "true", "--shell"];
+    let mut command = compare(&options, &["sleep 0.7 | cat; echo 3 requests per second"]);
+    let mut running = command.process_group(0).spawn().unwrap();
+    let group = rustix::process::Pid::from_child(&running);
+    std::thread::sleep(Duration::from_secs(4));
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+    let begun = Instant::now();
+    running.stdin = None;
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("of 50 rounds, ended early"), "{}", text(&output.stdout));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

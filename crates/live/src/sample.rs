@@ -443,11 +443,13 @@ pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
     let of = |pid: &i32| {
         let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
         let map = &maps.0.first()?.extension.map;
-        let parts = ["Pss", "Shared_Hugetlb", "Private_Hugetlb"].into_iter().filter_map(|name| map.get(name));
-        Some((*pid, parts.sum::<u64>()))
+        let part = |name: &str| map.get(name).copied().unwrap_or(0);
+        Some((*pid, part("Pss") + part("Private_Hugetlb"), part("Shared_Hugetlb")))
     };
-    let seen: Vec<(i32, u64)> = pids.iter().filter_map(of).collect();
-    (seen.iter().map(|(pid, _)| *pid).collect(), seen.iter().map(|(_, bytes)| bytes).sum())
+    let seen: Vec<(i32, u64, u64)> = pids.iter().filter_map(of).collect();
+    // Shares of the static pool are not told: as much as the process has that has mapped most of it.
+    let pool = seen.iter().map(|(_, _, pool)| *pool).max().unwrap_or(0);
+    (seen.iter().map(|(pid, ..)| *pid).collect(), pool + seen.iter().map(|(_, own, _)| own).sum::<u64>())
 }
 
 #[cfg(test)]

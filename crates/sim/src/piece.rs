@@ -140,6 +140,10 @@ pub(crate) struct Phases {
     short: [bool; 2],
     /// What the runs of each thread are; none: [`Part::Other`].
     parts: BTreeMap<u32, Part>,
+    /// Whether accesses were left out since the last phase began: only then does a window begin with pages used last.
+    skipped: bool,
+    /// Whether windows of the stream begin with pages used last at all.
+    recent: bool,
 }
 
 impl Phases {
@@ -147,7 +151,8 @@ impl Phases {
         let sampling = source.info().sampling.filter(|sampling| sampling.on < sampling.period);
         let told = sampling.is_some_and(|sampling| sampling.seed.is_some());
         let short = [source.info().short_windows, false];
-        Phases { sampled: sampling.is_some(), told, short, ..Phases::default() }
+        let recent = !source.info().cold_windows;
+        Phases { sampled: sampling.is_some(), told, short, recent, ..Phases::default() }
     }
 
     /// Follows runs: those between two phases, of an access each, are the pages with which a window begins.
@@ -177,16 +182,20 @@ impl Phases {
             return None;
         }
         let before = self.threads.get(&self.current).copied().flatten();
+        if let Event::Skipped { references, instructions } = event {
+            self.skipped |= references + instructions > 0;
+        }
         let begins = match event {
             Event::Switch { thread, .. } => {
                 self.current = *thread;
                 None
             }
             Event::Phase { phase, period } => {
+                let skipped = std::mem::take(&mut self.skipped) && self.recent;
                 let part = self.parts.entry(self.current).or_default();
                 *part = match (*phase, *part) {
                     (Phase::Gap, _) => Part::Other,
-                    (Phase::Warming, Part::Other) => Part::Recent,
+                    (Phase::Warming, Part::Other) if skipped => Part::Recent,
                     _ => Part::Window,
                 };
                 let begun = std::mem::take(&mut self.since) == (Sampling::SHORT, Sampling::SHORT as u64);

@@ -74,7 +74,8 @@ pub(crate) struct Compare {
     throughput: Option<String>,
 
     /// A row more: this command, or server, under a policy, as in 'thp=java -XX:+UseTransparentHugePages -jar a.jar'
-    /// or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./service'; repeat for several
+    /// or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./service'; repeat for several. Other policies then run only if
+    /// --policy names them
     #[arg(long, value_name = "POLICY=CMD", value_parser = with)]
     with: Vec<With>,
 
@@ -172,7 +173,7 @@ fn after_help() -> String {
          The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
          together in 95 of 100 comparisons. Of a server its own tree is measured, and of requests what the load says: the time is \
-         that of a request. Each policy says what it really did; one that reached nothing of the\n\
+         1 / throughput. Each policy says what it really did; one that reached nothing of the\n\
          program's memory gets no verdict. Settings of the whole system are put back after each run; where this process is killed, by the\n\
          next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
@@ -307,7 +308,8 @@ fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
     let plan = policy.ok().and_then(|policy| Plan::new(&policy, &system).ok());
     let mut lines = plan.map_or(Vec::new(), |plan| plan.lines(&system));
     let row = comparison.rows.iter().find(|row| row.policy == *name);
-    lines.extend(row.filter(|_| own.is_some()).map(|row| Line::new("with this command", &row.command)));
+    let command = row.and_then(|row| row.own_command.as_ref());
+    lines.extend(command.map(|command| Line::new("with this command", command)));
     lines
 }
 

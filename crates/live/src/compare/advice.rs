@@ -68,7 +68,7 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
         }
     }
     let found = ratio(chosen);
-    let of = if reference.requests_per_second.is_some() { " a request" } else { "" };
+    let of = if reference.requests_per_second.is_some() { " per request" } else { "" };
     let mut sentence = format!(
         "{}: {} less time{of} than {} ({} sure: {} to {}), {}",
         chosen.policy,

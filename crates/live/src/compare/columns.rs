@@ -12,7 +12,7 @@ const COLUMNS: [(&str, bool, Cell); 21] = [
     ("time", true, |row| {
         row.requests_per_second.is_none().then(|| spread(row.wall_seconds.median, row.wall_seconds.stddev))
     }),
-    ("a request", false, |row| {
+    ("per request", false, |row| {
         row.requests_per_second.map(|_| spread(row.wall_seconds.median, row.wall_seconds.stddev))
     }),
     ("requests/s", true, |row| row.requests_per_second.map(|rate| count(rate.round() as u64))),
@@ -46,7 +46,7 @@ pub fn table(comparison: &Comparison) -> Table {
         false => Column::number(*name).only_wide(),
     });
     let reference = rows.first().map_or("now", |row| row.policy.as_str());
-    let of = if rows.iter().any(|row| row.requests_per_second.is_some()) { "time a request" } else { "time" };
+    let of = if rows.iter().any(|row| row.requests_per_second.is_some()) { "time per request" } else { "time" };
     let last = Column::number(format!("{of} / {reference}"));
     let mut table = Table::new(std::iter::once(Column::prose("policy")).chain(head).chain([last]));
     for row in rows {

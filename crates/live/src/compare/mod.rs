@@ -41,6 +41,7 @@ use run::{Done, Outcome};
 use rustix::process::Signal;
 use served::{Loader, last_lines};
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -160,7 +161,16 @@ impl Options {
     fn line_with(&self, own: Option<&[OsString]>) -> String {
         let line = |words: &[OsString], plain: bool| {
             let words = words.iter().map(|word| word.to_string_lossy());
-            words.map(|word| if plain { word.into() } else { quoted(&word) }).collect::<Vec<_>>().join(" ")
+            let mut sets = true;
+            let word = |word: std::borrow::Cow<'_, str>| {
+                sets &= assignment(&word).is_some();
+                match assignment(&word).filter(|_| sets) {
+                    _ if plain => word.into_owned(),
+                    Some((name, value)) => format!("{name}={}", quoted(value)),
+                    None => quoted(&word).to_string(),
+                }
+            };
+            words.map(word).collect::<Vec<_>>().join(" ")
         };
         match (&self.server, own) {
             (Some(server), own) => {
@@ -176,25 +186,24 @@ impl Options {
     /// `log`.
     fn measured(&self, own: Option<&[OsString]>, log: Option<PathBuf>) -> Result<Command, Error> {
         let Some(words) = own.or(self.server.as_ref().map(|server| &server.command[..])) else { return self.start() };
-        let set = |word: &OsString| {
-            let (name, value) = word.to_str()?.split_once('=')?;
-            let named = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-            (named && !name.is_empty()).then(|| (name.to_string(), value.to_string()))
-        };
-        let sets: Vec<(String, String)> = words.iter().map_while(set).collect();
+        let sets: Vec<(&str, &str)> = words.iter().map_while(|word| assignment(word.to_str()?)).collect();
         let options = Options { command: words[sets.len()..].to_vec(), shell: false, server: None, ..self.clone() };
+        if options.command.is_empty() {
+            return Err(Error::Usage(format!(
+                "{} sets variables for no command: name one after them",
+                self.line_with(own)
+            )));
+        }
         let mut command = options.start()?;
         command.envs(sets);
         let Some(log) = log else { return Ok(command) };
-        // A server ends by no other means than a signal: where this process is killed it gets one.
+        // Where this process is killed nobody else ends its server.
         let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
         // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
         unsafe { command.pre_exec(death) };
-        if self.output == Output::Null {
-            let file = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
-            let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
-            command.stdout(out).stderr(err);
-        }
+        let file = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
+        command.stdout(out).stderr(err);
         Ok(command)
     }
 
@@ -222,6 +231,13 @@ impl Options {
         }
         Ok(command)
     }
+}
+
+/// A word that sets a variable, as before a command of a shell: its name and value.
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let named = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    named.then_some((name, value))
 }
 
 /// Receives reports of a comparison's progress.
@@ -674,21 +690,21 @@ impl Comparing<'_> {
             }
         }
         if run.code != 0 && round.is_none() {
-            self.note(format!("the command ended with status {} under {} in a warm-up run", run.code, entry.name));
+            let what = if self.loader.is_some() { "load" } else { "command" };
+            self.note(format!("the {what} ended with status {} under {} in a warm-up run", run.code, entry.name));
         }
         Ok(Some(Run { warmed, ..run }))
     }
 
-    /// What the load said, where that is to be shown.
+    /// What the server and the load said, where that is to be shown. Where nobody reads it, it is lost.
     fn show(&self, loader: &Loader) {
-        let said = match self.options.output {
-            Output::Null => return,
-            _ => std::fs::read(loader.output()).unwrap_or_default(),
-        };
-        let said = String::from_utf8_lossy(&said);
-        match self.options.output {
-            Output::Inherit => print!("{said}"),
-            _ => eprint!("{said}"),
+        for file in [loader.log(), loader.output()] {
+            let said = || std::fs::read(&file).unwrap_or_default();
+            let _ = match self.options.output {
+                Output::Null => Ok(()),
+                Output::Inherit => std::io::stdout().write_all(&said()),
+                Output::Stderr => std::io::stderr().write_all(&said()),
+            };
         }
     }
 
@@ -733,7 +749,10 @@ fn rows(
         let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
         let line = options.line_with(entry.own.as_deref());
         let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
-        Row { settings_differed: entry.differed(rounds).count(), ended_early: rounds < options.runs, ..row }
+        let own_command =
+            entry.own.as_ref().map(|own| Options { server: None, ..options.clone() }.line_with(Some(own)));
+        let (settings_differed, ended_early) = (entry.differed(rounds).count(), rounds < options.runs);
+        Row { settings_differed, ended_early, own_command, ..row }
     });
     let mut rows: Vec<Row> = rows.collect();
     let arm = |index: usize| {

@@ -42,6 +42,8 @@ pub struct Row {
     pub command: String,
     /// The policy; `base#2` is the second of that name.
     pub policy: String,
+    /// The command of its own, or server, that the row has, quoted for a shell. Null for others.
+    pub own_command: Option<String>,
     /// The number of runs.
     pub runs: usize,
     /// Whether a signal ended the comparison before there were as many as were asked for.
@@ -59,7 +61,7 @@ pub struct Row {
     /// How long the load took.
     pub load_seconds: Option<f64>,
     /// The memory of the server and its descendants when the load ended, where what they share counts once; where some of them
-    /// ended with the load, a second before that at most.
+    /// ended with the load, at the last look before.
     pub end_bytes: Option<u64>,
     /// The same over the time of the last run's load: seconds since it began, and bytes.
     pub memory_over_time: Option<Vec<(f64, u64)>>,
@@ -182,6 +184,11 @@ impl Row {
             let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
             Spread::of(&values).map(|spread| spread.median)
         };
+        // Of different rounds medians would not be those of the same thing.
+        let all = |value: &dyn Fn(&Load) -> Option<f64>| {
+            let of = |run: &Run| value(run.load.as_ref()?);
+            runs.iter().all(|run| of(run).is_some()).then(|| median(&of)).flatten()
+        };
         let memories = || runs.iter().map(|run| &run.memory).chain(warmups);
         let huge = |value: &dyn Fn(&Memory) -> Option<f64>| {
             let values: Vec<f64> = memories().filter_map(value).collect();
@@ -201,13 +208,14 @@ impl Row {
         Row {
             command: names.0.to_string(),
             policy: names.1.to_string(),
+            own_command: None,
             runs: runs.len(),
             ended_early: false,
             wall_seconds: spread(|run| run.wall),
-            requests_per_second: median(&|run| run.load.as_ref()?.requests_per_second),
-            latency_p50_seconds: median(&|run| run.load.as_ref()?.latencies[0]),
-            latency_p99_seconds: median(&|run| run.load.as_ref()?.latencies[1]),
-            latency_p999_seconds: median(&|run| run.load.as_ref()?.latencies[2]),
+            requests_per_second: all(&|load| load.requests_per_second),
+            latency_p50_seconds: all(&|load| load.latencies[0]),
+            latency_p99_seconds: all(&|load| load.latencies[1]),
+            latency_p999_seconds: all(&|load| load.latencies[2]),
             load_seconds: median(&|run| Some(run.load.as_ref()?.seconds)),
             end_bytes: whole(&|run| run.load.as_ref()?.end_bytes()),
             memory_over_time: runs.last().and_then(|run| run.load.as_ref()).map(|load| load.memory.clone()),

@@ -18,7 +18,8 @@ use superpage_linux::settings::Settings;
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the settings of the system are looked at meanwhile, besides at its start and end.
 const SETTINGS: Duration = Duration::from_secs(1);
-/// What is left behind by the command may go on for this long at least, or else as long as the command took.
+/// What is left behind by the command may go on for this long at least, or else as long as the command took; and a server may take as long
+/// to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What became of a run.
@@ -92,10 +93,14 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         _ => None,
     };
     let counts = counters.read().map_err(Error::system("read hardware counters"));
-    if served {
-        end_server(&mut running)?;
+    let stopped = stop.load(Ordering::Relaxed);
+    let killed = if served { end_server(&mut running, stopped)? } else { 0 };
+    if stopped {
+        // A signal may have reached the server, or the load, before this process.
+        return Ok(Outcome::Stopped);
     }
     let (Some(End { wall, code, left, load }), counts) = (ended?, counts?) else { return Ok(Outcome::Stopped) };
+    let left = left + killed;
     let usage = running.tree.usage();
     in_force.look(running.has_ended_brief());
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
@@ -172,17 +177,17 @@ fn serve(
     };
     loop {
         gone(running, "before it was ready")?;
-        let looks = loader.ready()?;
+        let check = loader.ready()?;
         let ready = loop {
             if !look(running) {
-                looks.end();
+                check.end();
                 return Ok(None);
             }
-            if let Some(status) = looks.wait(LOOK)? {
+            if let Some(status) = check.wait(LOOK)? {
                 break status == 0;
             }
             if running.started.elapsed() > server.patience {
-                looks.end();
+                check.end();
                 break false;
             }
         };
@@ -191,22 +196,23 @@ fn serve(
         }
         if running.started.elapsed() > server.patience {
             let (ready, seconds, said) = (&server.ready, server.patience.as_secs(), last_lines(&log));
+            let why = last_lines(&loader.ready_output());
             return Err(Error::Unable(format!(
-                "the server was not ready within {seconds} s ({ready} did not succeed; --ready-within gives it more); {said}"
+                "the server was not ready within {seconds} s (--ready-within gives it more); {said}; {ready} did not succeed; {why}"
             )));
         }
         running.wait(Some(LOOK))?;
     }
     // What answers may be another server, whose port this one did not get.
     gone(running, "although something answers that is ready: another server may run there")?;
-    let mut looks = Looks::begin();
+    let mut memory = Looks::begin();
     let load = loader.load()?;
     let code = loop {
         if !look(running) {
             load.end();
             return Ok(None);
         }
-        looks.look(|| running.tree.members());
+        memory.look(|| running.tree.members());
         if let Some(code) = load.wait(LOOK)? {
             break code;
         }
@@ -215,21 +221,24 @@ fn serve(
             return Err(error);
         }
     };
-    let seconds = looks.elapsed().as_secs_f64();
+    let seconds = memory.elapsed().as_secs_f64();
     let said = std::fs::read(loader.output()).unwrap_or_default();
-    let memory = looks.finish(&running.tree.members());
+    let memory = memory.finish(&running.tree.members());
     let load = Load::new(&String::from_utf8_lossy(&said), server, seconds, memory);
     let wall = load.requests_per_second.map_or(seconds, |rate| 1.0 / rate);
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }
 
-/// Ends the server as its administrator would, and what it has left.
-fn end_server(running: &mut Running) -> Result<(), Error> {
+/// Ends the server as its administrator would, and what it has left; at once if that is wanted. Returns how many processes did not end by
+/// themselves.
+fn end_server(running: &mut Running, at_once: bool) -> Result<usize, Error> {
     if running.tree.ended().is_none() {
         running.tree.signal(libc::SIGTERM)?;
     }
-    match running.wait_all(Some(PATIENCE))? {
-        true => Ok(()),
-        false => running.tree.end(Duration::from_secs(2)),
+    if !at_once && running.wait_all(Some(PATIENCE))? {
+        return Ok(0);
     }
+    let left = running.tree.members().len();
+    running.tree.end(Duration::from_secs(2))?;
+    Ok(left)
 }

@@ -190,7 +190,7 @@ fn rare_hits_of_later_levels_count_in_cycles() {
 fn each_reason_against_an_interval_is_told() {
     let good = evidence(&in_turn());
     assert_eq!(good.no_errors(), None);
-    let cases: [(Evidence, &str); 6] = [
+    let cases: [(Evidence, &str); 7] = [
         (Evidence { placed: false, ..good.clone() }, "where its windows lie"),
         (Evidence { forgets: false, ..good.clone() }, "neither LRU nor random"),
         (Evidence { cold: true, ..good.clone() }, "used last before its windows"),

@@ -7,11 +7,10 @@ mod output;
 
 use crate::sample::proportional;
 use output::Measured;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -81,7 +80,8 @@ impl Looks {
         let now = self.elapsed();
         if now >= self.next {
             let (living, bytes) = proportional(&members());
-            self.seen.push((now.as_secs_f64(), bytes));
+            // Of another user's processes this one may see nothing.
+            self.seen.extend((!living.is_empty()).then_some((now.as_secs_f64(), bytes)));
             self.members = living;
             self.next = now + (100 * (self.elapsed() - now)).max(Duration::from_secs(1));
         }
@@ -91,26 +91,29 @@ impl Looks {
     pub(super) fn finish(mut self, members: &[i32]) -> Vec<(f64, u64)> {
         let (before, seconds) = (std::mem::take(&mut self.members), self.elapsed().as_secs_f64());
         let (living, bytes) = proportional(members);
-        if before.iter().all(|member| living.contains(member)) {
+        if !living.is_empty() && before.iter().all(|member| living.contains(member)) {
             self.seen.push((seconds, bytes));
         }
         self.seen
     }
 }
 
-/// Reads what to do, a word and the file for the output, starts it, and says which process that is and how it ended; until
-/// nobody asks any more.
-const SCRIPT: &str = r#"exec 3<&0
+/// Reads what to do, a word, starts it in a session of its own, and says which process that is and how it ended; until nobody asks
+/// any more. Its arguments are the folder for outputs, the command that says whether the server is ready, and the load.
+const SCRIPT: &str = r#"folder=$1 ready=$2
+shift 2
+exec 3<&0
 (
-    while read -r what output; do
+    while read -r what; do
         case $what in
-        ready) exec sh -c "$SUPERPAGE_READY" ;;
-        *) exec "$@" ;;
-        esac >"$output" 2>&1 </dev/null 3<&- &
+        ready) exec setsid sh -c "$ready" ;;
+        *) exec setsid "$@" ;;
+        esac >"$folder/$what" 2>&1 </dev/null 3<&- &
         echo "$!"
         wait "$!"
         echo "$?"
     done
+    rm -rf "$folder"
 ) <&3 3<&- 2>/dev/null &"#;
 
 /// What starts loads outside of this process's tree.
@@ -124,8 +127,8 @@ pub(super) struct Loader {
 /// A load that runs, or a look whether the server is ready.
 pub(super) struct Running<'a> {
     loader: &'a Loader,
-    /// None if it has ended already.
-    process: Option<OwnedFd>,
+    /// The process, and the group of all that it starts.
+    process: Pid,
 }
 
 impl Loader {
@@ -134,8 +137,8 @@ impl Loader {
         let folder = tempfile::Builder::new().prefix("superpage-").tempdir();
         let folder = folder.map_err(Error::system("make a folder for the load's output"))?;
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "sh"]).arg(load.get_program()).args(load.get_args());
-        shell.env("SUPERPAGE_READY", &server.ready).stdin(Stdio::piped()).stdout(Stdio::piped());
+        shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
+        shell.arg(load.get_program()).args(load.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.spawn().map_err(Error::system("run sh"))?;
         let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
         // What works on is no child of this process any more.
@@ -168,12 +171,14 @@ impl Loader {
         self.folder.path().join("load")
     }
 
+    /// The file of what was said last by the command that looks whether the server is ready.
+    pub(super) fn ready_output(&self) -> PathBuf {
+        self.folder.path().join("ready")
+    }
+
     fn ask(&mut self, what: &str) -> Result<Running<'_>, Error> {
-        let output = self.folder.path().join(what);
-        let asked = writeln!(self.asks, "{what} {}", output.display());
-        asked.map_err(Error::system("ask the shell that starts the load"))?;
-        let pid = self.answers.recv().ok().and_then(|line| Pid::from_raw(line.parse().ok()?)).ok_or_else(gone)?;
-        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+        writeln!(self.asks, "{what}").map_err(Error::system("ask the shell that starts the load"))?;
+        let process = self.answers.recv().ok().and_then(|line| Pid::from_raw(line.parse().ok()?)).ok_or_else(gone)?;
         Ok(Running { process, loader: self })
     }
 }
@@ -188,11 +193,14 @@ impl Running<'_> {
         }
     }
 
-    /// Ends it, and waits for that.
+    /// Ends it with all that it has started, and waits for that.
     pub(super) fn end(self) {
         for signal in [Signal::TERM, Signal::KILL] {
-            let Some(process) = &self.process else { return };
-            let _ = pidfd_send_signal(process, signal);
+            // It may have ended, or not have a group yet.
+            if !matches!(self.wait(Duration::ZERO), Ok(None)) {
+                return;
+            }
+            let _ = kill_process_group(self.process, signal).or_else(|_| kill_process(self.process, signal));
             if !matches!(self.wait(Duration::from_secs(2)), Ok(None)) {
                 return;
             }

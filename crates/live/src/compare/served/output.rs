@@ -32,7 +32,7 @@ impl Measured {
 struct Reading {
     rates: Vec<f64>,
     latencies: [Option<f64>; 3],
-    /// The names of the columns that follow, and the seconds of their unit.
+    /// The names of the columns that follow.
     columns: Vec<String>,
     /// Between `Latency by percentile distribution` and the next of its sections.
     distribution: bool,
