@@ -637,7 +637,10 @@ impl Comparing<'_> {
         let command = options.measured(entry.own.as_deref(), log)?;
         let serves = options.server.as_ref().zip(self.loader.as_mut());
         let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
-        let outcome = run::run(task, &mut self.settings, &self.available)?;
+        let outcome = run::run(task, &mut self.settings, &self.available).map_err(|error| match error {
+            Error::Unable(why) if self.loader.is_some() => Error::Unable(format!("under {}: {why}", entry.name)),
+            error => error,
+        })?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
         let Done { run, left, code, seen } = *done;
         if stop.load(Ordering::Relaxed) {
@@ -760,13 +763,15 @@ fn rows(
         Arm { policy: &plan.policy, row: &rows[index], seen }
     };
     let huge = huge_page_bytes();
-    let others = (1..entries.len()).map(|index| did::beside(arm(index), arm(0), huge, rules));
+    let others = (1..entries.len()).map(|index| match entries[index].own {
+        // What is huge under the reference is another command's.
+        Some(_) => Did::new(did::as_it_is(arm(index), huge, rules), None),
+        None => did::beside(arm(index), arm(0), huge, rules),
+    });
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
     let told: Vec<Did> = std::iter::once(first).chain(others).collect();
     let comparable = entries[0].differed(rounds).next().is_none();
-    for ((row, entry), Did { words, reached }) in rows.iter_mut().zip(entries).zip(told) {
-        // A command of its own may be faster for other reasons.
-        let reached = reached.filter(|reached| *reached || entry.own.is_none());
+    for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
         let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
         row.tell(did, reached, comparable);
     }
