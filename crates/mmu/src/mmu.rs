@@ -260,8 +260,7 @@ impl Mmu {
 
     /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that comes between.
     pub(crate) fn may_recall(&self) -> bool {
-        let alone = self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again();
-        alone && self.fronts.borrow().iter().all(|front| front.compared == 0)
+        self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again()
     }
 
     /// The first levels, the mappings, and the current space.

@@ -30,7 +30,9 @@ impl Noted {
         if std::mem::take(&mut self.over) {
             self.missed.clear();
         }
-        self.missed.extend(each(missed).map(|index| batch.heads[index]));
+        // What trapped, and what was asked again after that, is in a batch only where requests wait.
+        let asked = missed & !batch.absent & !batch.uncounted;
+        self.missed.extend(each(asked).map(|index| batch.heads[index]));
     }
 }
 
@@ -85,7 +87,13 @@ impl Mmu {
         }
         self.catch_up();
         let (fronts, mappings, space) = self.in_parts();
-        fronts.iter_mut().for_each(|front| front.recall(mappings, space, requests, stayed));
+        for front in fronts {
+            // Each by what it is itself, whatever others share the mappings.
+            match front.compared {
+                0 => front.recall(mappings, space, requests, stayed),
+                _ => _ = front.run::<false>(mappings, space, requests),
+            }
+        }
         None
     }
 }
