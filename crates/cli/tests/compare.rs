@@ -12,23 +12,23 @@ use superpage_linux::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, Syst
 const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
 
 /// A comparison of `command`; now alone changes nothing.
-fn compare(options: &[&str], command: &[&str]) -> Command {
+pub(crate) fn compare(options: &[&str], command: &[&str]) -> Command {
     let mut compare = Command::new(SUPERPAGE);
     compare.arg("compare").args(options).arg("--").args(command);
     compare.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     compare
 }
 
-fn output(options: &[&str], command: &[&str]) -> Output {
+pub(crate) fn output(options: &[&str], command: &[&str]) -> Output {
     compare(options, command).output().expect("the command can be started")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// The rows of a comparison that has to succeed, with nothing else on standard output.
-fn rows(options: &[&str], command: &[&str]) -> Vec<Value> {
+pub(crate) fn rows(options: &[&str], command: &[&str]) -> Vec<Value> {
     let output = output(&[&["--format", "json"], options].concat(), command);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -608,98 +608,6 @@ fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
     assert!(fs::read_to_string(&other).unwrap().starts_with("command,"), "{error}");
 }
 
-/// What a comparison of a server says.
-fn served(options: &[&str], server: &str, ready: &str, load: &str) -> Output {
-    output(&[&["--policy", "now", "--server", server, "--ready", ready], options].concat(), &["sh", "-c", load])
-}
-
-#[test]
-fn a_server_is_measured_and_its_load_is_not() {
-    let _turn = superpage_testing::turn_of("compare");
-    let folder = tempfile::tempdir().unwrap();
-    let ready = folder.path().join("ready").display().to_string();
-    // 64 MB that it keeps; it is ready when it has them. The load has 128 MB, and computes.
-    let server =
-        format!("python3 -c 'import time; held = b\"x\" * (64 << 20); open(\"{ready}\", \"w\"); time.sleep(100)'");
-    let load = "head -c 128m /dev/zero | tail -c 128m >/dev/null; echo 'SET: 2000.00 requests per second, p50=0.215 msec'; \
-                echo '99% 3ms'";
-    if Command::new("python3").arg("-V").output().is_err() {
-        return superpage_testing::skip!("python3", "there is no python3 to be a server");
-    }
-    let begun = Instant::now();
-    let remove = format!("rm -f {ready}");
-    let options = ["--format", "json", "-r", "2", "-w", "1", "--policy", "base", "--prepare", &remove];
-    let output = served(&options, &server, &format!("test -e {ready}"), load);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(begun.elapsed() < Duration::from_secs(60), "SIGTERM ends a server");
-    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
-    for row in rows.as_array().unwrap() {
-        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
-        assert_eq!((number("requests_per_second"), number("latency_p50_seconds")), (2000.0, 0.215e-3));
-        assert_eq!((number("latency_p99_seconds"), row["latency_p999_seconds"].is_null()), (0.003, true));
-        // The time that is compared is that of a request.
-        assert_eq!(row["wall_seconds"]["median"], 0.0005);
-        for key in ["peak_rss_bytes", "end_bytes"] {
-            assert!((60.0..100.0).contains(&(number(key) / 1e6)), "{key} of {row}");
-        }
-        assert!(row["command"].as_str().unwrap().starts_with("python3 -c"), "{row}");
-    }
-    let table = served(&["-r", "1", "-w", "0"], "sleep 100", "true", "echo rate: 7");
-    assert!(text(&table.stdout).contains("no throughput that is known"), "{}", text(&table.stdout));
-    let told = served(&["-r", "1", "-w", "0", "--throughput", "rate: "], "sleep 100", "true", "echo rate: 7");
-    assert!(text(&told.stdout).contains("requests/s"), "{}", text(&told.stdout));
-}
-
-#[test]
-fn a_server_that_fails_is_told_with_its_last_words() {
-    let _turn = superpage_testing::turn_of("compare");
-    let cases = [
-        (
-            "sh -c 'echo no room; exit 4'",
-            "false",
-            "true",
-            "server ended with status 4 before it was ready; its last words: no room",
-        ),
-        ("sleep 100", "false", "true", "false did not succeed; it said nothing"),
-        ("sleep 100", "sleep 60", "true", "not ready within 3 s"),
-        (
-            "sh -c 'echo up; sleep 100'",
-            "no-such-probe",
-            "true",
-            "its last words: up; no-such-probe did not succeed; its last words: sh:",
-        ),
-        ("sleep 1", "true", "sleep 30", "server ended with status 0 under its load"),
-        (
-            "sleep 100",
-            "true",
-            "echo gone; exit 3",
-            "load ended with status 3 under now in round 1; its last words: gone",
-        ),
-        ("sleep 0.3", "sleep 0.8", "true", "another server may run there"),
-        (
-            "sleep 100",
-            "true",
-            "[ -e $T ] || { touch $T; echo 5 requests per second; }",
-            "throughput in some runs and none in others",
-        ),
-    ];
-    for (number, (server, ready, load, said)) in cases.into_iter().enumerate() {
-        let mark = std::env::temp_dir().join(format!("superpage-{}-{number}", std::process::id()));
-        let load = load.replace("$T", &mark.display().to_string());
-        let options = ["-r", "1", "-w", "0", "--policy", "now", "--ready-within", "3"];
-        let output = served(&options, server, ready, &load);
-        let _ = fs::remove_file(&mark);
-        let stderr = text(&output.stderr);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{server}: {stderr}");
-        assert!(stderr.contains(said), "{server}: {stderr}");
-        let besides = ["will not be enough", "superpage: waiting until", "superpage: put back what"];
-        let errors = stderr.lines().filter(|line| !besides.iter().any(|besides| line.contains(besides))).count();
-        assert_eq!(errors, 1, "{stderr}");
-    }
-    let refused = served(&[], "a 'b", "true", "true");
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-}
-
 #[test]
 fn a_row_may_have_a_command_of_its_own() {
     let _turn = superpage_testing::turn_of("compare");
@@ -776,21 +684,4 @@ fn who_does_not_wait_is_told_for_whom_it_would_have_been() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("superpage compare") && said.contains("not yet put them back"), "{said}");
     assert!(took < Duration::from_secs(10), "{took:?}");
-}
-
-#[test]
-fn an_interrupt_that_the_server_gets_too_leaves_whole_rounds() {
-    let _turn = superpage_testing::turn_of("compare");
-    let options = ["-r", "50", "-w", "0", "--policy", "now", "--server", "sleep 77", "--ready", "true", "--shell"];
-    let mut command = compare(&options, &["sleep 0.7 | cat; echo 3 requests per second"]);
-    let mut running = command.process_group(0).spawn().unwrap();
-    let group = rustix::process::Pid::from_child(&running);
-    std::thread::sleep(Duration::from_secs(4));
-    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
-    let begun = Instant::now();
-    running.stdin = None;
-    let output = running.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("of 50 rounds, ended early"), "{}", text(&output.stdout));
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

@@ -14,6 +14,7 @@ mod reproduce;
 mod reproduce_live;
 mod run;
 mod run_elsewhere;
+mod served;
 mod sweep;
 mod width;
 

@@ -2,6 +2,7 @@
 
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, export as files, progress};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::ffi::OsString;
@@ -70,7 +71,7 @@ pub(crate) struct Compare {
 
     /// What stands before the throughput in the load's output, where it is none of redis-benchmark, memtier_benchmark,
     /// pgbench, wrk and hey
-    #[arg(long, value_name = "TEXT", requires = "server")]
+    #[arg(long, value_name = "TEXT", requires = "server", value_parser = NonEmptyStringValueParser::new())]
     throughput: Option<String>,
 
     /// A row more: this command, or server, under a policy, as in 'thp=java -XX:+UseTransparentHugePages -jar a.jar'

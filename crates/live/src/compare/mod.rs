@@ -15,6 +15,7 @@ mod did;
 pub mod export;
 mod host;
 mod html;
+mod options;
 mod row;
 mod run;
 mod served;
@@ -23,6 +24,7 @@ pub mod statistics;
 pub use advice::Advice;
 pub use columns::{did_table, table};
 pub use html::html;
+pub use options::{Options, Output, Reaches, With};
 pub use row::{Row, Run, Verdict};
 pub use served::{Load, Server};
 
@@ -38,14 +40,9 @@ use counters::{Available, Event};
 use did::{Arm, Seen};
 use procfs::{Current, LoadAverage};
 use run::{Done, Outcome};
-use rustix::process::Signal;
 use served::{Loader, last_lines};
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::Error;
@@ -55,190 +52,6 @@ use superpage_linux::scan::Kind;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
 use superpage_linux::why::shared_way_out;
-use superpage_output::quoted;
-
-/// Where the command's output goes. Its input is `/dev/null` in any case.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Output {
-    /// Nowhere.
-    #[default]
-    Null,
-    /// To this process's own standard output and standard error.
-    Inherit,
-    /// Both to standard error, if standard output is for results only.
-    Stderr,
-}
-
-/// A command that is run under a policy in place of the one that is compared: what a program's own options are worth.
-#[derive(Clone, PartialEq, Debug)]
-pub struct With {
-    /// The policy.
-    pub policy: Policy,
-    /// The program and its arguments; words like `NAME=VALUE` before it are set in its environment.
-    pub command: Vec<OsString>,
-}
-
-/// Into whose memory the policies of a comparison may reach.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Reaches {
-    /// The command's alone: what changes a setting of the whole system while the command runs is left out.
-    OnlyMine,
-    /// The command's alone while other programs with much memory run, else everybody's.
-    #[default]
-    Considerate,
-    /// Everybody's.
-    System,
-}
-
-/// The options of a comparison.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The program and its arguments; the load, where a server is compared.
-    pub command: Vec<OsString>,
-    /// The server that is started under each policy, if it is one that is compared. The command is then no part of what is
-    /// measured.
-    pub server: Option<Server>,
-    /// Pass the command, its words joined by spaces, to `sh -c`.
-    pub shell: bool,
-    /// The policy that the others are compared with; it always runs.
-    pub reference: Policy,
-    /// The policies. One that is named several times runs as often, and is distinguished by a number.
-    pub policies: Vec<Policy>,
-    /// More rows, with commands of their own.
-    pub with: Vec<With>,
-    /// Which policies may run.
-    pub reach: Reaches,
-    /// Wait while another process has the settings, or measures under them.
-    pub waits: bool,
-    /// The number of measured rounds.
-    pub runs: usize,
-    /// The number of warm-up runs of each policy, which are not measured.
-    pub warmup: usize,
-    /// A command for `sh -c` before each run.
-    pub prepare: Option<String>,
-    /// A command for `sh -c` after each run.
-    pub conclude: Option<String>,
-    /// Continue if the command's exit status is not 0.
-    pub ignore_failure: bool,
-    /// Do not touch memory before each run.
-    pub cold_host: bool,
-    /// Where the command's output goes.
-    pub output: Output,
-    /// The seed of the order within rounds.
-    pub seed: u64,
-}
-
-impl Options {
-    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run of each to warm up.
-    pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
-        let named = |name: &str| name.parse().expect("it is one of ours");
-        Options {
-            command: command.into_iter().map(Into::into).collect(),
-            server: None,
-            shell: false,
-            reference: named("now"),
-            policies: Policy::NAMES.map(named).into(),
-            with: Vec::new(),
-            reach: Reaches::default(),
-            waits: true,
-            runs: 10,
-            warmup: 1,
-            prepare: None,
-            conclude: None,
-            ignore_failure: false,
-            cold_host: false,
-            output: Output::Null,
-            seed: 1,
-        }
-    }
-
-    /// The command, quoted for a shell; of a server both.
-    pub fn command_line(&self) -> String {
-        self.line_with(None)
-    }
-
-    /// The same of a row with this command of its own.
-    fn line_with(&self, own: Option<&[OsString]>) -> String {
-        let line = |words: &[OsString], plain: bool| {
-            let words = words.iter().map(|word| word.to_string_lossy());
-            let mut sets = true;
-            let word = |word: std::borrow::Cow<'_, str>| {
-                sets &= assignment(&word).is_some();
-                match assignment(&word).filter(|_| sets) {
-                    _ if plain => word.into_owned(),
-                    Some((name, value)) => format!("{name}={}", quoted(value)),
-                    None => quoted(&word).to_string(),
-                }
-            };
-            words.map(word).collect::<Vec<_>>().join(" ")
-        };
-        match (&self.server, own) {
-            (Some(server), own) => {
-                let load = line(&self.command, self.shell);
-                format!("{} under {load}", line(own.unwrap_or(&server.command), false))
-            }
-            (None, Some(own)) => line(own, false),
-            (None, None) => line(&self.command, self.shell),
-        }
-    }
-
-    /// What is measured, ready to be started: the row's `own` command, the server, or the command. A server says what it says in
-    /// `log`.
-    fn measured(&self, own: Option<&[OsString]>, log: Option<PathBuf>) -> Result<Command, Error> {
-        let Some(words) = own.or(self.server.as_ref().map(|server| &server.command[..])) else { return self.start() };
-        let sets: Vec<(&str, &str)> = words.iter().map_while(|word| assignment(word.to_str()?)).collect();
-        let options = Options { command: words[sets.len()..].to_vec(), shell: false, server: None, ..self.clone() };
-        if options.command.is_empty() {
-            return Err(Error::Usage(format!(
-                "{} sets variables for no command: name one after them",
-                self.line_with(own)
-            )));
-        }
-        let mut command = options.start()?;
-        command.envs(sets);
-        let Some(log) = log else { return Ok(command) };
-        // Where this process is killed nobody else ends its server.
-        let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
-        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
-        unsafe { command.pre_exec(death) };
-        let file = std::fs::File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
-        let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
-        command.stdout(out).stderr(err);
-        Ok(command)
-    }
-
-    fn start(&self) -> Result<Command, Error> {
-        let mut command = match (self.shell, &self.command[..]) {
-            (false, [program, arguments @ ..]) => {
-                let mut command = Command::new(program);
-                command.args(arguments);
-                command
-            }
-            _ => {
-                let mut command = Command::new("sh");
-                command.arg("-c").arg(self.command.join(OsString::from(" ").as_os_str()));
-                command
-            }
-        };
-        command.stdin(Stdio::null());
-        match self.output {
-            Output::Null => _ = command.stdout(Stdio::null()).stderr(Stdio::null()),
-            Output::Inherit => {}
-            Output::Stderr => {
-                let stderr = std::io::stderr().as_fd().try_clone_to_owned();
-                command.stdout(stderr.map_err(Error::system("share standard error with the command"))?);
-            }
-        }
-        Ok(command)
-    }
-}
-
-/// A word that sets a variable, as before a command of a shell: its name and value.
-fn assignment(word: &str) -> Option<(&str, &str)> {
-    let (name, value) = word.split_once('=')?;
-    let named = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    named.then_some((name, value))
-}
 
 /// Receives reports of a comparison's progress.
 pub trait Watch {
@@ -634,7 +447,7 @@ impl Comparing<'_> {
         // A server is looked at while it serves.
         let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none() && options.server.is_none();
         let log = self.loader.as_ref().map(Loader::log);
-        let command = options.measured(entry.own.as_deref(), log)?;
+        let command = options.measured(entry.own.as_deref(), log.as_deref())?;
         let serves = options.server.as_ref().zip(self.loader.as_mut());
         let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available).map_err(|error| match error {
@@ -727,8 +540,7 @@ const NO_NUMBER: &str = "the load's output has no throughput that is known, so t
 /// signal that it got too.
 fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
     let Some(script) = script else { return Ok(true) };
-    let options = Options { shell: true, output, ..Options::new([script]) };
-    let status = options.start()?.status().map_err(Error::system("run sh"))?;
+    let status = options::start(&[script.into()], true, output)?.status().map_err(Error::system("run sh"))?;
     match status.success() {
         true => Ok(true),
         false if stop.load(Ordering::Relaxed) => Ok(false),
@@ -752,8 +564,7 @@ fn rows(
         let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
         let line = options.line_with(entry.own.as_deref());
         let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
-        let own_command =
-            entry.own.as_ref().map(|own| Options { server: None, ..options.clone() }.line_with(Some(own)));
+        let own_command = entry.own.as_deref().map(options::line);
         let (settings_differed, ended_early) = (entry.differed(rounds).count(), rounds < options.runs);
         Row { settings_differed, ended_early, own_command, ..row }
     });
@@ -803,15 +614,6 @@ fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_is_shown_as_a_shell_would_want_it() {
-        let line = |words: &[&str]| Options::new(words).command_line();
-        assert_eq!(line(&["gcc", "-O2", "a.c"]), "gcc -O2 a.c");
-        assert_eq!(line(&["echo", "it's", ""]), r"echo 'it'\''s' ''");
-        assert_eq!(line(&["sh", "-c", "a\nb 'ü'"]), r"sh -c $'a\nb \'ü\''");
-        assert_eq!(Options { shell: true, ..Options::new(["a", "|", "b"]) }.command_line(), "a | b");
-    }
 
     #[test]
     fn options_that_make_no_sense_are_refused() {

@@ -235,10 +235,16 @@ fn end_server(running: &mut Running, at_once: bool) -> Result<usize, Error> {
     if running.tree.ended().is_none() {
         running.tree.signal(libc::SIGTERM)?;
     }
-    if !at_once && running.wait_all(Some(PATIENCE))? {
-        return Ok(0);
+    let mut grace = Duration::from_secs(2);
+    if !at_once {
+        grace = PATIENCE;
+        // What it has started ends with it, or is told to.
+        running.wait(Some(PATIENCE))?;
+        if running.wait_all(Some(LOOK))? {
+            return Ok(0);
+        }
     }
     let left = running.tree.members().len();
-    running.tree.end(Duration::from_secs(2))?;
+    running.tree.end(grace)?;
     Ok(left)
 }

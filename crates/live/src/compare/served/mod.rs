@@ -10,12 +10,16 @@ use output::Measured;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_output::foreign;
 
 /// A server and how it is used. The command that is compared is the load.
 #[derive(Clone, Debug)]
@@ -28,6 +32,20 @@ pub struct Server {
     pub patience: Duration,
     /// The text before the throughput in the load's output, where the load is none of those known.
     pub after: Option<String>,
+}
+
+impl Server {
+    /// Makes the command of a server ready: it says what it says in `log`, and gets SIGTERM where this process dies, since nobody
+    /// else would end it.
+    pub(super) fn prepare(command: &mut Command, log: &Path) -> Result<(), Error> {
+        let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
+        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+        unsafe { command.pre_exec(death) };
+        let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
+        command.stdout(out).stderr(err);
+        Ok(())
+    }
 }
 
 /// What a load came to.
@@ -134,7 +152,8 @@ pub(super) struct Running<'a> {
 impl Loader {
     /// Starts it, before there is a tree.
     pub(super) fn start(server: &Server, load: &Command) -> Result<Loader, Error> {
-        let folder = tempfile::Builder::new().prefix("superpage-").tempdir();
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("superpage-").permissions(private).tempdir();
         let folder = folder.map_err(Error::system("make a folder for the load's output"))?;
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
@@ -215,8 +234,10 @@ fn gone() -> Error {
 /// The last lines of what a program has said, for people.
 pub(super) fn last_lines(file: &Path) -> String {
     const LINES: usize = 5;
-    let text = String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned();
-    let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect();
+    const MOST: usize = 400;
+    let said = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&said[said.len().saturating_sub(MOST)..]).into_owned();
+    let lines: Vec<&str> = text.split(['\n', '\r', '\0']).map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
-    if last.is_empty() { "it said nothing".into() } else { format!("its last words: {}", last.join(" | ")) }
+    if last.is_empty() { "it said nothing".into() } else { format!("its last words: {}", foreign(&last.join(" | "))) }
 }
