@@ -21,7 +21,8 @@ fn a_server_is_measured_and_its_load_is_not() {
     // 64 MB that it keeps; it is ready when it has them. The load has 128 MB, and computes.
     let server =
         format!("python3 -c 'import time; held = b\"x\" * (64 << 20); open(\"{ready}\", \"w\"); time.sleep(100)'");
-    let load = "head -c 128m /dev/zero | tail -c 128m >/dev/null; echo 'SET: 2000.00 requests per second, p50=0.215 msec'; \
+    let load = "head -c 128m /dev/zero | tail -c 128m >/dev/null; \
+                echo 'SET: 2000.00 requests per second, p50=0.215 msec'; \
                 echo '99% 3ms'";
     if Command::new("python3").arg("-V").output().is_err() {
         return superpage_testing::skip!("python3", "there is no python3 to be a server");

@@ -437,8 +437,8 @@ fn rollup(pid: i32) -> Option<Rollup> {
     Some(Rollup { resident, huge })
 }
 
-/// Those of these processes that live, and their memory, in bytes, where what several of them share counts once; with huge pages of
-/// the static pool. Walks their page tables.
+/// Those of these processes that live, and their memory, in bytes, where what several of them share
+/// counts once; with huge pages of the static pool. Walks their page tables.
 pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
     let of = |pid: &i32| {
         let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
@@ -447,7 +447,8 @@ pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
         Some((*pid, part("Pss") + part("Private_Hugetlb"), part("Shared_Hugetlb")))
     };
     let seen: Vec<(i32, u64, u64)> = pids.iter().filter_map(of).collect();
-    // Shares of the static pool are not told: as much as the process has that has mapped most of it.
+    // Shares of the static pool are not told: as much as the process has that has mapped most of
+    // it.
     let pool = seen.iter().map(|(_, _, pool)| *pool).max().unwrap_or(0);
     (seen.iter().map(|(pid, ..)| *pid).collect(), pool + seen.iter().map(|(_, own, _)| own).sum::<u64>())
 }

@@ -482,7 +482,8 @@ impl Front {
         self.first.translate_first(mappings, &self.batch)
     }
 
-    /// Takes one request through the TLBs of the first level, and counts it; returns whether it missed.
+    /// Takes one request through the TLBs of the first level, and counts it; returns whether it
+    /// missed.
     pub(crate) fn misses_first(&mut self, mappings: &Mappings, located: Located) -> bool {
         self.batch.set(0, located);
         self.batch.close(1);

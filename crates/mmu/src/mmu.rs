@@ -258,7 +258,8 @@ impl Mmu {
         self.fronts.get_mut().iter_mut().for_each(|front| front.switch(&self.mappings, space));
     }
 
-    /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that comes between.
+    /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that
+    /// comes between.
     pub(crate) fn may_recall(&self) -> bool {
         self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again()
     }

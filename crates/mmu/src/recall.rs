@@ -1,9 +1,11 @@
-//! What a program used while nobody looked: the TLBs are brought to where they were at the end of that time.
+//! What a program used while nobody looked: the TLBs are brought to where they were at the end of
+//! that time.
 //!
-//! Of each page its last use is known. A page that was used all the time, like a stack, never left the first level, so it was never asked
-//! for at the second, and no walk to it changed a walk cache. Where last uses are all that is replayed, it falls out at each level, and comes
-//! back at each. So of a page that the program is known to have used before that time too, a level that holds it when all was replayed
-//! passes nothing on: it had it all the time.
+//! Of each page its last use is known. A page that was used all the time, like a stack, never left
+//! the first level, so it was never asked for at the second, and no walk to it changed a walk
+//! cache. Where last uses are all that is replayed, it falls out at each level, and comes back at
+//! each. So of a page that the program is known to have used before that time too, a level that
+//! holds it when all was replayed passes nothing on: it had it all the time.
 
 use crate::batch::{Batch, Located, each, kind};
 use crate::behind::Behind;
@@ -16,7 +18,8 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::Access;
 
-/// The mappings that a level did not hold when they were asked for, since the last time that nobody looked.
+/// The mappings that a level did not hold when they were asked for, since the last time that nobody
+/// looked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     missed: HashSet<u32, FxBuildHasher>,
@@ -30,7 +33,8 @@ impl Noted {
         if std::mem::take(&mut self.over) {
             self.missed.clear();
         }
-        // What trapped, and what was asked again after that, is in a batch only where requests wait.
+        // What trapped, and what was asked again after that, is in a batch only where requests
+        // wait.
         let asked = missed & !batch.absent & !batch.uncounted;
         self.missed.extend(each(asked).map(|index| batch.heads[index]));
     }
@@ -54,8 +58,8 @@ struct Passed {
 }
 
 impl Passed {
-    /// Whether these levels have had it all the time, for the kinds of access by which it was used: they have it, and nobody has missed
-    /// it.
+    /// Whether these levels have had it all the time, for the kinds of access by which it was used:
+    /// they have it, and nobody has missed it.
     fn is_in(&self, tlbs: &Tlbs, noted: &Noted) -> bool {
         let Located { number, head, kind, .. } = self.located;
         let write = kind & !3 | Access::Write as usize;
@@ -74,9 +78,11 @@ impl Mmu {
         }
     }
 
-    /// Makes the requests, the last use of each page in their order, as [`Mmu::run`] does, and returns what that does; `stayed` are
-    /// those for pages that were used before too, by their indices, which ascend. Where an entry depends on other mappings or on use bits, where
-    /// one of the requests would trap, and without [`Mmu::note_misses`], none is held to have stayed. O(requests), some 100 ns each.
+    /// Makes the requests, the last use of each page in their order, as [`Mmu::run`] does, and
+    /// returns what that does; `stayed` are those for pages that were used before too, by their
+    /// indices, which ascend. Where an entry depends on other mappings or on use bits, where one of
+    /// the requests would trap, and without [`Mmu::note_misses`], none is held to have stayed.
+    /// O(requests), some 100 ns each.
     pub fn recall(&mut self, requests: &[Request], stayed: &[Stayed]) -> Option<(usize, Trap)> {
         let ready = |request: &Request| {
             let mapped = self.lookup(self.space(), request.page());

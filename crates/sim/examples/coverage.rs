@@ -1,11 +1,13 @@
 //! How often the 95 % intervals of sampled estimates hold the truth:
 //! `coverage [-n SAMPLINGS] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...`
 //!
-//! Each whole stream is simulated once, and then samplings of it with other places of windows, drawn from the seeds 1, 2,
-//! and so on. A line for each stream and machine: the windows of a sampling; the exact number of misses under `base`, the
-//! share of the samplings whose interval held it, and in percent of it the mean error of the estimates and the mean half width
-//! of their intervals; the same of what walks read from memory under `base`, and of the cycles under the policy; the same of `fewer` and `speedup`, in their own units.
-//! Where not all samplings gave an interval, the number of those that did follows, and the share is of them.
+//! Each whole stream is simulated once, and then samplings of it with other places of windows,
+//! drawn from the seeds 1, 2, and so on. A line for each stream and machine: the windows of a
+//! sampling; the exact number of misses under `base`, the share of the samplings whose interval
+//! held it, and in percent of it the mean error of the estimates and the mean half width of their
+//! intervals; the same of what walks read from memory under `base`, and of the cycles under the
+//! policy; the same of `fewer` and `speedup`, in their own units. Where not all samplings gave an
+//! interval, the number of those that did follows, and the share is of them.
 
 use rayon::prelude::*;
 use std::path::Path;
@@ -105,8 +107,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let setups = plan(&machines, std::slice::from_ref(policy), &Conditions::default())?;
     println!("Policy `{policy}`; {samplings} samplings of each stream.\n");
     println!(
-        "| stream | machine | windows | misses | held % | off % | ± % | walk references held % | off % | ± % | cycles held % | off % | ± % | fewer % | held % | off | ± \
-         | speedup | held % | off | ± |"
+        "| stream | machine | windows | misses | held % | off % | ± % | walk references held % | off % | ± % \
+         | cycles held % | off % | ± % | fewer % | held % | off | ± | speedup | held % | off | ± |"
     );
     println!("| --- | --- |{}", " ---: |".repeat(19));
     let mut sums = vec![[[0; 2]; 5]; machines.len()];

@@ -540,7 +540,8 @@ impl Evidence {
 /// first may be, decides the result.
 const LEAST_WINDOWS: usize = 30;
 
-/// A shell and what it starts change places a few times; more is a program whose processes work together.
+/// A shell and what it starts change places a few times; more is a program whose processes work
+/// together.
 const TURNS: u64 = 8;
 
 /// Below this number, windows that contain misses say little about their spread.

@@ -106,7 +106,8 @@ pub(crate) struct Stretch {
 /// What runs are in a sampled stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Part {
-    /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not told.
+    /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not
+    /// told.
     #[default]
     Other,
     /// The pages used last in a gap, with which a window begins.
@@ -140,7 +141,8 @@ pub(crate) struct Phases {
     short: [bool; 2],
     /// What the runs of each thread are; none: [`Part::Other`].
     parts: BTreeMap<u32, Part>,
-    /// Whether accesses were left out since the last phase began: only then does a window begin with pages used last.
+    /// Whether accesses were left out since the last phase began: only then does a window begin
+    /// with pages used last.
     skipped: bool,
     /// Whether windows of the stream begin with pages used last at all.
     recent: bool,

@@ -29,7 +29,8 @@ pub(crate) struct Requests {
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
-    /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by number, and where they end.
+    /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by
+    /// number, and where they end.
     stayed: Vec<Stayed>,
     stayed_end: Vec<usize>,
 }
@@ -65,8 +66,9 @@ pub(crate) struct Course {
     recent: Recent,
 }
 
-/// The pages that the last window of a sampled stream used. Those of them that the gap after it used too may have been used so often that
-/// they never left the TLBs, like a stack ([`Mmu::recall`]).
+/// The pages that the last window of a sampled stream used. Those of them that the gap after it
+/// used too may have been used so often that they never left the TLBs, like a stack
+/// ([`Mmu::recall`]).
 #[derive(Default)]
 struct Recent {
     /// And whether it wrote to them.
@@ -154,7 +156,8 @@ impl Requests {
         }
     }
 
-    /// Notes which pages the requests from the `first` on are for, and which of these pages may have stayed in the TLBs.
+    /// Notes which pages the requests from the `first` on are for, and which of these pages may
+    /// have stayed in the TLBs.
     fn look_back(&mut self, first: usize, part: Part, course: &mut Course) {
         let (process, requests, recent) = (course.touched.process(), &self.requests[first..], &mut course.recent);
         match part {
@@ -172,7 +175,8 @@ impl Requests {
         self.stayed_end.push(self.stayed.len());
     }
 
-    /// The requests of stretch number `index` for pages that may have stayed in the TLBs, by number.
+    /// The requests of stretch number `index` for pages that may have stayed in the TLBs, by
+    /// number.
     fn stayed(&self, index: usize) -> &[Stayed] {
         let from = index.checked_sub(1).map_or(0, |before| self.stayed_end[before]);
         &self.stayed[from..self.stayed_end[index]]
@@ -379,7 +383,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Those of them for pages that were used before, where they are the pages that a window begins with.
+    /// Those of them for pages that were used before, where they are the pages that a window begins
+    /// with.
     fn stayed(&self) -> Vec<Stayed> {
         let (all, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
         let before = |number: usize| all.partition_point(|stayed| stayed.index < number);

@@ -130,8 +130,8 @@ fn a_window_begins_with_the_right_entries_whatever_they_cover() {
     assert_eq!(short[0].sampled.as_ref().unwrap().no_errors, None);
 }
 
-/// Memory in regions of 2 MB that is read page by page as `next` says, of that many pages, with accesses to the first `hot` pages of another
-/// region in between.
+/// Memory in regions of 2 MB that is read page by page as `next` says, of that many pages, with
+/// accesses to the first `hot` pages of another region in between.
 fn with_hot_pages(hot: u64, stores: bool, pages: u64, mut next: impl FnMut(u64) -> u64) -> Script {
     let (memory, other) = (0x400 * 512, 0x7ff * 512);
     let mut script = Script::new();
@@ -150,8 +150,9 @@ fn with_hot_pages(hot: u64, stores: bool, pages: u64, mut next: impl FnMut(u64) 
     script
 }
 
-/// Pages that are used all the time, such as a stack, never leave the level that has them: nothing behind is asked for them, and no walk to them pushes
-/// a region out of a walk cache. Others that are used as often miss each time. Where a window begins both are as they were.
+/// Pages that are used all the time, such as a stack, never leave the level that has them: nothing
+/// behind is asked for them, and no walk to them pushes a region out of a walk cache. Others that
+/// are used as often miss each time. Where a window begins both are as they were.
 #[test]
 fn what_is_used_all_the_time_stays_in_its_level_where_a_window_begins() {
     let mut place = 1u64;

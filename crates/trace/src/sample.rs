@@ -10,7 +10,8 @@ use superpage_pages::{Access, Protection};
 /// runs end sooner, when a thread's buffer of 8192 words is handed over.
 const AHEAD: usize = 1 << 14;
 
-/// A phase may change after so many accesses of a run, however long no other begins: the stores that fill a page are one run.
+/// A phase may change after so many accesses of a run, however long no other begins: the stores
+/// that fill a page are one run.
 const STEP: u64 = 64;
 
 const TOUCHED: u8 = 1;
@@ -19,11 +20,12 @@ const WRITTEN: u8 = 2;
 /// A source of which accesses are left out: it keeps what the recorder would have kept of the same program with the
 /// same sampling.
 ///
-/// The windows of each thread are drawn from the seed as the recorder draws them (`crates/recorder/src/schedule.rs`). A
-/// whole stream says when a run begins, but when it ends only follows from later runs; between two beginnings the
-/// accesses of the open runs are assumed to be evenly spread. A window is cut where a run begins after its boundary, or between two of
-/// the at most 64 accesses of each run that are taken at a time; the recorder cuts it at the next block of code. Memory: about 20 bytes per touched page. Time: a few
-/// nanoseconds per run.
+/// The windows of each thread are drawn from the seed as the recorder draws them
+/// (`crates/recorder/src/schedule.rs`). A whole stream says when a run begins, but when it ends
+/// only follows from later runs; between two beginnings the accesses of the open runs are assumed
+/// to be evenly spread. A window may be up to 64 accesses of each open run too long; the recorder
+/// cuts it at the next block of code. Memory: about 20 bytes per touched page. Time: a few
+/// nanoseconds per run, and per 64 accesses where a window begins or ends.
 ///
 /// ```
 /// use superpage_trace::{Batch, Sample, Sampling, Source, workload};
@@ -152,7 +154,7 @@ impl Sample {
             }
             self.turn_if_due(&mut state, batch);
             self.open.insert(0, Open { run: index, kept: None, left_out: false });
-            let of = self.parts();
+            let of = self.parts(&state);
             for part in 0..of {
                 if part > 0 {
                     self.turn_if_due(&mut state, batch);
@@ -204,13 +206,16 @@ impl Sample {
         self.open.iter_mut().for_each(|open| (open.kept, open.left_out) = (None, false));
     }
 
-    /// In how many parts the time between the beginnings of the newest run and of the next is taken.
-    fn parts(&self) -> u64 {
+    /// In how many parts the time between the beginnings of the newest run and of the next is taken: in one, unless the
+    /// phase may change within.
+    fn parts(&self, state: &Thread) -> u64 {
         let most = |open: &Open| {
             let steps = (self.ends[open.run] - open.run) as u64;
             u64::from(self.whole.runs[open.run].references).div_ceil(steps)
         };
-        self.open.iter().map(most).max().unwrap_or(0).div_ceil(STEP).max(1)
+        let most = self.open.iter().map(most).max().unwrap_or(0);
+        let all = (most as i64).saturating_mul(self.open.len() as i64);
+        if state.left > all { 1 } else { most.div_ceil(STEP).max(1) }
     }
 
     /// Takes what the open run at `place` does now.

@@ -93,7 +93,8 @@ fn runs_are_cut_at_the_edges_of_windows() {
     assert_eq!(gap[1] + warming[1] + measured[1] + skipped[1], 900_000);
 }
 
-/// The stores that fill a page are one run, longer than a window: each period has its window all the same.
+/// The stores that fill a page are one run, longer than a window: each period has its window all
+/// the same.
 #[test]
 fn a_long_run_is_cut_at_the_edges_of_windows() {
     let sampling = Sampling { on: 1000, period: 10_000, seed: Some(5) };

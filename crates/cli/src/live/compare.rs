@@ -57,7 +57,8 @@ pub(crate) struct Compare {
     #[arg(short = 'N', long, overrides_with = "shell")]
     no_shell: bool,
 
-    /// Compare this server instead: it is started under each policy, CMD is the load on it, and SIGTERM ends it
+    /// Compare this server instead: it is started under each policy, CMD is the load on it, and
+    /// SIGTERM ends it
     #[arg(long, value_name = "CMD", value_parser = words, requires = "ready")]
     server: Option<Words>,
 
@@ -69,19 +70,19 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     ready_within: u32,
 
-    /// What stands before the throughput in the load's output, where it is none of redis-benchmark, memtier_benchmark,
-    /// pgbench, wrk and hey
+    /// What stands before the throughput in the load's output, where it is none of redis-benchmark,
+    /// memtier_benchmark, pgbench, wrk and hey
     #[arg(long, value_name = "TEXT", requires = "server", value_parser = NonEmptyStringValueParser::new())]
     throughput: Option<String>,
 
-    /// A row more: this command, or server, under a policy, as in 'thp=java -XX:+UseTransparentHugePages -jar a.jar'
-    /// or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./service'; repeat for several. Other policies then run only if
-    /// --policy names them
+    /// A row more: this command, or server, under a policy, as in 'thp=java
+    /// -XX:+UseTransparentHugePages -jar a.jar' or 'now=GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+    /// ./service'; repeat for several. Other policies then run only if --policy names them
     #[arg(long, value_name = "POLICY=CMD", value_parser = with)]
     with: Vec<With>,
 
-    /// Compare policies that set something for the whole system also while other programs with much memory run: such
-    /// policies are left out then, unless --policy names them
+    /// Compare policies that set something for the whole system also while other programs with much
+    /// memory run: such policies are left out then, unless --policy names them
     #[arg(long)]
     system_wide: bool,
 
@@ -169,14 +170,14 @@ fn after_help() -> String {
     format!(
         "Examples:\n  superpage compare -- ./service --benchmark\n  \
          superpage compare -r 20 --policy thp --policy mthp:size=64K --export-html page.html -- gcc -O2 -c big.c\n  \
-         superpage compare --server 'redis-server --port 7001 --save \"\"' --ready 'redis-cli -p 7001 ping' -- \
-         redis-benchmark -p 7001 -t set -r 1000000 -n 1000000\n\n\
+         superpage compare --server 'redis-server --port 7001 --save \"\"' --ready 'redis-cli -p 7001 ping' \\\n      \
+         -- redis-benchmark -p 7001 -t set -r 1000000 -n 1000000\n\n\
          The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
-         together in 95 of 100 comparisons. Of a server its own tree is measured, and of requests what the load says: the time is \
-         1 / throughput. Each policy says what it really did; one that reached nothing of the\n\
-         program's memory gets no verdict. Settings of the whole system are put back after each run; where this process is killed, by the\n\
-         next call of any live verb.\n\nPolicies:\n{}",
+         together in 95 of 100 comparisons. Of a server its own tree is measured, and the time is 1 / throughput, as the\n\
+         load says. Each policy says what it really did; one that reached nothing of the program's memory gets no\n\
+         verdict. Settings of the whole system are put back after each run; where this process is killed, by the next\n\
+         call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
 }

@@ -52,7 +52,8 @@ pub(crate) struct Inspect {
           value_parser = seconds)]
     watch: Option<Duration>,
 
-    /// Also write the files that make the advice last into this folder: for systemd and for each boot
+    /// Also write the files that make the advice last into this folder: for systemd and for each
+    /// boot
     #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "watch")]
     write: Option<PathBuf>,
 

@@ -64,7 +64,8 @@ fn typed(title: &str, lines: &[Line], screen: Screen) -> String {
     if text.is_empty() { text } else { format!("\n{title}\n{text}") }
 }
 
-/// Writes the files that these lines make into a folder, each where it would be below `/`; says on standard error what they are for.
+/// Writes the files that these lines make into a folder, each where it would be below `/`; says on
+/// standard error what they are for.
 fn write_files(folder: &Path, lines: &[Line]) -> Result<(), Failure> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for part in lines.iter().filter_map(|line| line.file.as_ref()) {

@@ -5,13 +5,14 @@ use superpage_linux::tree::{descendants, is_ancestor};
 use superpage_output::foreign;
 use superpage_report::bytes;
 
-/// A program with less memory of its own has little that could be huge, and is no service worth asking for.
+/// A program with less memory of its own has little that could be huge, and is no service worth
+/// asking for.
 const LARGE: u64 = 64 << 20;
 /// How many are named.
 const NAMED: usize = 3;
 
-/// The programs with much memory of their own, the largest first, in words: `redis-server (4711, 2.00 GB)`; `None` if there are none.
-/// Reads two small files a process.
+/// The programs with much memory of their own, the largest first, in words: `redis-server (4711,
+/// 2.00 GB)`; `None` if there are none. Reads two small files a process.
 pub(super) fn bystanders() -> Option<String> {
     let own = std::process::id() as i32;
     let mine = descendants(own);

@@ -191,7 +191,8 @@ pub fn compare_with(
         ));
     }
     notes.extend(busy());
-    // It is to be no child of this process, which takes in all that has no parent while a command runs.
+    // It is to be no child of this process, which takes in all that has no parent while a command
+    // runs.
     let loader = options.server.as_ref().map(|server| Loader::start(server, &options.start()?)).transpose()?;
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
@@ -302,8 +303,8 @@ fn entries(
             Some(others) if plan.is_global() => Err(Error::Unable(match others.is_empty() {
                 true => "it changes settings of the whole system".into(),
                 false => format!(
-                    "it changes settings of the whole system, and other programs run: {others}; --system-wide compares it all the \
-                     same"
+                    "it changes settings of the whole system, and other programs run: {others}; --system-wide \
+                     compares it all the same"
                 ),
             })),
             _ => Ok(plan),
@@ -512,7 +513,8 @@ impl Comparing<'_> {
         Ok(Some(Run { warmed, ..run }))
     }
 
-    /// What the server and the load said, where that is to be shown. Where nobody reads it, it is lost.
+    /// What the server and the load said, where that is to be shown. Where nobody reads it, it is
+    /// lost.
     fn show(&self, loader: &Loader) {
         for file in [loader.log(), loader.output()] {
             let said = || std::fs::read(&file).unwrap_or_default();

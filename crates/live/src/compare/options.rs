@@ -22,7 +22,8 @@ pub enum Output {
     Stderr,
 }
 
-/// A command that is run under a policy in place of the one that is compared: what a program's own options are worth.
+/// A command that is run under a policy in place of the one that is compared: what a program's own
+/// options are worth.
 #[derive(Clone, PartialEq, Debug)]
 pub struct With {
     /// The policy.
@@ -34,7 +35,8 @@ pub struct With {
 /// Into whose memory the policies of a comparison may reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reaches {
-    /// The command's alone: what changes a setting of the whole system while the command runs is left out.
+    /// The command's alone: what changes a setting of the whole system while the command runs is
+    /// left out.
     OnlyMine,
     /// The command's alone while other programs with much memory run, else everybody's.
     #[default]
@@ -48,14 +50,15 @@ pub enum Reaches {
 pub struct Options {
     /// The program and its arguments; the load, where a server is compared.
     pub command: Vec<OsString>,
-    /// The server that is started under each policy, if it is one that is compared. The command is then no part of what is
-    /// measured.
+    /// The server that is started under each policy, if it is one that is compared. The command is
+    /// then no part of what is measured.
     pub server: Option<Server>,
     /// Pass the command, its words joined by spaces, to `sh -c`.
     pub shell: bool,
     /// The policy that the others are compared with; it always runs.
     pub reference: Policy,
-    /// The policies. One that is named several times runs as often, and is distinguished by a number.
+    /// The policies. One that is named several times runs as often, and is distinguished by a
+    /// number.
     pub policies: Vec<Policy>,
     /// More rows, with commands of their own.
     pub with: Vec<With>,
@@ -82,7 +85,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run of each to warm up.
+    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run
+    /// of each to warm up.
     pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
         let named = |name: &str| name.parse().expect("it is one of ours");
         Options {
@@ -128,8 +132,8 @@ impl Options {
         start(&self.command, self.shell, self.output)
     }
 
-    /// What is measured, ready to be started: the row's `own` command, the server, or the command. A server says what it says in
-    /// `log`.
+    /// What is measured, ready to be started: the row's `own` command, the server, or the command.
+    /// A server says what it says in `log`.
     pub(super) fn measured(&self, own: Option<&[OsString]>, log: Option<&Path>) -> Result<Command, Error> {
         let Some(words) = own.or(self.server.as_ref().map(|server| &server.command[..])) else { return self.start() };
         let sets: Vec<(&str, &str)> = words.iter().map_while(|word| assignment(word.to_str()?)).collect();

@@ -9,8 +9,9 @@ use serde::Serialize;
 /// One run of the command under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// From just before the command was started until it and all its descendants had ended, in seconds. Of a server: seconds
-    /// a request, if its load says how many there were, else the time that the load took.
+    /// From just before the command was started until it and all its descendants had ended, in
+    /// seconds. Of a server: seconds a request, if its load says how many there were, else the time
+    /// that the load took.
     pub wall: f64,
     /// Processor time in user mode of the whole tree, in seconds.
     pub user: f64,
@@ -60,8 +61,8 @@ pub struct Row {
     pub latency_p999_seconds: Option<f64>,
     /// How long the load took.
     pub load_seconds: Option<f64>,
-    /// The memory of the server and its descendants when the load ended, where what they share counts once; where some of them
-    /// ended with the load, at the last look before.
+    /// The memory of the server and its descendants when the load ended, where what they share
+    /// counts once; where some of them ended with the load, at the last look before.
     pub end_bytes: Option<u64>,
     /// The same over the time of the last run's load: seconds since it began, and bytes.
     pub memory_over_time: Option<Vec<(f64, u64)>>,

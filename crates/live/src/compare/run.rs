@@ -18,8 +18,8 @@ use superpage_linux::settings::Settings;
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the settings of the system are looked at meanwhile, besides at its start and end.
 const SETTINGS: Duration = Duration::from_secs(1);
-/// What is left behind by the command may go on for this long at least, or else as long as the command took; and a server may take as long
-/// to end.
+/// What is left behind by the command may go on for this long at least, or else as long as the
+/// command took; and a server may take as long to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What became of a run.
@@ -64,7 +64,8 @@ struct End {
     load: Option<Load>,
 }
 
-/// Runs a command under a policy, and waits for all that it starts; a server until its load has ended.
+/// Runs a command under a policy, and waits for all that it starts; a server until its load has
+/// ended.
 pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) -> Result<Outcome, Error> {
     let Task { command, serves, plan, looks, traced, constant, stop } = task;
     let mut differed = constant.differs();
@@ -146,8 +147,8 @@ fn until_ended(running: &mut Running, look: &mut dyn FnMut(&Running) -> bool) ->
         if running.wait_all(Some(Duration::ZERO))? {
             return Ok(Some(of(end.wall, 0)));
         }
-        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for
-        // good.
+        // The command has ended, and something that it started has not: it belongs to the run,
+        // unless it stays for good.
         if running.wait_all(Some(LOOK))? {
             return Ok(Some(of(started.elapsed(), 0)));
         }
@@ -159,8 +160,8 @@ fn until_ended(running: &mut Running, look: &mut dyn FnMut(&Running) -> bool) ->
     }
 }
 
-/// Waits until the server is ready, and puts the load on it, as long as `look` says so; `None` if it does not. The server runs
-/// on.
+/// Waits until the server is ready, and puts the load on it, as long as `look` says so; `None` if
+/// it does not. The server runs on.
 fn serve(
     running: &mut Running,
     server: &Server,
@@ -198,7 +199,8 @@ fn serve(
             let (ready, seconds, said) = (&server.ready, server.patience.as_secs(), last_lines(&log));
             let why = last_lines(&loader.ready_output());
             return Err(Error::Unable(format!(
-                "the server was not ready within {seconds} s (--ready-within gives it more); {said}; {ready} did not succeed; {why}"
+                "the server was not ready within {seconds} s (--ready-within gives it more); {said}; {ready} did \
+                 not succeed; {why}"
             )));
         }
         running.wait(Some(LOOK))?;
@@ -229,8 +231,8 @@ fn serve(
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }
 
-/// Ends the server as its administrator would, and what it has left; at once if that is wanted. Returns how many processes did not end by
-/// themselves.
+/// Ends the server as its administrator would, and what it has left; at once if that is wanted.
+/// Returns how many processes did not end by themselves.
 fn end_server(running: &mut Running, at_once: bool) -> Result<usize, Error> {
     if running.tree.ended().is_none() {
         running.tree.signal(libc::SIGTERM)?;

@@ -145,8 +145,8 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
     if let Some((variable, unit)) = variable.zip(origin.unit.as_ref()) {
         let folder = format!("/etc/systemd/system/{unit}.d");
         let line = format!(
-            "mkdir -p {folder} && printf '[Service]\\nEnvironment={variable}\\n' > {folder}/superpage.conf && systemctl \
-             daemon-reload"
+            "mkdir -p {folder} && printf '[Service]\\nEnvironment={variable}\\n' > {folder}/superpage.conf && \
+             systemctl daemon-reload"
         );
         let part =
             Part { path: format!("{folder}/superpage.conf"), text: format!("[Service]\nEnvironment={variable}\n") };

@@ -1,7 +1,9 @@
-//! A server under a policy, and a load that is put on it: what is measured is the server, and what the load says.
+//! A server under a policy, and a load that is put on it: what is measured is the server, and what
+//! the load says.
 //!
-//! The load is no descendant of this process, so that neither its memory, nor its processor time, nor its TLB misses are
-//! counted as the server's: a shell that has left this process's tree starts it ([`Loader`]).
+//! The load is no descendant of this process, so that neither its memory, nor its processor time,
+//! nor its TLB misses are counted as the server's: a shell that has left this process's tree starts
+//! it ([`Loader`]).
 
 mod output;
 
@@ -35,11 +37,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the command of a server ready: it says what it says in `log`, and gets SIGTERM where this process dies, since nobody
-    /// else would end it.
+    /// Makes the command of a server ready: it says what it says in `log`, and gets SIGTERM where
+    /// this process dies, since nobody else would end it.
     pub(super) fn prepare(command: &mut Command, log: &Path) -> Result<(), Error> {
         let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
-        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+        // SAFETY: the closure runs between fork and exec, where it makes one system call and
+        // allocates nothing.
         unsafe { command.pre_exec(death) };
         let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
@@ -57,7 +60,8 @@ pub struct Load {
     pub latencies: [Option<f64>; 3],
     /// How long it took.
     pub seconds: f64,
-    /// The memory of the server over time: seconds since the load began, and bytes, where what processes share counts once.
+    /// The memory of the server over time: seconds since the load began, and bytes, where what
+    /// processes share counts once.
     pub memory: Vec<(f64, u64)>,
 }
 
@@ -74,8 +78,8 @@ impl Load {
     }
 }
 
-/// Looks at the memory of a server while it serves. A look walks page tables, which may delay the server: so there is one a second
-/// at most, and looks take a hundredth of the time together.
+/// Looks at the memory of a server while it serves. A look walks page tables, which may delay the
+/// server: so there is one a second at most, and looks take a hundredth of the time together.
 pub(super) struct Looks {
     begun: Instant,
     next: Duration,
@@ -105,7 +109,8 @@ impl Looks {
         }
     }
 
-    /// Looks once more, unless processes have ended since the last look: what they shared is not seen through others.
+    /// Looks once more, unless processes have ended since the last look: what they shared is not
+    /// seen through others.
     pub(super) fn finish(mut self, members: &[i32]) -> Vec<(f64, u64)> {
         let (before, seconds) = (std::mem::take(&mut self.members), self.elapsed().as_secs_f64());
         let (living, bytes) = proportional(members);
@@ -116,8 +121,9 @@ impl Looks {
     }
 }
 
-/// Reads what to do, a word, starts it in a session of its own, and says which process that is and how it ended; until nobody asks
-/// any more. Its arguments are the folder for outputs, the command that says whether the server is ready, and the load.
+/// Reads what to do, a word, starts it in a session of its own, and says which process that is and
+/// how it ended; until nobody asks any more. Its arguments are the folder for outputs, the command
+/// that says whether the server is ready, and the load.
 const SCRIPT: &str = r#"folder=$1 ready=$2
 shift 2
 exec 3<&0

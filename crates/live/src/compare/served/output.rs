@@ -1,10 +1,11 @@
 //! What a load says of itself: how many requests a second, and how long they took.
 //!
-//! Known are `redis-benchmark` (all three of its forms), `memtier_benchmark`, `pgbench`, `wrk`, `hey`, and whatever writes like
-//! one of them; of others one says which text stands before the number.
+//! Known are `redis-benchmark` (all three of its forms), `memtier_benchmark`, `pgbench`, `wrk`,
+//! `hey`, and whatever writes like one of them; of others one says which text stands before the
+//! number.
 
-/// The numbers of one load. Several tests in one output are taken for as many requests each: their throughput is the
-/// harmonic mean, and their percentiles are those of the slowest.
+/// The numbers of one load. Several tests in one output are taken for as many requests each: their
+/// throughput is the harmonic mean, and their percentiles are those of the slowest.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Measured {
     /// Requests, transactions or operations a second.
@@ -17,7 +18,8 @@ pub(crate) struct Measured {
 pub(crate) const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
 impl Measured {
-    /// Reads an output; `after` is the text before each number that is the throughput, where the load is none of those known.
+    /// Reads an output; `after` is the text before each number that is the throughput, where the
+    /// load is none of those known.
     pub(crate) fn read(output: &str, after: Option<&str>) -> Measured {
         let mut reading = Reading::default();
         // A progress line is written over by the next.
@@ -96,7 +98,8 @@ impl Reading {
             if memtier && cells[0] != "Totals" {
                 return;
             }
-            for (name, cell) in std::mem::take(&mut self.columns).iter().zip(&cells) {
+            let columns = std::mem::take(&mut self.columns);
+            for (name, cell) in columns.iter().zip(&cells) {
                 let place = PERCENTILES.iter().position(|percentile| {
                     let of = format!("p{percentile}");
                     *name == of || *name == format!("{of}_latency_ms")
@@ -107,17 +110,13 @@ impl Reading {
                     _ => {}
                 }
             }
-            // A table has further lines, but for the summary, which stands before each.
-            self.columns = match line.starts_with('"') {
-                true => CSV.split(',').map(str::to_string).collect(),
-                false => Vec::new(),
-            };
+            // CSV has further lines; of the others each has its head.
+            if line.starts_with('"') {
+                self.columns = columns;
+            }
         }
     }
 }
-
-/// The columns of redis-benchmark's CSV.
-const CSV: &str = "test,rps,avg_latency_ms,min_latency_ms,p50_latency_ms,p95_latency_ms,p99_latency_ms,max_latency_ms";
 
 /// The throughput in a line of its own.
 fn rate(line: &str) -> Option<f64> {
@@ -190,6 +189,8 @@ mod tests {
                      GET: 50000.00 requests per second, p50=0.207 msec\n";
         // As many of each: 20 and 10 us a request, 15 on average.
         close(Measured::read(quiet, None), 66_666.666_666_666_67, [Some(0.215e-3), None, None]);
+        const CSV: &str =
+            "test,rps,avg_latency_ms,min_latency_ms,p50_latency_ms,p95_latency_ms,p99_latency_ms,max_latency_ms";
         let csv = format!(
             "\"{}\"\n\"SET\",\"100000.00\",\"0.2\",\"0.1\",\"0.215\",\"0.3\",\"0.407\",\"1.1\"\n\
              \"GET\",\"100000.00\",\"0.2\",\"0.1\",\"0.199\",\"0.3\",\"0.5\",\"1.1\"\n",
@@ -200,18 +201,19 @@ mod tests {
 
     #[test]
     fn other_loads_are_read() {
-        let memtier = "Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency     p99 Latency   p99.9 \
-                       Latency       KB/sec\n----\nSets         9090.0          ---          ---         1.0         1.0        \
-                       2.0         3.0       700.0\nTotals      99999.5      0.00      90909.00         1.99         1.9         \
-                       4.7         8.1      4200.0\n";
+        let memtier = "Type    Ops/sec  Hits/sec  Misses/sec  Avg. Latency  p50 Latency  p99 Latency  \
+                       p99.9 Latency  KB/sec\n----\n\
+                       Sets    9090.0  ---  ---  1.0  1.0  2.0  3.0  700.0\n\
+                       Totals  99999.5  0.00  90909.00  1.99  1.9  4.7  8.1  4200.0\n";
         close(Measured::read(memtier, None), 99_999.5, [Some(1.9e-3), Some(4.7e-3), Some(8.1e-3)]);
-        let pgbench = "latency average = 1.234 ms\ninitial connection time = 8.1 ms\ntps = 3241.5 (without initial connection \
-                       time)\n";
+        let pgbench = "latency average = 1.234 ms\ninitial connection time = 8.1 ms\n\
+                       tps = 3241.5 (without initial connection time)\n";
         close(Measured::read(pgbench, None), 3241.5, [None; 3]);
         let older =
             "tps = 11.0 (including connections establishing)\ntps = 12.0 (excluding connections establishing)\n";
         close(Measured::read(older, None), 12.0, [None; 3]);
-        let wrk = "  Latency Distribution\n     50%  635.00us\n     90%    1.10ms\n     99%    2.50ms\n  Requests/sec:  748868.53\n";
+        let wrk = "  Latency Distribution\n     50%  635.00us\n     90%    1.10ms\n     99%    2.50ms\n  \
+                   Requests/sec:  748868.53\n";
         close(Measured::read(wrk, None), 748_868.53, [Some(635e-6), Some(2.5e-3), None]);
         let hey = "  Requests/sec:\t2410.5\n\nLatency distribution:\n  50% in 0.0021 secs\n  99% in 0.0125 secs\n";
         close(Measured::read(hey, None), 2410.5, [Some(0.0021), Some(0.0125), None]);
