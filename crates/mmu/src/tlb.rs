@@ -255,10 +255,14 @@ impl Tlbs {
         }
     }
 
-    /// Whether one of them holds the translation that a request of this kind needs.
+    /// Whether one of them holds the translation that a request of this kind needs. Where an entry may
+    /// be of several mappings, or its place depends on more than its number, none is found.
     pub(crate) fn has(&self, (number, head): (u64, u32), kind: usize) -> bool {
-        let serving = self.all.iter().filter(|tlb| tlb.kinds >> bit_of(kind) & 1 != 0);
-        serving.into_iter().any(|tlb| on_entries!(&tlb.entries, cache => cache.find(number, head).is_some()))
+        self.all.iter().filter(|tlb| tlb.kinds >> bit_of(kind) & 1 != 0).any(|tlb| match &tlb.entries {
+            Entries::Exact(cache) => cache.find(number, head).is_some(),
+            Entries::Fractured(cache) => cache.find(number, head).is_some(),
+            _ => false,
+        })
     }
 
     /// Drops all of a space; returns the number of entries dropped. Costs a look at all entries.

@@ -2,6 +2,7 @@
 
 use crate::script::Script;
 use std::sync::atomic::AtomicBool;
+use superpage_mmu::Machine;
 use superpage_pages::Access;
 use superpage_sim::{Certainty, Conditions, Format, Row, plan, run, write};
 use superpage_trace::{Batch, Event, Info, ProcessId, Run, Sample, Sampling, Source, workload};
@@ -132,7 +133,7 @@ fn a_window_begins_with_the_right_entries_whatever_they_cover() {
 
 /// Memory in regions of 2 MB that is read page by page as `next` says, of that many pages, with
 /// accesses to the first `hot` pages of another region in between.
-fn with_hot_pages(hot: u64, stores: bool, pages: u64, mut next: impl FnMut(u64) -> u64) -> Script {
+fn with_hot_pages(reads: u64, hot: u64, stores: bool, pages: u64, mut next: impl FnMut(u64) -> u64) -> Script {
     let (memory, other) = (0x400 * 512, 0x7ff * 512);
     let mut script = Script::new();
     script.process(0);
@@ -141,7 +142,7 @@ fn with_hot_pages(hot: u64, stores: bool, pages: u64, mut next: impl FnMut(u64) 
     script.touch(memory..memory + pages, Access::Write);
     script.touch(other..other + hot, Access::Write);
     let access = if stores { Access::Write } else { Access::Read };
-    for number in 0..120_000 {
+    for number in 0..reads {
         for page in 0..hot {
             script.run(Run::new(other + page, access, 40, 40));
         }
@@ -163,11 +164,11 @@ fn what_is_used_all_the_time_stays_in_its_level_where_a_window_begins() {
     let regions = 34 * 512;
     let cases = [
         // One region more than the walk cache has entries.
-        ("a stack", with_hot_pages(1, true, regions, |_| random(regions))),
+        ("a stack", with_hot_pages(120_000, 1, true, regions, |_| random(regions))),
         // As many pages as the second level has entries.
-        ("a full second level", with_hot_pages(12, false, 256, |number| number * 7 % 240)),
+        ("a full second level", with_hot_pages(120_000, 12, false, 256, |number| number * 7 % 240)),
         // All in one set of each level, and more regions than the walk cache has entries.
-        ("one set", with_hot_pages(24, false, 40 * 512, |number| number % 40 * 512)),
+        ("one set", with_hot_pages(120_000, 24, false, 40 * 512, |number| number % 40 * 512)),
     ];
     for (name, script) in cases {
         let of = |source: &mut dyn Source| {
@@ -184,6 +185,32 @@ fn what_is_used_all_the_time_stays_in_its_level_where_a_window_begins() {
             assert!((mean / exact[key] - 1.0).abs() < 0.015, "{name}: {mean} for {}", exact[key]);
         }
     }
+}
+
+/// On each machine with each overlay that it takes: nothing panics, and what is known stays exact.
+#[test]
+fn every_machine_takes_a_sample() {
+    let with_hot = || Sample::new(Box::new(with_hot_pages(12_000, 3, true, 600, |number| number * 7 % 600)), SAMPLING);
+    const SAMPLING: Sampling = Sampling { on: 20_000, period: 100_000, seed: Some(3) };
+    let exact = rows(MACHINE, &mut with_hot_pages(12_000, 3, true, 600, |number| number * 7 % 600)).swap_remove(0);
+    let mut taken = 0;
+    for machine in Machine::names() {
+        for overlay in std::iter::once(String::new()).chain(Machine::overlays().map(|name| format!("+{name}"))) {
+            let name = format!("{machine}{overlay}");
+            // Shadow superpages are for streams with lines.
+            if overlay == "+shadow" || Machine::builtin(&name).is_err() {
+                continue;
+            }
+            let sampled = rows(&name, &mut with_hot());
+            assert_eq!(
+                (sampled[0].references, sampled[0].instructions),
+                (exact.references, exact.instructions),
+                "{name}"
+            );
+            taken += 1;
+        }
+    }
+    assert!(taken > 60, "{taken}");
 }
 
 /// A sample as versions before 8 of the file format have it: windows begin with the last 8192 pages.
