@@ -18,21 +18,15 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::Access;
 
-/// The mappings that a level did not hold when they were asked for, since the last time that nobody
-/// looked.
+/// The mappings that a level did not hold when they were asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     missed: HashSet<u32, FxBuildHasher>,
-    /// Whether the level has been brought back since.
-    over: bool,
 }
 
 impl Noted {
     /// Notes the mappings of these requests of a batch.
     pub(crate) fn note(&mut self, batch: &Batch, missed: u64) {
-        if std::mem::take(&mut self.over) {
-            self.missed.clear();
-        }
         // What trapped, and what was asked again after that, is in a batch only where requests
         // wait.
         let asked = missed & !batch.absent & !batch.uncounted;
@@ -70,11 +64,13 @@ impl Passed {
 }
 
 impl Mmu {
-    /// From now on each level notes what misses in it, for [`Mmu::recall`].
+    /// From now on each level notes what misses in it, for [`Mmu::recall`]; what it has noted so far
+    /// it forgets.
     pub fn note_misses(&mut self) {
+        self.catch_up();
         for front in self.fronts.get_mut() {
-            front.noted = Some(Noted::default());
-            front.behind.iter_mut().for_each(|behind| behind.noted = Some(Noted::default()));
+            let behind = front.behind.iter_mut().map(|behind| &mut behind.noted);
+            behind.chain([&mut front.noted]).for_each(|noted| noted.get_or_insert_default().missed.clear());
         }
     }
 
@@ -119,9 +115,8 @@ impl Front {
                 missed.push(Passed { located, request: *request, stayed });
             }
         }
-        if let Some(noted) = &mut self.noted {
+        if let Some(noted) = &self.noted {
             missed.retain(|passed| !passed.is_in(&self.first, noted));
-            noted.over = true;
         }
         let Front { behind, misses, .. } = self;
         for behind in behind {
@@ -153,6 +148,5 @@ impl Behind {
                 self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
             }
         }
-        self.noted.iter_mut().for_each(|noted| noted.over = true);
     }
 }

@@ -15,7 +15,7 @@ use crate::latency::Faults;
 use crate::looks::Looks;
 use crate::memory::contiguity;
 use crate::parts::Peak;
-use crate::piece::{Mark, Piece, Stretch, Window};
+use crate::piece::{self, Mark, Piece, Stretch, Window};
 use crate::requests::{Along, Asked};
 use crate::series::Every;
 use crate::sources::bloat;
@@ -55,6 +55,8 @@ pub(crate) struct Simulation {
     pub(crate) looks_at_time: bool,
     /// The same for samples.
     pub(crate) ahead: Along,
+    /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
+    pub(crate) recalled: bool,
     pub(crate) work: Work,
     pub(crate) faults: Faults,
     pub(crate) outcome: Outcome,
@@ -234,6 +236,7 @@ impl Simulation {
             looks_at_time: false,
             along: Along::default(),
             ahead: Along::default(),
+            recalled: false,
             work: Work::default(),
             faults: Faults::default(),
             outcome: Outcome::default(),
@@ -262,6 +265,11 @@ impl Simulation {
             }
             let asked = requests.stretch(index, runs(stretch));
             let end = asked.requests.len();
+            match stretch.part {
+                piece::Part::Recent => self.recalled = true,
+                piece::Part::Window if std::mem::take(&mut self.recalled) => self.mmu.note_misses(),
+                _ => {}
+            }
             if !self.processes.dead {
                 let mut done = stretch.done;
                 let before = self.passed();

@@ -117,6 +117,14 @@ fn runs(setups: &[Setup], source: &mut dyn Source, watch: Watch, threads: usize)
     pool.install(|| run_parts(setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap())
 }
 
+/// Where two rows begin to differ, which are thousands of characters each.
+fn first_difference(one: Option<&Run>, other: &Run) -> String {
+    let (one, other) = (format!("{one:?}"), format!("{:?}", Some(other)));
+    let alike = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let near = |text: &str| text[alike.saturating_sub(60)..text.len().min(alike + 60)].to_string();
+    format!("together {}\nalone {}", near(&one), near(&other))
+}
+
 /// Whether each row of the grid is that of its machine and policy alone, with 1, 2 and 4 threads.
 fn each_is_as_alone(
     machines: &[Machine],
@@ -135,7 +143,8 @@ fn each_is_as_alone(
             let alone = plan_machines(std::slice::from_ref(machine), std::slice::from_ref(policy), conditions).unwrap();
             for run in runs(&alone, stream().as_mut(), watch, 1) {
                 let key = |run: &Run| (run.row.machine.clone(), run.row.policies());
-                prop_assert_eq!(together[0].iter().find(|other| key(other) == key(&run)), Some(&run));
+                let same = together[0].iter().find(|other| key(other) == key(&run));
+                prop_assert!(same == Some(&run), "{:?}: {}", key(&run), first_difference(same, &run));
             }
         }
     }
