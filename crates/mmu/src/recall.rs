@@ -4,8 +4,14 @@
 //! Of each page its last use is known. A page that was used all the time, like a stack, never left
 //! the first level, so it was never asked for at the second, and no walk to it changed a walk
 //! cache. Where last uses are all that is replayed, it falls out at each level, and comes back at
-//! each. So of a page that the program is known to have used before that time too, a level that
-//! holds it when all was replayed passes nothing on: it had it all the time.
+//! each. So two things are held of a page that a level still has when all was replayed:
+//!
+//! - The first level had it all the time, and passes nothing on, if it was used without a miss
+//!   whenever anybody looked, for as long as nobody has looked now, or since the beginning. Less is
+//!   not enough: a server's buffer is used without a miss while its client is served, and then not
+//!   for a while; held to have stayed, it grows old in the second level, and a window walks to it.
+//! - The other levels had it all the time, and it is not walked for, if it was used without a miss
+//!   there when anybody looked last. Should that be wrong, walk caches alone are a little off.
 
 use crate::batch::{Batch, Located, each, kind};
 use crate::behind::Behind;
@@ -18,19 +24,29 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::Access;
 
-/// The mappings that a level did not hold when they were asked for.
+/// The mappings that a level did not hold when they were asked for: since notes were last begun
+/// anew, and between the time before that and then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
-    missed: HashSet<u32, FxBuildHasher>,
+    missed: [HashSet<u32, FxBuildHasher>; 2],
 }
 
 impl Noted {
+    fn begin(&mut self) {
+        self.missed.swap(0, 1);
+        self.missed[0].clear();
+    }
+
+    fn has(&self, head: u32) -> bool {
+        self.missed.iter().any(|missed| missed.contains(&head))
+    }
+
     /// Notes the mappings of these requests of a batch.
     pub(crate) fn note(&mut self, batch: &Batch, missed: u64) {
         // What trapped, and what was asked again after that, is in a batch only where requests
         // wait.
         let asked = missed & !batch.absent & !batch.uncounted;
-        self.missed.extend(each(asked).map(|index| batch.heads[index]));
+        self.missed[0].extend(each(asked).map(|index| batch.heads[index]));
     }
 }
 
@@ -41,6 +57,8 @@ pub struct Stayed {
     pub index: usize,
     /// Whether the page was written to then.
     pub written: bool,
+    /// Whether it was used so whenever anybody looked, for as long as nobody has looked now.
+    pub always: bool,
 }
 
 /// A request that the levels so far did not serve, or did not have all the time.
@@ -59,18 +77,20 @@ impl Passed {
         let write = kind & !3 | Access::Write as usize;
         let has = |kind| tlbs.has((number, head), kind);
         let held = |stayed: Stayed| has(kind) && (!stayed.written || has(write));
-        self.stayed.is_some_and(held) && !noted.missed.contains(&head)
+        self.stayed.is_some_and(held) && !noted.has(head)
     }
 }
 
 impl Mmu {
-    /// From now on each level notes what misses in it, for [`Mmu::recall`]; what it has noted so far
-    /// it forgets.
-    pub fn note_misses(&mut self) {
+    /// From now on the levels behind the first note what misses in them, for [`Mmu::recall`], and the
+    /// first level too if `first` is set: for it that is done as seldom as there is long enough to
+    /// look. Each forgets what it noted when this is done for the second time.
+    pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
         for front in self.fronts.get_mut() {
             let behind = front.behind.iter_mut().map(|behind| &mut behind.noted);
-            behind.chain([&mut front.noted]).for_each(|noted| noted.get_or_insert_default().missed.clear());
+            let first = Some(&mut front.noted).filter(|_| first);
+            behind.chain(first).for_each(|noted| noted.get_or_insert_default().begin());
         }
     }
 
@@ -116,7 +136,8 @@ impl Front {
             }
         }
         if let Some(noted) = &self.noted {
-            missed.retain(|passed| !passed.is_in(&self.first, noted));
+            let always = |passed: &Passed| passed.stayed.is_some_and(|stayed| stayed.always);
+            missed.retain(|passed| !(always(passed) && passed.is_in(&self.first, noted)));
         }
         let Front { behind, misses, .. } = self;
         for behind in behind {

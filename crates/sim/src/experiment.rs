@@ -252,7 +252,7 @@ pub fn run_parts(
     shifts.sort_unstable();
     shifts.dedup();
 
-    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift, watch.lines)).collect();
+    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift, watch.lines, info.sampling)).collect();
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
     let mut done = Progress { runs: 0, of: info.runs };

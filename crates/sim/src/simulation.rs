@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Machine, Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped};
-use superpage_trace::{Event, Info, ProcessId, Threads};
+use superpage_trace::{Event, Info, ProcessId, Sampling, Threads};
 use superpage_vm::{Config, Costs, Hash, Need, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
@@ -57,6 +57,8 @@ pub(crate) struct Simulation {
     pub(crate) ahead: Along,
     /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
     pub(crate) recalled: bool,
+    /// How many windows have begun so.
+    pub(crate) windows: u64,
     pub(crate) work: Work,
     pub(crate) faults: Faults,
     pub(crate) outcome: Outcome,
@@ -204,9 +206,6 @@ impl Simulation {
         if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }
-        if info.sampling.is_some() {
-            mmu.note_misses();
-        }
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
         let mut simulation = Simulation {
             vm,
@@ -237,6 +236,7 @@ impl Simulation {
             along: Along::default(),
             ahead: Along::default(),
             recalled: false,
+            windows: 0,
             work: Work::default(),
             faults: Faults::default(),
             outcome: Outcome::default(),
@@ -267,7 +267,7 @@ impl Simulation {
             let end = asked.requests.len();
             match stretch.part {
                 piece::Part::Recent => self.recalled = true,
-                piece::Part::Window if std::mem::take(&mut self.recalled) => self.mmu.note_misses(),
+                piece::Part::Window if std::mem::take(&mut self.recalled) => self.begin_window(),
                 _ => {}
             }
             if !self.processes.dead {
@@ -332,6 +332,13 @@ impl Simulation {
                 self.give_up(problem);
             }
         }
+    }
+
+    /// A window of a sampled stream begins, after the time before it was made up for.
+    fn begin_window(&mut self) {
+        let enough = self.info.sampling.map_or(1, Sampling::windows_in_period);
+        self.mmu.note_misses(self.windows.is_multiple_of(enough));
+        self.windows += 1;
     }
 
     /// What a sample says of an event that it follows, if one does.

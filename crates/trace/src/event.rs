@@ -372,6 +372,13 @@ pub struct Sampling {
     pub seed: Option<u64>,
 }
 
+impl Sampling {
+    /// How many windows are as long as the time from one to the next, rounded up.
+    pub fn windows_in_period(self) -> u64 {
+        self.period.div_ceil(self.on.max(1))
+    }
+}
+
 impl Phase {
     /// The phase with this number, in the order of their declaration.
     pub(crate) fn of(number: u64) -> Option<Phase> {
