@@ -6,10 +6,11 @@
 //! cache. Where last uses are all that is replayed, it falls out at each level, and comes back at
 //! each. So two things are held of a page that a level still has when all was replayed:
 //!
-//! - The first level had it all the time, and passes nothing on, if it was used without a miss
-//!   whenever anybody looked, for as long as nobody has looked now, or since the beginning. Less is
-//!   not enough: a server's buffer is used without a miss while its client is served, and then not
-//!   for a while; held to have stayed, it grows old in the second level, and a window walks to it.
+//! - The first level had it all the time, and passes nothing on, if it was used whenever anybody
+//!   looked (since it was first used, or for as long as nobody has looked now), and not missed in a
+//!   good part of that. Less is not enough: a server's buffer is used without a miss while its client
+//!   is served, and then not for a while; held to have stayed, it grows old in the second level, and
+//!   a window walks to it.
 //! - The other levels had it all the time, and it is not walked for, if it was used without a miss
 //!   there when anybody looked last. Should that be wrong, walk caches alone are a little off.
 
@@ -57,7 +58,8 @@ pub struct Stayed {
     pub index: usize,
     /// Whether the page was written to then.
     pub written: bool,
-    /// Whether it was used so whenever anybody looked, for as long as nobody has looked now.
+    /// Whether it was used whenever anybody looked: since it was first used, or for as long as nobody
+    /// has looked now.
     pub always: bool,
 }
 
@@ -83,8 +85,8 @@ impl Passed {
 
 impl Mmu {
     /// From now on the levels behind the first note what misses in them, for [`Mmu::recall`], and the
-    /// first level too if `first` is set: for it that is done as seldom as there is long enough to
-    /// look. Each forgets what it noted when this is done for the second time.
+    /// first level too if `first` is set: for it that is done seldom, so that it remembers many times
+    /// of looking. Each forgets what it noted when this is done for the second time.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
         for front in self.fronts.get_mut() {
