@@ -25,8 +25,8 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::Access;
 
-/// The mappings that a level did not hold when they were asked for: since notes were last begun
-/// anew, and between the time before that and then.
+/// The mappings that a level did not hold when they were asked for, since notes were begun for the
+/// last time but one: those after the last time come first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     missed: [HashSet<u32, FxBuildHasher>; 2],
