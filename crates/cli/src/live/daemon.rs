@@ -19,9 +19,10 @@ use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running, raise_files};
 use superpage_live::launch::Line;
 use superpage_live::policy::LINUX;
+use superpage_live::probe::region_cost;
 use superpage_live::promote::{Finding, Options, Promoter};
 use superpage_output::quoted;
-use superpage_report::{Column, Screen, Table, bytes, foreign_json};
+use superpage_report::{Column, Screen, Table, bytes, count, foreign_json, time};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -177,7 +178,9 @@ impl Daemon {
             Format::Table => {
                 let screen = self.width.screen();
                 let shown = table(&findings, promoter.region_bytes(), (&config.options, looked), screen);
-                let some = findings.iter().any(|finding| finding.promotable > 0);
+                let regions = findings.iter().map(|finding| finding.promotable).sum();
+                let (some, pace) = (regions > 0, pace(regions, &config.options));
+                let shown = shown + &pace.map(|pace| screen.paragraph(&pace)).unwrap_or_default();
                 let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
                 shown + &super::typed("To begin:", if some { std::slice::from_ref(&line) } else { &[] }, screen)
             }
@@ -197,6 +200,22 @@ fn begins() -> String {
 
 fn process(text: &str) -> Result<i32, String> {
     i32::try_from(number(text)?).map_err(|_| "there is no process with such a large number".into())
+}
+
+/// How long the promotion of so many regions takes; nothing where there is none, or what one costs cannot be measured.
+fn pace(regions: u64, options: &Options) -> Option<String> {
+    let (first, again) = (regions > 0).then(region_cost)?.ok()?;
+    let time = |each: Duration| time(each.as_secs_f64());
+    let takes = |each| format!("{:.0?}", options.takes(regions, each));
+    Some(format!(
+        "{} regions at {} of CPU time each (measured here now; {} in memory that was just used): {} at cpu={}, or {}",
+        count(regions),
+        time(first),
+        time(again),
+        takes(first),
+        options.cpu,
+        takes(again),
+    ))
 }
 
 /// One row for each process with relevant memory, and a line for the rest.

@@ -124,6 +124,15 @@ fn summary(policy: &Policy, outcome: &Outcome) {
             time(promoted.promote_cpu.as_secs_f64()),
             time(promoted.scan_cpu.as_secs_f64()),
         );
+        let left = work.candidates.saturating_sub(promoted.promoted_regions);
+        if let Some(cost) = promoted.region_cost().filter(|_| left > 0) {
+            eprintln!(
+                "superpage: {} regions were left when it ended: {} of CPU time, at {} each",
+                count(left),
+                time(left as f64 * cost.as_secs_f64()),
+                time(cost.as_secs_f64()),
+            );
+        }
         if promoted.grown_bytes > 0 {
             eprintln!(
                 "superpage: which grew it by up to {}: pages that were not populated",

@@ -135,6 +135,11 @@ impl Collector for Shared {
         now("huge_regions", "Regions of the watched that are huge pages", counters.huge_regions)?;
         now("candidate_regions", "Regions of the watched that are populated to the share", counters.candidate_regions)?;
         now("sparse_regions", "Regions of the watched that are populated below the share", counters.sparse_regions)?;
+        if let Some(cost) = counters.region_cost() {
+            let gauge = ConstGauge::new(cost.as_secs_f64());
+            let help = "CPU time that the promotion of a region took in the mean";
+            gauge.encode(encoder.encode_descriptor("region_cost_seconds", help, None, gauge.metric_type())?)?;
+        }
         let mut excluded = encoder.encode_descriptor(
             "excluded_processes",
             "Processes that are left alone",
@@ -192,6 +197,7 @@ mod tests {
         let mut counters = Counters { region_bytes: 2 << 20, ..Counters::default() };
         let metrics = Metrics::start(&config, counters.clone()).unwrap();
         counters.promoted_regions = 3;
+        counters.promote_cpu = std::time::Duration::from_millis(6);
         counters.refused.insert("busy", 2);
         counters.excluded.insert("kernel", 70);
         metrics.update(counters);
@@ -200,6 +206,7 @@ mod tests {
         for line in [
             "superpage_promoted_bytes_total 6291456",
             "superpage_refused_regions_total{reason=\"busy\"} 2",
+            "superpage_region_cost_seconds 0.002",
             "superpage_excluded_processes{reason=\"kernel\"} 70",
             "# TYPE superpage_promoted_regions counter",
         ] {

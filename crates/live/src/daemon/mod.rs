@@ -90,12 +90,15 @@ impl Daemon {
                 told = Instant::now();
                 let counters = self.promoter.counters();
                 if counters.promoted_regions != before.promoted_regions {
-                    let regions = counters.promoted_regions - before.promoted_regions;
+                    let (regions, cost) = (counters.promoted_regions - before.promoted_regions, counters.region_cost());
+                    let left = counters.candidate_regions;
                     tracing::info!(
                         regions,
                         grown_bytes = counters.grown_bytes - before.grown_bytes,
                         processes = counters.watched,
                         cpu = percent(counters.cpu_share()),
+                        left,
+                        takes = cost.map(|cost| format!("{:.0?}", self.promoter.options().takes(left, cost))),
                         "promoted"
                     );
                 }

@@ -211,7 +211,8 @@ impl Arrangement<'_> {
     /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread can be created.
     pub fn promoter(&self) -> Result<Option<Promoting>, Error> {
         let Some(options) = &self.plan.policy.live().background else { return Ok(None) };
-        let promoter = Promoter::new(options.clone(), Target::tree(std::process::id() as i32))?;
+        let mut promoter = Promoter::new(options.clone(), Target::tree(std::process::id() as i32))?;
+        promoter.serve_a_command();
         Promoting::start(promoter).map(Some)
     }
 

@@ -83,6 +83,14 @@ const SLOWDOWN: Parameter = Parameter {
     needs: &[],
 };
 
+const OF_COMMAND: Parameter = Parameter {
+    name: "of-command",
+    values: Values::Share,
+    default: "0.1",
+    help: "run, compare: of what the command uses, used beyond cpu and burst, and the most it may slow it",
+    needs: &[],
+};
+
 const SHARED: Parameter = Parameter {
     name: "shared",
     values: Values::Words(&["on", "off"]),
@@ -96,7 +104,7 @@ pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &text::POLICY],
-    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], SLOWDOWN, SHARED],
+    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], OF_COMMAND, SLOWDOWN, SHARED],
     read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
 };
 

@@ -65,6 +65,14 @@ impl Counters {
         self.promoted_regions * self.region_bytes
     }
 
+    /// The processor time that a promotion took in the mean; `None` if there was none.
+    pub fn region_cost(&self) -> Option<Duration> {
+        u32::try_from(self.promoted_regions)
+            .ok()
+            .filter(|regions| *regions > 0)
+            .map(|regions| self.promote_cpu / regions)
+    }
+
     /// The share of one core that was used; 0 before any time has passed.
     pub fn cpu_share(&self) -> f64 {
         let elapsed = self.elapsed.as_secs_f64();

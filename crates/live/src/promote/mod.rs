@@ -96,6 +96,10 @@ struct Processes {
 struct Clock {
     /// Whether all of this process counts, and not only the working thread.
     whole: bool,
+    /// Whether the processes are a command's, whose use earns time.
+    earns: bool,
+    /// Time that was earned and not used: what is used then is not charged.
+    earned: Duration,
     /// What was charged up to the time of `mark`.
     used: Duration,
     mark: Duration,
@@ -121,13 +125,15 @@ impl Clock {
     fn end(&mut self) -> Duration {
         let now = self.read();
         let used = now.saturating_sub(self.mark);
-        self.used += used;
+        let free = used.min(self.earned);
+        self.earned -= free;
+        self.used += used - free;
         self.mark = now;
         used
     }
 
     fn spent(&self) -> Duration {
-        self.used + self.read().saturating_sub(self.mark)
+        self.used + self.read().saturating_sub(self.mark).saturating_sub(self.earned)
     }
 }
 
@@ -181,6 +187,14 @@ impl Promoter {
         self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
     }
 
+    /// Declares that the processes are those of a command that runs for nothing else: a share of what they use may be
+    /// used beyond the share of a core, and they may be slowed by it ([`Options::of_command`]).
+    pub fn serve_a_command(&mut self) {
+        let Processes { clock, options, .. } = &mut self.live;
+        clock.earns = true;
+        options.slowdown = options.slowdown.max(options.of_command);
+    }
+
     /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A
     /// process that was named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
@@ -227,6 +241,7 @@ impl Promoter {
     /// is due.
     pub fn step(&mut self) -> Duration {
         self.live.counters.cpu += self.live.clock.begin();
+        self.live.earn();
         let scans = self.live.clock.scans;
         if self.call() {
             let live = &mut self.live;
@@ -273,6 +288,17 @@ impl Processes {
             background.told(Event::Start { ladder: self.ladder, costs: None });
         }
         background
+    }
+
+    /// Adds a share of what the command has used since the last call; no more is saved up than otherwise. Between
+    /// calls of the background alone, so that what is spent never becomes less.
+    fn earn(&mut self) {
+        if !self.clock.earns {
+            return;
+        }
+        let used: Duration = self.processes.values_mut().map(Process::used).sum();
+        let earned = self.clock.earned + used.mul_f64(self.options.of_command);
+        self.clock.earned = earned.min(self.options.burst);
     }
 
     fn process(&self, space: SpaceId) -> Option<&Process> {
@@ -598,5 +624,60 @@ fn able() -> Result<(), Error> {
         Err(_) => unable(
             "this kernel cannot collapse memory into huge pages: promotion needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uses this thread's processor time.
+    fn spin(time: Duration) {
+        let until = thread_cpu() + time;
+        while thread_cpu() < until {}
+    }
+
+    #[test]
+    fn what_is_used_of_earned_time_is_not_charged() {
+        let (work, more) = (Duration::from_millis(2), Duration::from_secs(1));
+        let mut clock = Clock { earned: more, ..Clock::default() };
+        clock.begin();
+        let before = clock.spent();
+        spin(work);
+        assert_eq!(clock.spent(), before);
+        let used = clock.end();
+        assert!(used >= work);
+        assert_eq!((clock.spent(), clock.earned), (before, more - used));
+        clock.earned = Duration::from_millis(1);
+        clock.begin();
+        spin(work);
+        let used = clock.end();
+        assert_eq!((clock.used, clock.earned), (before + used - Duration::from_millis(1), Duration::ZERO));
+        clock.begin();
+        let before = clock.spent();
+        spin(work);
+        assert!(clock.spent() >= before + work);
+    }
+
+    #[test]
+    fn a_command_earns_a_share_of_what_it_uses_and_no_more_than_may_be_saved() {
+        let options: Options = "promote:of-command=50%,burst=1h,slowdown=1%".parse().unwrap();
+        let mut promoter = Promoter::observer(options, Target::default()).unwrap();
+        let own = std::process::id() as i32;
+        promoter.live.processes.insert(own, Process::new(own, Duration::ZERO));
+        promoter.live.earn();
+        assert_eq!(promoter.live.clock.earned, Duration::ZERO, "no command");
+        promoter.serve_a_command();
+        assert_eq!(promoter.live.options.slowdown, 0.5);
+        spin(Duration::from_millis(2));
+        promoter.live.earn();
+        let first = promoter.live.clock.earned;
+        assert!(first >= Duration::from_millis(1));
+        spin(Duration::from_millis(2));
+        promoter.live.earn();
+        assert!(promoter.live.clock.earned >= first + Duration::from_millis(1));
+        promoter.live.options.burst = Duration::from_micros(5);
+        promoter.live.earn();
+        assert_eq!(promoter.live.clock.earned, Duration::from_micros(5));
     }
 }

@@ -21,6 +21,9 @@ pub struct Options {
     pub cpu: f64,
     /// The processor time that may be saved up, and used in one call; a daemon has charged it when it begins.
     pub burst: Duration,
+    /// Of a command that is run under the policy: the share of what it uses that may be used beyond [`cpu`](Options::cpu),
+    /// and by which promotion may slow it if that is more than [`slowdown`](Options::slowdown).
+    pub of_command: f64,
     /// Regions promoted in one call.
     pub batch: usize,
     /// The time between two scans for processes, and of a process that changes.
@@ -70,6 +73,7 @@ impl Options {
             age: time("age", Duration::ZERO),
             cpu: given.share("cpu"),
             burst: given.time("burst"),
+            of_command: given.share("of-command"),
             batch: given.number("batch").expect("it has a default") as usize,
             interval: time("interval", INTERVAL),
             idle: time("idle", IDLE),
@@ -123,6 +127,11 @@ impl Options {
     pub fn looks(&self) -> Duration {
         let own = |name| self.policy.given().find_time(name).unwrap_or_default();
         self.interval.saturating_add(own("interval")).saturating_add(own("age"))
+    }
+
+    /// How long so many regions take, each of which costs so much, within the share of a core.
+    pub fn takes(&self, regions: u64, cost: Duration) -> Duration {
+        Duration::try_from_secs_f64(regions as f64 * cost.as_secs_f64() / self.cpu).unwrap_or(Duration::MAX)
     }
 
     /// The policy's background as for a dry run: nothing limits its time.

@@ -74,6 +74,8 @@ pub(super) struct Process {
     pub(super) failures: u64,
     identity: Option<(u64, u64)>,
     cpu: Option<Duration>,
+    /// What of its processor time has earned some for the promoter.
+    earned: Duration,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
     /// Resident memory of mappings that contain no region that could be huge, and of regions populated below the
@@ -90,6 +92,12 @@ impl Process {
     /// A process seen for the first time, to be scanned from `met` on.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
         Process { pid, met, ..Process::default() }
+    }
+
+    /// The processor time that it has used since the last call.
+    pub(super) fn used(&mut self) -> Duration {
+        let used = process_cpu(self.pid).unwrap_or(self.earned);
+        used.saturating_sub(std::mem::replace(&mut self.earned, used))
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
