@@ -40,8 +40,9 @@ fn what_makes_no_sense_is_one_line_and_status_two() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.toml");
     std::fs::write(&bad, "[processes]\nall = true\n[promote]\nshare = 0.9\nage = \"often\"\n").unwrap();
-    let cases: [(&[&str], &str); 7] = [
-        (&[], "--pid, --cgroup or --all"),
+    let cases: [(&[&str], &str); 8] = [
+        (&["--except", "x"], "--pid, --name, --cgroup or --all"),
+        (&["--all", "--policy", "promote:of-command=1%"], "a daemon has none"),
         (&["--all", "--policy", "thp"], "policy thp has no background work"),
         (&["--all", "--policy", "promote:shore=1"], "its parameters: share=SHARE, age=TIME"),
         (&["--all", "--policy", "promote:cpu=7"], "at most 1"),

@@ -70,6 +70,28 @@ fn a_process_is_a_row_for_each_mapping() {
 }
 
 #[test]
+fn a_service_is_all_its_processes_by_their_name() {
+    let _turn = superpage_testing::turn_of("inspect");
+    let (one, other) = (Waiting::new(None), Waiting::new(None));
+    let output = inspect(&[&one.pid(), &other.pid(), "--expect", "all huge >= 0 %", "--expect", "heap huge >= 99 %"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with(&format!("{} {}: 2 processes, ", one.pid(), other.pid())), "{text}");
+    for part in [one.pid().as_str(), other.pid().as_str(), "its share"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).ends_with("where it should be heap huge >= 99 %\n"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("all huge"), "{}", stderr(&output));
+    let output = inspect(&["--format", "json", "sleep"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |pid: String| rows.as_array().unwrap().iter().filter(move |row| row["pid"].to_string() == pid);
+    assert!(output.status.success() && of(one.pid()).count() > 3 && of(other.pid()).count() > 3);
+    // Both map the same code.
+    let code = of(one.pid()).find(|row| row["name"].as_str().unwrap().ends_with("/sleep")).unwrap();
+    assert!(code["proportional_bytes"].as_u64() < code["resident_bytes"].as_u64(), "{code}");
+}
+
+#[test]
 fn names_that_are_no_utf8_are_shown_with_a_sign() {
     let _turn = superpage_testing::turn_of("inspect");
     let folder = tempfile::tempdir().unwrap();
@@ -146,9 +168,14 @@ fn the_state_of_memory_is_written_and_simulated() {
 #[test]
 fn errors_are_one_sentence_with_their_status() {
     let _turn = superpage_testing::turn_of("inspect");
-    let bad: [(&[&str], i32, &str); 9] = [
+    let bad: [(&[&str], i32, &str); 14] = [
         (&["2147483646"], 2, "no process 2147483646"),
-        (&["one"], 2, "invalid value"),
+        (&["no such name"], 2, "no process is no such name"),
+        (&["no-such.service"], 2, "no-such.service is no control group"),
+        (&["no such name", "2147483646"], 2, "no process is no such name 2147483646"),
+        (&["sleep", "--watch"], 2, "--watch shows one process"),
+        (&["sleep", "--expect", "heap huge > 1 %"], 2, "as `heap huge >= 90 %`"),
+        (&["99999999999"], 2, "such a large number"),
         (&["1", "--system"], 2, "cannot be used with"),
         (&["--system", "--watch=0"], 2, "expected seconds"),
         (&["--system", "--watch"], 2, "needs a terminal"),

@@ -31,8 +31,27 @@ fn is_mounted(folder: &Path) -> bool {
     kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC].contains(&kind))
 }
 
+/// Whether it is the name of a unit of systemd, which has a control group of that name.
+pub fn is_unit(name: &str) -> bool {
+    !name.contains('/') && [".service", ".scope", ".slice"].iter().any(|end| name.ends_with(end))
+}
+
+/// The folder of this name below a folder, the nearest one.
+fn below(folder: &Path, name: &Path) -> Option<PathBuf> {
+    let mut level = vec![folder.to_path_buf()];
+    while !level.is_empty() {
+        let entries = level.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+        level = entries.filter(|at| at.file_type().is_ok_and(|kind| kind.is_dir())).map(|at| at.path()).collect();
+        level.sort();
+        if let Some(found) = level.iter().find(|at| at.file_name() == Some(name.as_os_str())) {
+            return Some(found.clone());
+        }
+    }
+    None
+}
+
 /// Finds the folder of a control group: a folder as given, or a path inside the mounted hierarchies, that of
-/// version 2 first, then those of version 1, the memory controller's first.
+/// version 2 first, then those of version 1, the memory controller's first; of a unit of systemd its name is enough.
 ///
 /// # Errors
 /// [`Error::Usage`]: there is no such group.
@@ -46,10 +65,12 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     let mounts = crate::proc::read("/proc/self/mountinfo").unwrap_or_default();
     let mut folders: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
     folders.sort();
-    let found = folders.into_iter().map(|(.., folder)| folder.join(inside)).find(is_group);
-    found.ok_or_else(|| {
-        let sentence =
-            "is no control group: give its folder, or its path below the mounted hierarchies, as in /proc/PID/cgroup";
+    let found = folders.iter().map(|(.., folder)| folder.join(inside)).find(is_group);
+    let unit = path.to_str().is_some_and(is_unit);
+    let of_unit = || folders.iter().filter_map(|(.., folder)| below(folder, path)).find(is_group);
+    found.or_else(|| unit.then(of_unit).flatten()).ok_or_else(|| {
+        let sentence = "is no control group: give its folder, its path below the mounted hierarchies, as in \
+                        /proc/PID/cgroup, or the name of a unit of systemd that runs";
         Error::Usage(format!("{} {sentence}", path.display()))
     })
 }

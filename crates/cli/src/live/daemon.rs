@@ -35,9 +35,18 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "PID", value_parser = process)]
     pid: Vec<i32>,
 
-    /// Promote in the processes of this control group and of those below it: a folder, or a path as in /proc/PID/cgroup
-    #[arg(long, value_name = "PATH")]
+    /// Promote in the processes of this name, as ps shows it, whenever they start
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+
+    /// Promote in the processes of this control group and of those below it: a folder, a path as in /proc/PID/cgroup, or
+    /// a unit of systemd
+    #[arg(long, value_name = "PATH|UNIT")]
     cgroup: Vec<PathBuf>,
+
+    /// But not in the processes of this name
+    #[arg(long, value_name = "NAME")]
+    except: Vec<String>,
 
     /// Promote in every process of the system except init
     #[arg(long)]
@@ -84,7 +93,7 @@ enum Format {
 
 fn after_help() -> String {
     let mut text = String::from(
-        "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --pid 1234 --policy promote:age=5s,cpu=2% -v\n  \
+        "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --name redis-server --policy promote:age=5s,cpu=2% -v\n  \
          superpage daemon --config /etc/superpage.toml\n\n\
          Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT, SIGTERM and SIGQUIT end it; what is huge stays huge.\n\n\
          Parameters of promote, and what they are if not given (other policies have cpu, burst, batch,\n\
@@ -116,10 +125,14 @@ impl Daemon {
     /// The file's configuration, changed by the command line.
     fn configuration(&self) -> Result<Config, Error> {
         let mut config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
-        if self.all || !self.pid.is_empty() || !self.cgroup.is_empty() {
+        if self.all || !(self.pid.is_empty() && self.cgroup.is_empty() && self.name.is_empty()) {
             config.processes.all = self.all;
             config.processes.pids.clone_from(&self.pid);
             config.processes.cgroups.clone_from(&self.cgroup);
+            config.processes.names.clone_from(&self.name);
+        }
+        if !self.except.is_empty() {
+            config.processes.except.clone_from(&self.except);
         }
         if let Some(policy) = &self.policy {
             let policy = superpage_sim::expand(policy).map_err(|error| Error::Usage(error.to_string()))?;

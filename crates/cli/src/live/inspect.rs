@@ -13,8 +13,9 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use superpage_live::inspect::{Mapping, Process, System};
-use superpage_report::{Screen, foreign_json};
+use superpage_live::inspect::{Expectation, Mapping, Process, Service, System};
+use superpage_output::quoted;
+use superpage_report::{Screen, foreign, foreign_json};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
 ///
@@ -29,14 +30,16 @@ use superpage_report::{Screen, foreign_json};
     mapping      rights, and the name of the file [with its path]\n\n\
     Keys of --watch: left and right choose the column to sort by, r reverses, up and down scroll, q quits.\n\n\
     Examples:\n  \
-    superpage inspect $(pidof redis-server)\n  \
+    superpage inspect redis-server\n  \
+    superpage inspect postgresql.service --expect 'shared huge >= 90 %'\n  \
     superpage inspect --system --watch=5\n  \
     superpage inspect --system --memory-state today.memory\n  \
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
-    /// The process to inspect
-    #[arg(value_name = "PID", required_unless_present = "system", conflicts_with = "system", value_parser = number)]
-    pid: Option<u32>,
+    /// What to inspect: numbers or names of processes, as ps shows them, units of systemd, control groups
+    #[arg(value_name = "PID|NAME|UNIT", required_unless_present = "system", conflicts_with = "system",
+          value_parser = selected)]
+    which: Vec<String>,
 
     /// Show the system: free blocks, fragmentation, pools, the work of the kernel's threads
     #[arg(long)]
@@ -44,7 +47,7 @@ pub(crate) struct Inspect {
 
     /// Write which frames of this machine are free, movable and immovable, for `superpage sim --fragment FILE`. Needs
     /// root
-    #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["pid", "watch", "format"])]
+    #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["which", "watch", "format"])]
     memory_state: Option<PathBuf>,
 
     /// Refresh the view every so many seconds (2 by default)
@@ -54,8 +57,12 @@ pub(crate) struct Inspect {
 
     /// Also write the files that make the advice last into this folder: for systemd and for each
     /// boot
-    #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "watch")]
+    #[arg(long, value_name = "DIR", requires = "which", conflicts_with = "watch")]
     write: Option<PathBuf>,
+
+    /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared, code or all
+    #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with = "watch")]
+    expect: Vec<Expectation>,
 
     /// How to print it: table or json
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "watch")]
@@ -69,6 +76,14 @@ pub(crate) struct Inspect {
 enum Format {
     Table,
     Json,
+}
+
+/// The number or the name of a process, or of a control group.
+fn selected(text: &str) -> Result<String, String> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => number(text).map(|number| number.to_string()),
+        false => Ok(text.into()),
+    }
 }
 
 /// The number of a process.
@@ -98,51 +113,104 @@ struct Row<'a> {
 impl Inspect {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(period) = self.watch {
-            return watch::run(self.pid, period, self.width.screen().is_wide());
+            let pid = match self.which.as_slice() {
+                [] => None,
+                [one] => Some(number(one).map_err(|_| Failure::Usage(WATCHED.into()))?),
+                _ => return Err(Failure::Usage(WATCHED.into())),
+            };
+            return watch::run(pid, period, self.width.screen().is_wide());
         }
         if let Some(path) = &self.memory_state {
             return memory_state::write(path);
         }
         let screen = self.width.screen();
-        let text = match (self.pid, self.format) {
-            (Some(pid), Format::Table) => {
-                let process = Process::read(pid)?;
-                self.write(&process)?;
-                table(&process, screen)
-            }
-            (None, Format::Table) => system::text(&System::read()?, screen),
-            (Some(pid), Format::Json) => {
-                let process = Process::read(pid)?;
-                self.write(&process)?;
-                for note in &process.notes {
+        if self.which.is_empty() {
+            let system = System::read()?;
+            print(match self.format {
+                Format::Table => system::text(&system, screen),
+                Format::Json => json(&[system]),
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let service = Service::read(&self.which)?;
+        let whole = service.whole();
+        let advice = whole.advice_for(&self.options(&service));
+        if let Some(folder) = &self.write {
+            super::write_files(folder, &advice)?;
+        }
+        let text = match self.format {
+            Format::Table => table(&service, &whole, screen) + &super::typed(ADVICE, &advice, screen),
+            Format::Json => {
+                for note in &whole.notes {
                     eprintln!("superpage: {note}");
                 }
-                let command = &process.command;
-                json(&process.mappings.iter().map(|mapping| Row { pid, command, mapping }).collect::<Vec<_>>())
+                let rows = |process| {
+                    let Process { pid, command, mappings, .. }: &Process = process;
+                    mappings.iter().map(|mapping| Row { pid: *pid, command, mapping })
+                };
+                json(&service.processes.iter().flat_map(rows).collect::<Vec<_>>())
             }
-            (None, Format::Json) => json(&[System::read()?]),
         };
         print(text)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(self.met(&whole))
+    }
+
+    /// The options of the daemon that select the same.
+    fn options(&self, service: &Service) -> String {
+        let option = |word: &String| match word.parse::<u32>() {
+            Ok(_) => format!("--pid {word}"),
+            Err(_) if word.contains('/') || superpage_linux::cgroup::is_unit(word) => {
+                format!("--cgroup {}", quoted(word))
+            }
+            Err(_) => format!("--name {}", quoted(word)),
+        };
+        match service.processes.as_slice() {
+            [process] => format!("--pid {}", process.pid),
+            _ => self.which.iter().map(option).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// Says what is not as expected.
+    fn met(&self, whole: &Process) -> ExitCode {
+        let mut code = ExitCode::SUCCESS;
+        for expectation in &self.expect {
+            let (share, met) = expectation.of(whole);
+            if !met {
+                code = ExitCode::FAILURE;
+                let name = foreign(&whole.command);
+                eprintln!("superpage: {name}: {:.1} %, where it should be {expectation}", 100.0 * share);
+            }
+        }
+        code
     }
 }
 
-impl Inspect {
-    fn write(&self, process: &Process) -> Result<(), Failure> {
-        self.write.as_ref().map_or(Ok(()), |folder| super::write_files(folder, &process.advice()))
-    }
-}
+const WATCHED: &str = "--watch shows one process, by its number, or --system";
+const ADVICE: &str = "To have more of it in huge pages:";
 
 fn json(rows: &impl Serialize) -> String {
     foreign_json(&serde_json::to_string_pretty(rows).expect("plain values")) + "\n"
 }
 
-fn table(process: &Process, screen: Screen) -> String {
-    let mut out = screen.paragraph(&title(process));
-    if let Some(summary) = columns::summary(process, screen.is_wide()) {
+fn table(service: &Service, whole: &Process, screen: Screen) -> String {
+    let wide = screen.is_wide();
+    let mut out = screen.paragraph(&title(service, whole));
+    if let Some(summary) = columns::summary(whole, wide) {
         out += &(screen.table(&summary) + "\n");
     }
-    out += &screen.table(&columns::table(process, screen.is_wide()));
-    out.extend(note(process).iter().chain(&process.notes).map(|note| screen.note(note)));
-    out + &super::typed("To have more of it in huge pages:", &process.advice(), screen)
+    match service.processes.as_slice() {
+        [process] => {
+            out += &screen.table(&columns::table(process, wide));
+            out.extend(note(process).map(|note| screen.note(&note)));
+        }
+        processes => {
+            let (table, left) = columns::processes(processes, wide);
+            out += &screen.table(&table);
+            if left > 0 {
+                out += &screen.note(&format!("{left} more of its processes have less than 1 % of it each"));
+            }
+        }
+    }
+    out.extend(whole.notes.iter().map(|note| screen.note(note)));
+    out
 }

@@ -74,8 +74,12 @@ pub struct Processes {
     pub all: bool,
     /// These processes.
     pub pids: Vec<i32>,
-    /// Those in these control groups and the groups below.
+    /// Those in these control groups and the groups below; also the names of units of systemd.
     pub cgroups: Vec<PathBuf>,
+    /// Those of these names.
+    pub names: Vec<String>,
+    /// But none of these names.
+    pub except: Vec<String>,
 }
 
 /// The destinations of metrics: none, unless one of these is given.
@@ -97,7 +101,7 @@ impl Processes {
     pub fn leave_out_gone(&mut self) -> Result<(), Error> {
         let (gone, there): (Vec<i32>, Vec<i32>) =
             self.pids.iter().partition(|pid| matches!(State::of(**pid), State::Gone | State::Zombie));
-        let none = !self.all && self.cgroups.is_empty() && there.is_empty();
+        let none = !self.all && self.cgroups.is_empty() && self.names.is_empty() && there.is_empty();
         for pid in gone {
             if none {
                 let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
@@ -142,9 +146,13 @@ impl Config {
     /// # Errors
     /// [`Error::Usage`].
     pub fn validate(&self) -> Result<(), Error> {
-        if self.processes == Processes::default() {
-            let sentence =
-                "which processes? Give --pid, --cgroup or --all, or a --config that does in its table [processes]";
+        if self.processes == (Processes { except: self.processes.except.clone(), ..Processes::default() }) {
+            let sentence = "which processes? Give --pid, --name, --cgroup or --all, or a --config that does in its \
+                            table [processes]";
+            return Err(Error::Usage(sentence.to_string()));
+        }
+        if self.options.of_command != Options::default().of_command {
+            let sentence = "of-command is of a command that is run or compared: a daemon has none, and keeps to cpu";
             return Err(Error::Usage(sentence.to_string()));
         }
         if let Some(pid) = self.processes.pids.iter().find(|pid| **pid < 1) {
@@ -158,9 +166,9 @@ impl Config {
     /// # Errors
     /// A control group does not exist.
     pub fn target(&self) -> Result<Target, Error> {
-        let Processes { all, pids, cgroups } = self.processes.clone();
+        let Processes { all, pids, cgroups, names, except } = self.processes.clone();
         let cgroups = cgroups.iter().map(|path| cgroup::find(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
-        Ok(Target { all, cgroups, ..Target::pids(pids) })
+        Ok(Target { all, cgroups, names, except, ..Target::pids(pids) })
     }
 }
 
@@ -172,11 +180,13 @@ mod tests {
     fn the_packaged_configuration_is_the_defaults() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/superpage.toml");
         let config = Config::read(&path).unwrap();
-        config.validate().unwrap();
         assert_eq!(config.options, Options::default());
+        let error = config.validate().unwrap_err();
+        assert!(error.to_string().starts_with("which processes?"), "it opts nobody in: {error}");
         // Every parameter is there to be changed.
         let text = std::fs::read_to_string(path).unwrap();
-        for key in LINUX.accepted(Options::default().policy().definition()).map(|parameter| parameter.name) {
+        let names = LINUX.accepted(Options::default().policy().definition()).map(|parameter| parameter.name);
+        for key in names.filter(|name| *name != "of-command") {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not in the file");
         }
     }
@@ -205,5 +215,9 @@ mod tests {
             assert!(error.to_string().contains(part) && error.status() == 2, "{error}");
         }
         assert_eq!(Config::default().validate().unwrap_err().status(), 2);
+        let options = "promote:of-command=1%".parse().unwrap();
+        let processes = Processes { all: true, ..Processes::default() };
+        let error = Config { processes, options, ..Config::default() }.validate().unwrap_err();
+        assert!(error.to_string().starts_with("of-command is of a command"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
+use superpage_output::quoted;
 use superpage_report::bytes;
 
 /// The setting for memory that a program does not ask for.
@@ -22,7 +23,12 @@ impl Process {
     /// nothing where nothing that is known would help, or next to nothing is concerned. Reads what
     /// `/proc/PID` says of how it was started.
     pub fn advice(&self) -> Vec<Line> {
-        advice(self.pid, &self.mappings, &Rules::read(), &Origin::of(self.pid))
+        self.advice_for(&format!("--pid {}", self.pid))
+    }
+
+    /// The same of what these options of the daemon select.
+    pub fn advice_for(&self, selected: &str) -> Vec<Line> {
+        advice(selected, &self.mappings, &Rules::read(), &Origin::of(self.pid))
     }
 }
 
@@ -41,7 +47,7 @@ impl Origin {
     fn of(pid: u32) -> Origin {
         let texts = |pid: u32, name: &str| -> Vec<String> {
             let text = proc::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            text.split('\0').filter(|text| !text.is_empty()).map(String::from).collect()
+            text.trim_end_matches('\0').split('\0').map(String::from).collect()
         };
         let mut arguments = texts(pid, "cmdline");
         // A process of PostgreSQL shows what it does; the options are those of the one that started it.
@@ -85,7 +91,7 @@ fn unit(text: &str) -> Option<String> {
     is_plain(unit).then(|| unit.to_string())
 }
 
-fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec<Line> {
+fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec<Line> {
     let all: u64 = mappings.iter().map(|mapping| mapping.resident_bytes).sum();
     let much = |bytes: u64| all > 0 && bytes as f64 >= LITTLE * all as f64;
     let of = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
@@ -103,7 +109,7 @@ fn advice(pid: u32, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec
     let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
     if much(full) {
         let does = format!("now, without a restart (root): {} that are full", bytes(full));
-        add(&mut lines, &does, &format!("superpage daemon --pid {pid}"));
+        add(&mut lines, &does, &format!("superpage daemon {selected}"));
     }
     let never = rules.enabled.as_deref() == Some("never");
     // From the next start on, by who allocates.
@@ -180,7 +186,7 @@ fn postgresql(origin: &Origin) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
     let started = match plain {
-        true => origin.arguments.join(" "),
+        true => origin.arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" "),
         false => format!("postgres -D {folder}"),
     };
     vec![
@@ -210,6 +216,7 @@ pub(super) mod tests {
             kind,
             size_bytes: bytes,
             resident_bytes: bytes,
+            proportional_bytes: bytes,
             populated_share: 1.0,
             swapped_bytes: 0,
             zero_bytes: 0,
@@ -226,7 +233,7 @@ pub(super) mod tests {
     fn told(mappings: &[Mapping], enabled: &str, unit: Option<&str>) -> Vec<String> {
         let rules = Rules { enabled: Some(enabled.into()), ..Rules::default() };
         let origin = Origin { unit: unit.map(String::from), ..Origin::default() };
-        advice(7, mappings, &rules, &origin).into_iter().map(|line| line.line).collect()
+        advice("--pid 7", mappings, &rules, &origin).into_iter().map(|line| line.line).collect()
     }
 
     #[test]
@@ -253,6 +260,9 @@ pub(super) mod tests {
         let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
         assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
+        let arguments = ["postgres", "-h", ""].map(String::from).to_vec();
+        let lines_of = postgresql(&Origin { arguments, ..Origin::default() });
+        assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
         assert_eq!(lines.last().unwrap(), "superpage run --text -- CMD");
         assert_eq!(told(&[buffers], "madvise", None), ["superpage run -p thp:shared=on -- CMD"]);
         let heap = mapping(Kind::Anonymous, "rw-p", "[heap]", Why::NotAdvised, 1);
@@ -271,7 +281,7 @@ pub(super) mod tests {
         let libc = mapping(Kind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
         let told = |origin: &Origin| {
             let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
-            advice(7, &[heap.clone(), libc.clone()], &rules, origin)
+            advice("--pid 7", &[heap.clone(), libc.clone()], &rules, origin)
         };
         let lines = told(&Origin::default());
         assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");

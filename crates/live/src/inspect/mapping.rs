@@ -46,6 +46,8 @@ pub struct Mapping {
     pub size_bytes: u64,
     /// Bytes in memory, without zero pages.
     pub resident_bytes: u64,
+    /// Its share of them: of a page that several processes map, its part of that page.
+    pub proportional_bytes: u64,
     /// Resident bytes divided by the size; 0 for an empty mapping, 1 for a full one.
     pub populated_share: f64,
     /// Bytes in swap space.
@@ -111,6 +113,10 @@ impl Mapping {
             kind,
             size_bytes,
             resident_bytes: tally.resident,
+            proportional_bytes: match kind {
+                Kind::Hugetlb => tally.resident,
+                _ => map.extension.map.get("Pss").map_or(tally.resident, |bytes| (*bytes).min(tally.resident)),
+            },
             populated_share: tally.resident as f64 / size_bytes as f64,
             swapped_bytes: tally.swapped,
             zero_bytes: tally.zero,
@@ -149,6 +155,28 @@ impl Mapping {
         match self.contiguous_bytes.iter().flat_map(BTreeMap::values).find(|bytes| **bytes > self.resident_bytes) {
             Some(bytes) => Err(format!("{at}: {bytes} bytes contiguous, {} resident", self.resident_bytes)),
             None => Ok(()),
+        }
+    }
+
+    /// With its proportional share of all that is counted.
+    pub(super) fn proportional(&self) -> Mapping {
+        let part = match self.resident_bytes {
+            0 => 1.0,
+            resident => self.proportional_bytes as f64 / resident as f64,
+        };
+        let scaled = |bytes: u64| (bytes as f64 * part).round() as u64;
+        let all = |sizes: &Option<BTreeMap<PageSize, u64>>| {
+            sizes.as_ref().map(|sizes| sizes.iter().map(|(size, bytes)| (*size, scaled(*bytes))).collect())
+        };
+        let reasons = self.reasons.iter();
+        Mapping {
+            resident_bytes: self.proportional_bytes,
+            huge_bytes: scaled(self.huge_bytes),
+            full_bytes: scaled(self.full_bytes),
+            folio_bytes: all(&self.folio_bytes),
+            contiguous_bytes: all(&self.contiguous_bytes),
+            reasons: reasons.map(|reason| Reason { bytes: scaled(reason.bytes), ..reason.clone() }).collect(),
+            ..self.clone()
         }
     }
 

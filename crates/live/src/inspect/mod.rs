@@ -8,6 +8,7 @@ mod mapping;
 mod process;
 mod reach;
 mod reason;
+mod service;
 mod system;
 
 pub use contiguity::{Contiguity, contiguity};
@@ -15,5 +16,6 @@ pub use mapping::{Kind, Mapping};
 pub use process::Process;
 pub use reach::{Library, Reach};
 pub use reason::Share;
+pub use service::{Expectation, Service};
 pub(crate) use system::pools;
 pub use system::{Pool, System, Zone};

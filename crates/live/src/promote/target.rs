@@ -1,10 +1,10 @@
 //! The processes that the promoter works on.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use superpage_linux::cgroup;
-use superpage_linux::proc::Named;
+use std::path::{Path, PathBuf};
+use superpage_linux::proc::{self, Named};
 use superpage_linux::tree::descendants;
+use superpage_linux::{Error, cgroup};
 
 /// The processes to promote in: the union of its parts. The promoter's own process is never included. A process that is
 /// named by its number is included until it ends, and whoever gets the number then is not.
@@ -18,6 +18,10 @@ pub struct Target {
     pub trees: Vec<Named>,
     /// The folders of control groups, of version 1 or 2: all processes in them and in the groups below, but for `init`.
     pub cgroups: Vec<PathBuf>,
+    /// Every process of one of these names, as `ps` shows them, except `init`: whoever has it.
+    pub names: Vec<String>,
+    /// Of all these, no process of one of these names.
+    pub except: Vec<String>,
 }
 
 impl Target {
@@ -36,6 +40,24 @@ impl Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
     }
 
+    /// What one types for a service: numbers of processes, names of processes, units of systemd, control groups.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a unit or control group does not exist.
+    pub fn which(words: &[String]) -> Result<Target, Error> {
+        let mut target = Target::default();
+        for word in words {
+            match word.parse() {
+                Ok(pid) => target.pids.extend(Named::of(pid)),
+                Err(_) if word.contains('/') || cgroup::is_unit(word) => {
+                    target.cgroups.push(cgroup::find(Path::new(word))?);
+                }
+                Err(_) => target.names.push(word.clone()),
+            }
+        }
+        Ok(target)
+    }
+
     /// This target, where a number that was named before is of the process that was meant then, even if that has ended.
     /// What it names is known from then on.
     pub(super) fn after(mut self, known: &mut Vec<Named>) -> Target {
@@ -50,7 +72,10 @@ impl Target {
 
     /// Whether only processes were named, and all have ended.
     pub fn is_over(&self) -> bool {
-        !self.all && self.cgroups.is_empty() && !self.pids.iter().chain(&self.trees).any(|named| named.lives())
+        !self.all
+            && self.cgroups.is_empty()
+            && self.names.is_empty()
+            && !self.pids.iter().chain(&self.trees).any(|named| named.lives())
     }
 
     /// Whether no process is selected.
@@ -76,9 +101,23 @@ impl Target {
         let mut grouped = BTreeSet::new();
         self.cgroups.iter().for_each(|group| cgroup::members(group, &mut grouped));
         members.extend(grouped.into_iter().filter(|pid| *pid != 1));
+        if !self.names.is_empty() {
+            members.extend(all().filter(|pid| *pid != 1 && is_named(*pid, &self.names)));
+        }
+        if !self.except.is_empty() {
+            members.retain(|pid| !is_named(*pid, &self.except));
+        }
         members.remove(&(std::process::id() as i32));
         members
     }
+}
+
+/// Whether a process has one of these names, of which the kernel keeps 15 bytes.
+fn is_named(pid: i32, names: &[String]) -> bool {
+    const KEPT: usize = 15;
+    let comm = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = comm.strip_suffix('\n').unwrap_or(&comm);
+    names.iter().any(|name| name == comm || comm.len() == KEPT && name.as_bytes().starts_with(comm.as_bytes()))
 }
 
 /// Every process of the system.
@@ -128,6 +167,35 @@ mod tests {
         assert_eq!(later.after(&mut known).pids[1], known[0]);
         assert_eq!(known.len(), 2);
         assert!(!known[0].lives());
+    }
+
+    #[test]
+    fn a_service_is_what_one_types() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let which = |words: &[&str]| Target::which(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        while !is_named(pid, &["sleep".into()]) {
+            std::thread::yield_now();
+        }
+        let named = which(&["sleep"]).unwrap();
+        let members = named.members();
+        let except = Target { except: vec!["sleep".into()], ..named.clone() }.members();
+        let number = which(&[&pid.to_string(), "no such name"]).unwrap().members();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(members.contains(&pid) && !named.is_over() && !except.contains(&pid));
+        assert_eq!(number.into_iter().collect::<Vec<_>>(), [pid]);
+        for word in ["no-such.service", "/no/such/group"] {
+            assert!(which(&[word]).unwrap_err().to_string().contains("is no control group"));
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_as_the_kernel_does() {
+        let own = std::process::id() as i32;
+        let comm = proc::read(format!("/proc/{own}/comm")).unwrap().trim_end().to_string();
+        assert!(is_named(own, &[comm.clone()]) && !is_named(own, &["other".into()]));
+        assert_eq!(is_named(own, &[format!("{comm}more")]), comm.len() == 15);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use superpage_linux::why::Reason;
-use superpage_live::inspect::{Mapping, Process};
+use superpage_live::inspect::{Mapping, Process, Service};
 use superpage_pages::PageSize;
 use superpage_report::{Table, bytes, count, foreign};
 
@@ -133,8 +133,58 @@ pub(super) fn summary(process: &Process, wide: bool) -> Option<Table> {
     (!table.rows().is_empty()).then_some(table)
 }
 
+/// The processes of a service, the largest first: those with a hundredth of its memory, or all if `wide`; and how many
+/// are left out.
+pub(super) fn processes(processes: &[Process], wide: bool) -> (Table, usize) {
+    let number = superpage_report::Column::number;
+    let prose = superpage_report::Column::prose;
+    let heads =
+        [number("pid"), prose("name"), number("resident"), number("its share"), number("huge"), prose("why not huge")];
+    let mut table = Table::new(heads);
+    let sum = |process: &Process, field: fn(&Mapping) -> u64| process.mappings.iter().map(field).sum::<u64>();
+    let part_of = |process: &Process| sum(process, |mapping| mapping.proportional_bytes);
+    let all: u64 = processes.iter().map(part_of).sum();
+    let mut shown: Vec<&Process> = processes.iter().filter(|process| wide || 100 * part_of(process) >= all).collect();
+    shown.sort_by_key(|process| std::cmp::Reverse(part_of(process)));
+    let left = processes.len() - shown.len();
+    for process in shown {
+        let (resident, huge) =
+            (sum(process, |mapping| mapping.resident_bytes), sum(process, |mapping| mapping.huge_bytes));
+        let part = (resident > 0).then(|| huge as f64 / resident as f64);
+        let shares = process.shares();
+        table.row([
+            process.pid.to_string(),
+            process.command.clone(),
+            bytes(resident),
+            bytes(part_of(process)),
+            share(part).text,
+            shares.first().map_or(String::new(), |most| format!("{} ({})", most.text, bytes(most.bytes))),
+        ]);
+    }
+    (table, left)
+}
+
 /// The line above the table.
-pub(super) fn title(process: &Process) -> String {
+pub(super) fn title(service: &Service, whole: &Process) -> String {
+    match service.processes.as_slice() {
+        [process] => of_process(process),
+        processes => {
+            let sum = |field: fn(&Mapping) -> u64| whole.mappings.iter().map(field).sum::<u64>();
+            let (resident, huge) = (sum(|m| m.resident_bytes), sum(|m| m.huge_bytes));
+            format!(
+                "{}: {} processes, {} resident, {} of it ({:.1} %) in huge pages; what they share is counted once",
+                foreign(&service.name),
+                processes.len(),
+                bytes(resident),
+                bytes(huge),
+                100.0 * huge as f64 / resident.max(1) as f64,
+            )
+        }
+    }
+}
+
+/// The line above the table of a process.
+pub(super) fn of_process(process: &Process) -> String {
     let sum = |field: fn(&Mapping) -> u64| process.mappings.iter().map(field).sum::<u64>();
     let (resident, huge) = (sum(|m| m.resident_bytes), sum(|m| m.huge_bytes));
     let share = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };

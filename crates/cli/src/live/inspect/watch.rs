@@ -1,6 +1,6 @@
 //! The live view, in a terminal.
 
-use super::columns::{Content, columns, note, shown, title};
+use super::columns::{Content, columns, note, of_process, shown};
 use super::system;
 use crate::stop::ENDING;
 use crate::{Failure, print};
@@ -183,7 +183,7 @@ impl View {
         match &self.subject {
             Subject::Process(process, _) => {
                 let notes = note(process).into_iter().chain(process.notes.iter().cloned());
-                std::iter::once(title(process)).chain(notes).collect()
+                std::iter::once(of_process(process)).chain(notes).collect()
             }
             Subject::System(now, _) => {
                 let sections = system::sections(now, Screen::stdout(self.wide)).join("\n");

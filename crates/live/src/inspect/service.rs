@@ -1,0 +1,176 @@
+//! Several processes that are one service.
+
+use super::mapping::{Kind, Mapping};
+use super::process::Process;
+use crate::promote::Target;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use superpage_linux::Error;
+
+/// The processes of a service; at least one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Service {
+    /// How it was selected.
+    pub name: String,
+    /// Its processes, by number.
+    pub processes: Vec<Process>,
+}
+
+impl Service {
+    /// Inspects the processes that are selected by numbers, names, units of systemd or control groups. One that ends
+    /// meanwhile, or that may not be inspected, is left out if others are there. Costs what [`Process::read`] does, for
+    /// each.
+    ///
+    /// # Errors
+    /// There is none ([`Error::Usage`]), or none may be inspected; a unit or control group does not exist.
+    pub fn read(words: &[String]) -> Result<Service, Error> {
+        let name = words.join(" ");
+        if let [word] = words
+            && let Ok(pid) = word.parse()
+        {
+            return Ok(Service { name, processes: vec![Process::read(pid)?] });
+        }
+        let members = Target::which(words)?.members();
+        let mut processes = Vec::new();
+        let mut first = None;
+        for pid in members {
+            match Process::read(pid as u32) {
+                Ok(process) => processes.push(process),
+                Err(error) => drop(first.get_or_insert(error)),
+            }
+        }
+        if processes.is_empty() {
+            let nobody =
+                || Error::Usage(format!("no process is {name}: see ps for what runs, with its names and numbers"));
+            return Err(first.unwrap_or_else(nobody));
+        }
+        Ok(Service { name, processes })
+    }
+
+    /// All of it as one: each mapping with its proportional share of what several processes map, so that memory which
+    /// the processes share among each other is in there once.
+    pub fn whole(&self) -> Process {
+        if let [process] = self.processes.as_slice() {
+            return process.clone();
+        }
+        let mappings = self.processes.iter().flat_map(|process| &process.mappings).map(Mapping::proportional).collect();
+        let mut known = BTreeSet::new();
+        let notes = self.processes.iter().flat_map(|process| &process.notes);
+        // What is of one process has its number.
+        let notes = notes.filter(|note| !note.contains("--pid") && known.insert(*note)).cloned().collect();
+        Process { pid: self.processes[0].pid, command: self.name.clone(), mappings, notes }
+    }
+}
+
+/// How much of a kind of memory must be huge: `heap huge >= 90 %`, of `heap` (private anonymous memory), `shared`, `code`
+/// or `all`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expectation {
+    of: Memory,
+    least: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Memory {
+    Heap,
+    Shared,
+    Code,
+    All,
+}
+
+impl Expectation {
+    /// The share that is huge, and whether that is enough; of no such memory at all nothing is.
+    pub fn of(&self, process: &Process) -> (f64, bool) {
+        let counts = |mapping: &&Mapping| match self.of {
+            Memory::Heap => mapping.kind == Kind::Anonymous,
+            Memory::Shared => mapping.kind == Kind::SharedMemory,
+            Memory::Code => mapping.is_code(),
+            Memory::All => true,
+        };
+        let sum = |of: fn(&Mapping) -> u64| process.mappings.iter().filter(counts).map(of).sum::<u64>();
+        let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
+        let share = if resident == 0 { 0.0 } else { huge as f64 / resident as f64 };
+        (share, share >= self.least)
+    }
+}
+
+impl FromStr for Expectation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Expectation, String> {
+        let expected = "expected how much is to be huge, as `heap huge >= 90 %`: of heap, shared, code or all";
+        let (memory, share) = text.split_once(">=").ok_or(expected)?;
+        let of = match memory.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["heap", "huge"] => Memory::Heap,
+            ["shared", "huge"] => Memory::Shared,
+            ["code", "huge"] => Memory::Code,
+            ["all", "huge"] => Memory::All,
+            _ => return Err(expected.into()),
+        };
+        let percent = share.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
+        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or(expected)?;
+        Ok(Expectation { of, least: percent / 100.0 })
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = match self.of {
+            Memory::Heap => "heap",
+            Memory::Shared => "shared",
+            Memory::Code => "code",
+            Memory::All => "all",
+        };
+        write!(f, "{of} huge >= {} %", 100.0 * self.least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::mapping;
+    use super::*;
+    use superpage_linux::why::Why;
+
+    fn process(pid: u32, mappings: Vec<Mapping>) -> Process {
+        Process { pid, command: "server".into(), mappings, notes: vec![format!("superpage daemon --pid {pid}")] }
+    }
+
+    #[test]
+    fn what_processes_share_is_there_once() {
+        let mut buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
+        buffers.proportional_bytes = 50 << 20;
+        buffers.huge_bytes = 40 << 20;
+        let heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
+        let both = vec![process(1, vec![buffers.clone(), heap.clone()]), process(2, vec![buffers, heap])];
+        let service = Service { name: "server".into(), processes: both };
+        let whole = service.whole();
+        let sum = |of: fn(&Mapping) -> u64| whole.mappings.iter().map(of).sum::<u64>() >> 20;
+        assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
+        assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
+        assert!(whole.notes.is_empty());
+    }
+
+    #[test]
+    fn what_is_expected_is_of_a_kind_of_memory() {
+        let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        heap.huge_bytes = 90 << 20;
+        let process = process(1, vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
+        for (text, share, met) in [
+            ("heap huge >= 90 %", 0.9, true),
+            ("heap huge>=90.1%", 0.9, false),
+            ("all huge >= 45%", 0.45, true),
+            ("code huge >= 1 %", 0.0, false),
+            ("shared huge >= 0 %", 0.0, true),
+        ] {
+            let expectation: Expectation = text.parse().unwrap();
+            assert_eq!(expectation.of(&process), (share, met), "{text}");
+            assert_eq!(expectation.to_string().parse(), Ok(expectation));
+        }
+        for text in
+            ["", "heap >= 90 %", "heap huge > 90 %", "heap huge >= 90", "heap huge >= 101 %", "heap huge >= nan %"]
+        {
+            assert!(text.parse::<Expectation>().unwrap_err().starts_with("expected how much"), "{text}");
+        }
+    }
+}
