@@ -4,6 +4,7 @@
 #[macro_use]
 mod print;
 
+mod advise;
 mod export;
 #[cfg(target_os = "linux")]
 mod live;
@@ -40,6 +41,8 @@ struct Command {
 enum Verb {
     /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
     Sim(sim::Sim),
+    /// Find the regions of a program's memory that are worth huge pages
+    Advise(advise::Advise),
     /// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended
     Sweep(sweep::Sweep),
     /// Record what a program does to its memory, as a trace
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
     superpage_sim::watch_memory(sim::limits);
     let done = with_stack(&Command::try_parse).map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => with_stack(&|| verb.run()),
+        Verb::Advise(verb) => with_stack(&|| verb.run()),
         Verb::Sweep(verb) => with_stack(&|| verb.run()),
         Verb::Record(verb) => verb.run(),
         Verb::Trace(verb) => with_stack(&|| verb.run()),

@@ -45,6 +45,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// All accesses of a command, into this file.
+    pub(crate) fn whole(output: PathBuf, command: Vec<std::ffi::OsString>) -> Record {
+        Record { output, sample: None, seed: None, lines: false, calls: false, command }
+    }
+
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
         let command =

@@ -44,6 +44,30 @@ fn trace(folder: &Path) -> PathBuf {
     ours
 }
 
+#[test]
+fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("own.plan");
+    let plan = plan.to_str().unwrap();
+    let workload = "random:bytes=32M,references=200K";
+    let output = superpage(&["advise", "-m", "zen5", "-o", plan, workload]);
+    let table = text(&output.stdout);
+    assert!(output.status.success() && table.contains("95 %") && table.contains("mapping at"), "{table}");
+    assert!(std::fs::read_to_string(plan).unwrap().lines().all(|line| line.starts_with("huge,mmap,")));
+    let policy = format!("plan:file={plan},cost=0");
+    assert!(superpage(&["sim", "-m", "zen5", "-p", &policy, workload]).status.success());
+    let output = superpage(&["advise", "-m", "zen5", "--format", "json", workload]);
+    let advice: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(advice["layouts"].as_array().unwrap().len() > 8 && advice["base"]["policy"] == "base");
+    let output = superpage(&["advise", "-o", plan, "random:bytes=16K,references=1K"]);
+    assert!(output.status.success() && text(&output.stderr).contains("no plan was written"));
+    let sampled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp");
+    refused(&["advise", "--trace", sampled], &["is sampled", "without --sample"]);
+    refused(&["advise", "--trace", sampled, "-o", sampled], &["cannot write"]);
+    refused(&["advise", "no-such-workload"], &["no-such-workload"]);
+    refused(&["advise", "-m", "no-such-machine", workload], &["no-such-machine"]);
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

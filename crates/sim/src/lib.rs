@@ -6,6 +6,7 @@
 //! here decides what a kernel or a TLB does.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod approximate;
 mod arm;
 mod average;
@@ -48,6 +49,7 @@ mod sources;
 mod touched;
 mod workers;
 
+pub use advise::{Advice, Hot, Layout, SHARES, advise};
 pub use approximate::Certainty;
 pub use contiguous::ContiguousPercent;
 pub use disk::Files;

@@ -2,6 +2,7 @@
 
 mod script;
 
+mod advise;
 mod background;
 mod contiguity;
 mod files;

@@ -1,0 +1,214 @@
+//! `superpage advise`.
+
+use crate::Failure;
+use crate::print::Width;
+use crate::record::Record;
+use crate::sim::{Bar, limits};
+use crate::stop::Stop;
+use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use superpage_report::{Column, Screen, Table, bytes, count, foreign_json};
+use superpage_sim::{Advice, Conditions, Hot, SHARES, Watch, check_memory, plan};
+use superpage_trace::{Source, workload};
+
+/// Find the regions of a program's memory that are worth huge pages: the fewest that give 90, 95 and 99 % of what they
+/// give everywhere
+#[derive(Args)]
+#[command(
+    override_usage = "superpage advise [OPTIONS] <WORKLOAD[:key=value,...]>\n       superpage advise [OPTIONS] --trace <FILE>\n       \
+    superpage advise [OPTIONS] -- <CMD> [ARG]..."
+)]
+#[command(after_long_help = "Examples:\n  superpage advise -m zen5 --trace corpus/whole/xz.sp\n  \
+    superpage advise -o xz.plan -- xz -9 -k file\n  superpage sim -m zen5 -p plan:file=xz.plan,cost=0 --trace corpus/whole/xz.sp\n\n\
+    Regions are ordered by their TLB misses under base pages; what the first N give is not added up, but simulated, for\n\
+    some 25 numbers N, in three passes. Addresses are those of the recording: a program elsewhere has others.")]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
+pub(crate) struct Advise {
+    /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured
+    #[arg(short, long, value_name = "M", default_value = "golden-cove")]
+    machine: String,
+
+    /// Write the smallest plan that gives 95 % to this file, for `sim -p plan:file=FILE,cost=0`, in CBMM's format
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// How to print it: table or json
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+
+    #[command(flatten)]
+    width: Width,
+
+    /// The trace of a program, whole
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// A built-in workload with its parameters, as sim has them
+    #[arg(value_name = "WORKLOAD[:key=value,...]")]
+    workload: Option<String>,
+
+    /// A program with its arguments, recorded first into a temporary file (needs QEMU)
+    #[arg(last = true, value_name = "CMD ARG")]
+    command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+/// The share for which a plan is written.
+const PLANNED: f64 = SHARES[1];
+
+impl Advise {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let setups = plan(std::slice::from_ref(&self.machine), &[], &Conditions::default())?;
+        check_memory(&setups, &Watch::default(), &limits())?;
+        if let (Some(trace), Some(output)) = (&self.trace, &self.output) {
+            crate::export::apart(trace, output)?;
+        }
+        let export = crate::export::create(self.output.as_ref())?;
+        let mut recorded = None;
+        if !self.command.is_empty() {
+            let folder = tempfile::tempdir().map_err(|error| Failure::Run(format!("no temporary folder: {error}")))?;
+            let path = folder.path().join("program.sp");
+            Record::whole(path.clone(), self.command.clone()).run()?;
+            recorded = Some((path, folder));
+        }
+        let trace = recorded.as_ref().map(|(path, _)| path).or(self.trace.as_ref());
+        let open = || -> Result<Box<dyn Source>, superpage_sim::Error> {
+            match (&self.workload, trace) {
+                (Some(text), _) => Ok(workload::parse(text)?),
+                (None, Some(path)) => Ok(Box::new(crate::trace::open(path, false)?)),
+                (None, None) => unreachable!("one of the three is given"),
+            }
+        };
+        let stop = Stop::catch();
+        let bar = Bar::new(String::new());
+        let advice = superpage_sim::advise(&setups[0], &open, stop.flag(), &|progress| bar.show(progress))?;
+        drop(bar);
+        if stop.is_set() {
+            eprintln!("superpage: interrupted, and nothing can be said of a part of it");
+            return Ok(stop.status());
+        }
+        let least = advice.least(PLANNED);
+        let text = match self.format {
+            Format::Table => self.table(&advice),
+            Format::Json => foreign_json(&serde_json::to_string_pretty(&advice).expect("plain values")) + "\n",
+        };
+        let file = export.filter(|_| least.is_some()).zip(least.map(|layout| advice.plan(layout.regions)));
+        if self.output.is_some() && file.is_none() {
+            eprintln!("superpage: no plan was written, since there is nothing to gain");
+        }
+        crate::export::write_and_print(file, text, &stop)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn table(&self, advice: &Advice) -> String {
+        let screen = self.width.screen();
+        let Advice { base, everywhere, regions, .. } = advice;
+        let speedup = base.cycles as f64 / everywhere.cycles.max(1) as f64;
+        let title = format!(
+            "{}: {} TLB misses on {} under base pages, in {} regions of {}; huge pages everywhere: {} misses, speedup \
+             {speedup:.3}",
+            base.workload,
+            count(base.tlb_misses),
+            base.machine,
+            count(regions.len() as u64),
+            bytes(advice.region_bytes),
+            count(everywhere.tlb_misses),
+        );
+        let mut out = screen.paragraph(&superpage_report::foreign(&title));
+        if advice.saved() <= 0 {
+            return out + &screen.note("huge pages everywhere save no time: base pages are best for it");
+        }
+        out += &screen.table(&layouts(advice));
+        out += "\n";
+        out += &screen.table(&mappings(advice, screen));
+        let memory = |row: &superpage_sim::Row| row.peak_resident_bytes;
+        if let Some(least) = advice.least(PLANNED) {
+            let (few, all) = (least.regions, advice.layouts.last().map_or(0, |layout| layout.regions));
+            let words = match 2 * few > all {
+                true => {
+                    "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
+                }
+                false => {
+                    "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
+                          (MADV_HUGEPAGE), with enabled=madvise"
+                }
+            };
+            let grown = memory(&least.row).saturating_sub(memory(base));
+            let note = format!(
+                "{few} of {} regions give {:.0} % of it, with {} more memory at its peak; {words}",
+                count(all as u64),
+                100.0 * PLANNED,
+                bytes(grown),
+            );
+            out += &screen.note(&note);
+        }
+        if let Some(path) = &self.output {
+            let line = format!(
+                "to run that plan: superpage sim -m {} -p plan:file={},cost=0 ...",
+                base.machine,
+                path.display()
+            );
+            out += &screen.note(&superpage_report::foreign(&line));
+        }
+        out
+    }
+}
+
+/// The smallest layout for each share, and the largest.
+fn layouts(advice: &Advice) -> Table {
+    let heads =
+        ["of the gain", "regions", "huge pages", "TLB misses", "speedup", "resident", "given"].map(Column::number);
+    let mut table = Table::new(heads);
+    let found = SHARES.into_iter().filter_map(|share| Some((format!("{:.0} %", 100.0 * share), advice.least(share)?)));
+    let all = advice.layouts.last().map(|layout| ("all".to_string(), layout));
+    let rows = found.chain(all).map(|(share, layout)| (share, count(layout.regions as u64), &layout.row));
+    for (share, regions, row) in rows.chain([("thp".into(), "-".into(), &advice.thp)]) {
+        let huge =
+            row.pages.iter().find(|(size, _)| size.bytes() == advice.region_bytes).map_or(0, |(_, pages)| *pages);
+        table.row([
+            share,
+            regions,
+            bytes(huge * advice.region_bytes),
+            count(row.tlb_misses),
+            format!("{:.3}", advice.base.cycles as f64 / row.cycles.max(1) as f64),
+            bytes(row.peak_resident_bytes),
+            format!("{:.1} %", 100.0 * advice.share(row)),
+        ]);
+    }
+    table
+}
+
+/// The mappings with most misses, and what of them is in the plan.
+fn mappings(advice: &Advice, screen: Screen) -> Table {
+    const SHOWN: usize = 10;
+    let planned = advice.least(PLANNED).map_or(0, |layout| layout.regions);
+    let mut by_mapping: BTreeMap<(u64, u64), Vec<(usize, &Hot)>> = BTreeMap::new();
+    for (rank, hot) in advice.regions.iter().enumerate() {
+        by_mapping.entry((hot.mapping.start, hot.mapping.end)).or_default().push((rank, hot));
+    }
+    let misses = |of: &[(usize, &Hot)]| of.iter().map(|(_, hot)| hot.misses).sum::<u64>();
+    let mut sorted: Vec<_> = by_mapping.into_iter().collect();
+    sorted.sort_by_key(|(_, of)| std::cmp::Reverse(misses(of)));
+    let heads = ["mapping at", "size", "regions", "in the plan", "misses", "of all"].map(Column::number);
+    let mut table = Table::new(heads);
+    let shown = if screen.is_wide() { sorted.len() } else { SHOWN };
+    for ((start, end), of) in sorted.into_iter().take(shown) {
+        let part = misses(&of) as f64 / advice.base.tlb_misses.max(1) as f64;
+        table.row([
+            format!("{start:x}"),
+            bytes(end - start),
+            of.len().to_string(),
+            of.iter().filter(|(rank, _)| *rank < planned).count().to_string(),
+            count(misses(&of)),
+            format!("{:.1} %", 100.0 * part),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,301 @@
+//! Which regions of a program's memory are worth a superpage: the fewest that give a share of what superpages
+//! everywhere give, each number of them run.
+//!
+//! What a region is worth by itself is no guide to what several are worth together: their entries compete. So regions
+//! are ordered by their misses under base pages, as in Mosalloc's and CBMM's studies of huge page layouts (Agbarya et
+//! al., ISPASS 2020; Mansi et al., USENIX ATC 2022), and what the first N of them give is not added up but simulated,
+//! under the policy `plan`, many N in one pass over the stream.
+
+use crate::{Error, Progress, Row, Setup, run};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use superpage_pages::{Level, PageSize, Vpn};
+use superpage_trace::Source;
+use superpage_vm::{
+    Answers, Background, Definition, Event, Events, Made, Need, Parameter, Policy, SpaceId, System, Target, Time,
+    Values, Wants,
+};
+
+/// Layouts that are run in one pass.
+const AT_ONCE: usize = 12;
+
+/// The shares of what superpages everywhere give for which a layout is looked for.
+pub const SHARES: [f64; 3] = [0.9, 0.95, 0.99];
+
+/// What superpages are worth to a program, by region.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Advice {
+    /// Bytes of a region: the largest size of at most 2 MB.
+    pub region_bytes: u64,
+    /// Base pages.
+    pub base: Row,
+    /// Superpages in all regions, by a plan.
+    pub everywhere: Row,
+    /// The policy `thp`, which also has them at the faults that come before a plan is known.
+    pub thp: Row,
+    /// The regions that missed under base pages, those with most misses first.
+    pub regions: Vec<Hot>,
+    /// What the first regions of these give, each number run, ascending.
+    pub layouts: Vec<Layout>,
+}
+
+/// A region of the address space; what several processes have at an address is one.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Hot {
+    /// Its first address.
+    pub address: u64,
+    /// Its TLB misses under base pages.
+    pub misses: u64,
+    /// The mapping that it is in, the last one that was made there.
+    pub mapping: Range<u64>,
+}
+
+/// Superpages in some regions.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Layout {
+    /// How many, of the first.
+    pub regions: usize,
+    /// The share of the cycles that superpages everywhere save; below 0 if it takes longer than base pages.
+    pub share: f64,
+    /// The run.
+    pub row: Row,
+}
+
+impl Advice {
+    /// Cycles that superpages everywhere save; below 0 if they cost more.
+    pub fn saved(&self) -> i128 {
+        saved(&self.base, &self.everywhere)
+    }
+
+    /// The share of what superpages everywhere save that this run saves.
+    pub fn share(&self, row: &Row) -> f64 {
+        saved(&self.base, row) as f64 / self.saved() as f64
+    }
+
+    /// The smallest layout that was found with at least this share of what superpages everywhere save; `None` where
+    /// they save nothing.
+    pub fn least(&self, share: f64) -> Option<&Layout> {
+        self.layouts.iter().find(|layout| layout.share >= share)
+    }
+
+    /// A file for the policy `plan`, in CBMM's format: the first regions, each with the cycles that its walks took
+    /// under base pages.
+    pub fn plan(&self, regions: usize) -> String {
+        let each = self.base.walk_cycles as f64 / self.base.tlb_misses.max(1) as f64;
+        let line = |Hot { address, misses, .. }: &Hot| {
+            let end = address + self.region_bytes;
+            format!("huge,mmap,{:.0},addr,>,{address:#x},addr,<,{end:#x}\n", *misses as f64 * each)
+        };
+        self.regions[..regions].iter().map(line).collect()
+    }
+}
+
+fn saved(base: &Row, other: &Row) -> i128 {
+    i128::from(base.cycles) - i128::from(other.cycles)
+}
+
+/// Finds out what superpages are worth in which regions. `base` is a simulation under base pages; `open` opens the
+/// stream, which is run three times, with some 12 simulations in two of them.
+///
+/// # Errors
+/// The machine has no superpage of at most 2 MB, or the stream is sampled ([`Error::Usage`]); the stream cannot be
+/// opened or read. A stream that is stopped gives what is known by then.
+pub fn advise(
+    base: &Setup,
+    open: &dyn Fn() -> Result<Box<dyn Source>, Error>,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Advice, Error> {
+    let ladder = &base.ladder;
+    let levels = ladder.levels().skip(1).filter(|level| ladder.size(*level).bytes() <= 2 << 20);
+    let size = levels.last().map(|level| ladder.size(level)).ok_or_else(|| {
+        Error::Usage(format!("machine {} has no superpage of at most 2 MB to advise", base.machine()))
+    })?;
+    let passes = |setups: &[Setup]| -> Result<Vec<Row>, Error> {
+        let mut source = open()?;
+        if source.info().sampling.is_some() {
+            let name = &source.info().workload;
+            return Err(Error::Usage(format!("{name} is sampled, and all accesses count: record it without --sample")));
+        }
+        run(setups, source.as_mut(), stop, progress)
+    };
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
+    let tally = [("number", number.as_str()), ("pages", &(size.bytes() / ladder.base().bytes()).to_string())];
+    let tally = Policy::of(&TALLY, tally, &Target::MANAGER).expect("its parameters are in their ranges");
+    let policies = [plan("0-ffffffffffffffff"), crate::policy("thp")?, tally];
+    let others = policies.map(|policy| base.clone().with_policy(policy));
+    let rows = passes(&[std::slice::from_ref(base), &others].concat())?;
+    let counted = COUNTED.lock().unwrap_or_else(|error| error.into_inner()).remove(&number).unwrap_or_default();
+    let [base_row, everywhere, thp, _] = <[Row; 4]>::try_from(rows).expect("a row for each setup");
+    let mut advice = Advice {
+        region_bytes: size.bytes(),
+        base: base_row,
+        everywhere,
+        thp,
+        regions: counted.hot(size, ladder.base()),
+        layouts: Vec::new(),
+    };
+    let most = advice.regions.len();
+    if advice.saved() <= 0 || most == 0 {
+        return Ok(advice);
+    }
+    advice.add(&grown(most), base, &passes)?;
+    let between: Vec<usize> = SHARES.iter().flat_map(|share| advice.around(*share)).collect();
+    advice.add(&between, base, &passes)?;
+    Ok(advice)
+}
+
+/// Numbers of regions from 1 to all, each about the same factor above the one before.
+fn grown(most: usize) -> Vec<usize> {
+    let step = |index: usize| (most as f64).powf(index as f64 / (AT_ONCE - 1) as f64).round() as usize;
+    (0..AT_ONCE).map(step).collect()
+}
+
+impl Advice {
+    /// Numbers between the first layout with this share and the one before it.
+    fn around(&self, share: f64) -> Vec<usize> {
+        let Some(found) = self.layouts.iter().position(|layout| layout.share >= share) else { return Vec::new() };
+        let (to, from) = (self.layouts[found].regions, found.checked_sub(1).map_or(0, |at| self.layouts[at].regions));
+        let parts = AT_ONCE / SHARES.len() + 1;
+        (1..parts).map(|part| from + (to - from) * part / parts).collect()
+    }
+
+    /// Runs layouts of these numbers of regions that were not run yet.
+    fn add(
+        &mut self,
+        numbers: &[usize],
+        base: &Setup,
+        passes: &dyn Fn(&[Setup]) -> Result<Vec<Row>, Error>,
+    ) -> Result<(), Error> {
+        let known = |number: usize| self.layouts.iter().any(|layout| layout.regions == number);
+        let mut numbers: Vec<usize> = numbers.iter().copied().filter(|number| *number > 0 && !known(*number)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let range = |hot: &Hot| format!("{:x}-{:x}", hot.address, hot.address + self.region_bytes);
+        let layout = |number: &usize| {
+            let ranges: Vec<String> = self.regions[..*number].iter().map(range).collect();
+            base.clone().with_policy(plan(&ranges.join(";")))
+        };
+        let setups: Vec<Setup> = numbers.iter().map(layout).collect();
+        let rows = passes(&setups)?;
+        let found = numbers.into_iter().zip(rows).filter(|(_, row)| row.complete);
+        let found: Vec<Layout> = found.map(|(regions, row)| Layout { regions, share: self.share(&row), row }).collect();
+        self.layouts.extend(found);
+        self.layouts.sort_by_key(|layout| layout.regions);
+        Ok(())
+    }
+}
+
+/// The policy `plan` for ranges of addresses, `LO-HI;LO-HI`, hexadecimal.
+fn plan(ranges: &str) -> Policy {
+    fn read(ranges: &str) -> Result<String, String> {
+        let line = |range: &str| {
+            let (from, to) = range.split_once('-').unwrap_or_default();
+            format!("huge,mmap,1,addr,>,0x{from},addr,<,0x{to}\n")
+        };
+        Ok(ranges.split(';').map(line).collect())
+    }
+    let target = Target { read: Some(read), ..Target::MANAGER };
+    let definition = target.policies().find(|definition| definition.name == "plan").expect("it is built in");
+    Policy::of(definition, [("file", ranges), ("cost", "0")], &target).expect("lines of its format")
+}
+
+/// Base pages, and the misses of each region are counted, which costs nothing.
+static TALLY: Definition = Definition {
+    name: "tally",
+    paper: "",
+    help: "base pages; counts misses by region",
+    parameters: &[
+        Parameter { name: "number", values: Values::Text, default: "0", help: "under which they are kept", needs: &[] },
+        Parameter {
+            name: "pages",
+            values: Values::Count(1, u64::MAX),
+            default: "512",
+            help: "of a region",
+            needs: &[],
+        },
+    ],
+    needs: &[Need::Misses],
+    make: |given| {
+        let pages = given.number("pages").expect("it has a default");
+        let number = given.text("number").unwrap_or_default().into();
+        Made::with(Answers::BASE, Tally { number, pages, counted: Counted::default() })
+    },
+};
+
+/// What tallies have counted when they end, by their numbers.
+static COUNTED: Mutex<BTreeMap<String, Counted>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// Misses by the number of the region.
+    misses: BTreeMap<u64, u64>,
+    /// Mappings by their first page, with their ends, the last one made at a page.
+    mappings: BTreeMap<u64, u64>,
+}
+
+impl Counted {
+    fn hot(&self, size: PageSize, base: PageSize) -> Vec<Hot> {
+        let (bytes, pages) = (base.bytes(), size.bytes() / base.bytes());
+        let hot = |(region, misses): (&u64, &u64)| {
+            let first = region * pages;
+            let holds = self.mappings.range(..first + pages).rev().find(|(_, end)| **end > first);
+            let mapping = holds.map_or(0..0, |(start, end)| start * bytes..end * bytes);
+            Hot { address: first * bytes, misses: *misses, mapping }
+        };
+        let mut all: Vec<Hot> = self.misses.iter().map(hot).collect();
+        all.sort_by_key(|hot| (std::cmp::Reverse(hot.misses), hot.address));
+        all
+    }
+}
+
+#[derive(Debug)]
+struct Tally {
+    number: String,
+    /// Of a region.
+    pages: u64,
+    counted: Counted,
+}
+
+impl Background for Tally {
+    fn next(&self) -> Option<Time> {
+        None
+    }
+
+    fn tick(&mut self, _: Time, _: &mut dyn System) {}
+
+    fn events(&self) -> Events {
+        Events { missed: true, ..Events::default() }
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { mapped: true, ..Wants::default() }
+    }
+
+    fn missed(&mut self, _: SpaceId, at: Vpn, _: Level) {
+        *self.counted.misses.entry(at.0 / self.pages).or_default() += 1;
+    }
+
+    fn told(&mut self, event: Event) {
+        if let Event::Mapped { range, .. } = event {
+            self.counted.mappings.insert(range.start.0, range.start.0 + range.pages);
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let mut all = COUNTED.lock().unwrap_or_else(|error| error.into_inner());
+        let kept = all.entry(std::mem::take(&mut self.number)).or_default();
+        std::mem::take(&mut self.counted.misses)
+            .into_iter()
+            .for_each(|(region, misses)| *kept.misses.entry(region).or_default() += misses);
+        kept.mappings.append(&mut self.counted.mappings);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which regions are worth a superpage: every miss is counted in one, and what a layout gives is what its plan gives.
+
+use std::sync::atomic::AtomicBool;
+use superpage_sim::{Advice, Conditions, Error, SHARES, advise, plan, run};
+use superpage_trace::workload;
+
+fn advice(machine: &str, text: &str) -> Result<Advice, Error> {
+    let setups = plan(&[machine.into()], &[], &Conditions::default())?;
+    advise(&setups[0], &|| Ok(workload::parse(text)?), &AtomicBool::new(false), &|_| {})
+}
+
+#[test]
+fn each_miss_is_in_a_region_and_a_layout_is_what_its_plan_does() {
+    // The first is walked all over, of the second little is used.
+    let text = "random:bytes=32M,references=200K;zipf:bytes=64M,references=100K,populate=no";
+    let advice = advice("zen5", text).unwrap();
+    assert_eq!(advice.regions.iter().map(|hot| hot.misses).sum::<u64>(), advice.base.tlb_misses);
+    assert!(advice.regions.is_sorted_by_key(|hot| std::cmp::Reverse(hot.misses)));
+    assert!(advice.regions.iter().all(|hot| hot.address % (2 << 20) == 0));
+    let inside = |hot: &&superpage_sim::Hot| hot.mapping.contains(&(hot.address + (1 << 20)));
+    assert!(advice.regions.iter().filter(inside).count() >= 32);
+    assert!(advice.saved() > 0 && advice.layouts.is_sorted_by_key(|layout| layout.regions));
+    let least = SHARES.map(|share| advice.least(share).unwrap());
+    assert!(least.is_sorted_by_key(|layout| layout.regions));
+    let folder = tempfile::tempdir().unwrap();
+    for layout in least {
+        let path = folder.path().join("plan");
+        std::fs::write(&path, advice.plan(layout.regions)).unwrap();
+        let policy = format!("plan:file={},cost=0", path.display());
+        let setups = plan(&["zen5".into()], &[policy], &Conditions::default()).unwrap();
+        let rows = run(&setups, workload::parse(text).unwrap().as_mut(), &AtomicBool::new(false), &|_| {}).unwrap();
+        let found = (rows[1].tlb_misses, rows[1].cycles, rows[1].peak_resident_bytes);
+        assert_eq!(found, (layout.row.tlb_misses, layout.row.cycles, layout.row.peak_resident_bytes));
+        assert_eq!(rows[0].cycles, advice.base.cycles);
+    }
+}
+
+#[test]
+fn where_there_is_nothing_to_gain_no_layout_is_run() {
+    let advice = advice("zen5", "random:bytes=16K,references=1K").unwrap();
+    assert!(advice.saved() <= 0 && advice.layouts.is_empty() && advice.least(0.9).is_none());
+}
+
+#[test]
+fn a_region_is_the_largest_page_of_at_most_2m() {
+    let advice = advice("alpha-21264", "random:bytes=16M,references=100K").unwrap();
+    assert_eq!(advice.region_bytes, 512 << 10);
+    assert_eq!(advice.regions.iter().map(|hot| hot.misses).sum::<u64>(), advice.base.tlb_misses);
+}
+
+#[test]
+fn a_sampled_stream_is_refused() {
+    let setups = plan(&["zen5".into()], &[], &Conditions::default()).unwrap();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/gzip.sp");
+    let open = || Ok(Box::new(superpage_trace::file::Reader::open(&path)?) as Box<dyn superpage_trace::Source>);
+    let error = advise(&setups[0], &open, &AtomicBool::new(false), &|_| {}).unwrap_err();
+    assert!(matches!(error, Error::Usage(_)) && error.to_string().contains("is sampled"), "{error}");
+}
