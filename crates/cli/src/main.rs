@@ -19,7 +19,7 @@ mod stop;
 mod sweep;
 mod trace;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use rustix::process::{Resource, getrlimit};
 use std::io::Write;
 use std::process::ExitCode;
@@ -96,7 +96,7 @@ impl From<superpage_linux::Error> for Failure {
 fn main() -> ExitCode {
     stop::outlive_file_limit();
     superpage_sim::watch_memory(sim::limits);
-    let done = with_stack(&Command::try_parse).map_or_else(explained, |command| match command.verb {
+    let done = with_stack(&parsed).map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => with_stack(&|| verb.run()),
         Verb::Advise(verb) => with_stack(&|| verb.run()),
         Verb::Sweep(verb) => with_stack(&|| verb.run()),
@@ -118,6 +118,14 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     }
+}
+
+/// The command line. A number below 0 is the value of an option or an argument, and told to be out of its range, not an
+/// unknown option.
+fn parsed() -> Result<Command, clap::Error> {
+    let mut command = Command::command().mut_subcommands(|verb| verb.allow_negative_numbers(true));
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Command::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s` leaves less: the parser's description of

@@ -15,9 +15,9 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// The signals that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's
-/// own.
-const PASSED: [i32; 10] = [
+/// The signals that would end this process before it has a command: all that another may send and that end a process,
+/// but those by which the processor says that this one is wrong, and SIGPIPE and SIGXFSZ, which are ignored.
+const ENDING: [i32; 16] = [
     libc::SIGINT,
     libc::SIGQUIT,
     libc::SIGTERM,
@@ -25,14 +25,28 @@ const PASSED: [i32; 10] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGALRM,
-    libc::SIGWINCH,
-    libc::SIGCONT,
-    libc::SIGTSTP,
+    libc::SIGABRT,
+    libc::SIGXCPU,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGSYS,
+    libc::SIGTRAP,
 ];
 
-/// The signals that would end this process before it has a command.
-const ENDING: [i32; 7] =
-    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+/// Others that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's own.
+const OTHERS: [i32; 3] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP];
+
+/// All signals that are passed on; those of the application, for whatever that uses them, too.
+fn passed() -> impl Iterator<Item = i32> {
+    ENDING.into_iter().chain(OTHERS).chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
+
+fn ends(signal: i32) -> bool {
+    ENDING.contains(&signal) || signal >= libc::SIGRTMIN()
+}
 
 /// The signal by which the GNU C library changes the user of all threads. The first thread that it starts makes it catch the signal,
 /// and what is caught is not ignored by the command any more, even if the caller of this process had it ignored.
@@ -62,7 +76,7 @@ impl Signals {
     /// [`Error::System`] if signalfd fails.
     pub fn hold() -> Result<Signals, Error> {
         let mut set = empty_set();
-        for signal in PASSED.into_iter().filter(|&signal| !ignored(signal)) {
+        for signal in passed().filter(|&signal| !ignored(signal)) {
             // SAFETY: the set is initialized and the signal a valid one.
             unsafe { libc::sigaddset(&mut set, signal) };
         }
@@ -98,7 +112,7 @@ impl Signals {
 
     /// A signal that has arrived and would have ended this process; call it before there is a command.
     pub fn ending(&self) -> Option<i32> {
-        std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ENDING.contains(signal))
+        std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ends(*signal))
     }
 
     /// A thread that passes signals on to a process once it is told which ([`Passing::begin`]), until the returned value is dropped.

@@ -597,8 +597,13 @@ impl Mmu {
 
     /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush for all of them.
     pub fn flush(&mut self, space: u32) {
+        self.gather(space, 0..u64::MAX);
+    }
+
+    /// The same for some pages of a space, whose mappings will change.
+    pub fn gather(&mut self, space: u32, pages: Range<u64>) {
         if self.mappings.has_root(space) {
-            self.shoot(space, 0..u64::MAX);
+            self.shoot(space, pages);
         }
     }
 

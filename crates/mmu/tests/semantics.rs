@@ -102,7 +102,18 @@ fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     mmu.remove(0, Vpn(16), large);
     assert_eq!(mmu.counters(0).shootdowns, 5);
     mmu.flush(7);
+    mmu.gather(7, 0..8);
     assert_eq!(mmu.counters(0).shootdowns, 5, "a space that has no tables");
+    for page in 0..16 {
+        let to = Mapped { frame: Pfn(page), size: base, protection: Protection::READ_WRITE };
+        mmu.enter(0, Vpn(page), to, Access::Write);
+    }
+    assert_eq!(mmu.run(&[request(0), request(8)]), None);
+    mmu.gather(0, 0..8);
+    (0..8).for_each(|page| _ = mmu.remove(0, Vpn(page), base));
+    assert_eq!(mmu.counters(0).shootdowns, 6, "one for all that was gathered");
+    mmu.remove(0, Vpn(8), base);
+    assert_eq!(mmu.counters(0).shootdowns, 7, "which this page was not part of");
     mmu.validate().unwrap();
 }
 

@@ -148,6 +148,10 @@ fn refusal(source: io::Error) -> io::Error {
 /// The error of a failed write, and what to do if the disk is full.
 pub fn explain(source: io::Error) -> io::Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let files = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    if source.raw_os_error().is_some_and(|number| files.contains(&number)) {
+        return io::Error::new(source.kind(), format!("{source}; raise the limit (ulimit -n)"));
+    }
     let way_out = match source.kind() {
         StorageFull | QuotaExceeded => "free some space or write to another place",
         FileTooLarge => "free some space, write to another place or raise the limit (ulimit -f)",

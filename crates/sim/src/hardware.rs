@@ -71,9 +71,9 @@ impl Pmap for Hardware<'_> {
         self.mmu.clear_modified(space.0, at, size)
     }
 
-    fn gather(&mut self, space: SpaceId, _: Range<Vpn>) {
+    fn gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
         if self.gathers {
-            self.mmu.flush(space.0);
+            self.mmu.gather(space.0, pages.start.0..pages.end.0);
         }
     }
 

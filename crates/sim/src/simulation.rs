@@ -315,6 +315,11 @@ impl Simulation {
                         self.give_up(problem);
                     }
                     if said.is_some() {
+                        // Without what the process that ends had alone.
+                        if index + 1 < piece.stretches.len() {
+                            self.touched.now = requests.touched(index + 1, 0, &self.processes.ended);
+                            self.averages.begin(self.touched.now);
+                        }
                         self.sample(said);
                     }
                 }
@@ -394,9 +399,7 @@ impl Simulation {
     /// The same for a policy that wants to know of each miss, one by one.
     fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         for (at, request) in asked.requests.iter().enumerate() {
-            if let Some(place) = asked.place.filter(|_| self.looks_at_time) {
-                self.look_at_time(place.later(at), asked.requests.len());
-            }
+            self.next_look(asked, at);
             let before = self.mmu.misses(self.only().number);
             let one = asked.part(at..at + 1);
             match one.run(&mut self.mmu) {

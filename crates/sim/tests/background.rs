@@ -1,10 +1,10 @@
 //! Who pays for what runs beside the program.
 
-use crate::script::{Batches, Script};
+use crate::script::{Batches, Script, run_script};
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
 use superpage_sim::{BackgroundOn, Conditions, Every, Row, Watch, plan, run, run_parts};
-use superpage_trace::{Run, workload};
+use superpage_trace::{Event, Run, workload};
 
 fn rows(machine: &str, policy: &str, memory: u64, on: Option<BackgroundOn>, workload: &str) -> Vec<Row> {
     let conditions = Conditions { memory: Some(memory), background: on, ..Conditions::default() };
@@ -32,6 +32,30 @@ fn parts(row: &Row) -> u64 {
 
 /// Nothing of it goes by time, so all but the payer is the same: of each change of a mapping of the program that runs the program pays the
 /// shootdown.
+/// A region that a background collapses is flushed once, and no other region with it.
+#[test]
+fn a_collapse_flushes_its_region_and_no_more() {
+    let shootdowns = |policy: &str, idles: usize, unmapped: u64| {
+        let mut script = Script::new();
+        script.process(0);
+        let start = 512 * 1000;
+        script.map(start, 1536);
+        script.touch(start..start + 512, Access::Write);
+        script.touch(start + 512..start + 522, Access::Write);
+        (0..idles).for_each(|_| script.event(Event::Idle { microseconds: 12_000_000 }));
+        script.event(Event::Unmap { start: start + 512, pages: unmapped });
+        script.touch(start..start + 1, Access::Write);
+        script.event(Event::Exit);
+        let rows = run_script(&mut script, "zen5", &[policy], &Conditions::default());
+        (rows[1].promotions, rows[1].shootdowns)
+    };
+    // The collapse, ten pages, the end.
+    assert_eq!(shootdowns("khugepaged:fault=off,max-none=400", 1, 10), (1, 12));
+    // Two collapses in two calls, no page between them used: a superpage of which a part is unmapped is demoted too.
+    let (promotions, all) = shootdowns("khugepaged:fault=off,pages=512", 2, 512);
+    assert_eq!((promotions, all), (2, 4));
+}
+
 #[test]
 fn the_page_daemon_is_on_another_core() {
     let shootdown = superpage_sim::machine("harpertown").unwrap().costs.shootdown;

@@ -24,6 +24,8 @@ fn a_series_has_marks_and_ends_of_processes() {
     assert_eq!(said, ["due", "large", "due", "process 0 ends", "small", "due", "process 1 ends", "end"]);
     let resident: Vec<u64> = series.iter().map(|sample| sample.resident_bytes >> 10).collect();
     assert_eq!(resident, [0, 0, 8192, 0, 0, 64, 0, 0]);
+    let touched: Vec<u64> = series.iter().map(|sample| sample.touched_bytes >> 10).collect();
+    assert_eq!(touched, [0, 0, 8192, 0, 0, 64, 0, 0], "nothing is left of a process that has ended");
     assert_eq!(series.iter().map(|sample| sample.faults).collect::<Vec<_>>(), [0, 0, 4, 4, 4, 20, 20, 20]);
     assert!(series.is_sorted_by_key(|sample| sample.seconds));
     let page = series_page(&rows);
@@ -129,8 +131,11 @@ fn samples_are_at_each_step_of_instructions() {
             begun += u64::from(run.instructions);
         }
     }
-    for step in [1, 7, 100, 1000, 100_000] {
-        let setups = plan(&["zen5".into()], &["thp".into()], &Conditions::default()).unwrap();
+    // The others are told of each miss.
+    let policies = [(1, "thp"), (7, "thp"), (100, "thp"), (1000, "thp"), (100_000, "thp")];
+    let told = ["romer", "pcc", "leshy", "hybrid"].map(|policy| (1000, policy));
+    for (step, policy) in policies.into_iter().chain(told).chain([(1, "romer"), (100_000, "pcc")]) {
+        let setups = plan(&["zen5".into()], &[policy.into()], &Conditions::default()).unwrap();
         let watch = Watch { every: Some(Every::Instructions(step)), ..Watch::default() };
         let mut source = workload::parse(WORKLOAD).unwrap();
         let runs = run_parts(&setups, source.as_mut(), &AtomicBool::new(false), &|_| {}, &watch).unwrap();
@@ -147,7 +152,8 @@ fn samples_are_at_each_step_of_instructions() {
         at.dedup();
         // Beside those that are due there are those of marks and ends.
         let missing: Vec<&u64> = expected.iter().filter(|due| at.binary_search(due).is_err()).take(3).collect();
-        assert!(missing.is_empty() && at.len() < expected.len() + 10, "{step}: {missing:?}");
-        assert!(series.is_sorted_by_key(|sample| (sample.seconds, sample.faults)), "{step}");
+        assert!(missing.is_empty() && at.len() < expected.len() + 10, "{step}, {policy}: {missing:?}");
+        assert!(series.is_sorted_by_key(|sample| (sample.seconds, sample.faults)), "{step}, {policy}");
+        assert!(series.iter().all(|sample| sample.touched_bytes <= sample.resident_bytes), "{step}, {policy}");
     }
 }

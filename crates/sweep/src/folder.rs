@@ -118,15 +118,18 @@ impl Folder {
         note: &dyn Fn(&str),
     ) -> Result<Option<Folder>, Error> {
         let wrong = |problem: &dyn std::fmt::Display| unusable(path, problem);
-        let unable = |error: io::Error| wrong(&format_args!("{error}; {WAY_OUT}"));
+        let unable = |error: io::Error| unable(path, error, WAY_OUT);
+        let new = !path.exists();
         let directory = Directory::make(path).map_err(unable)?;
+        // What this call has made goes where nothing comes of it; a folder with a file in it stays.
+        let made = Made(new.then_some(path));
         refuse_others(&directory).map_err(|error| wrong(&error))?;
         let cells = Cells { path: path.join(CELLS), directory: Some(directory.sub(CELLS, true).map_err(unable)?) };
         let locks = directory.sub(LOCKS, true).map_err(unable)?;
         // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
         let waits = |by: &str| note(&format!("{} waits for {by}, which holds {LOCKS}/{ENTRY}", path.display()));
-        let Some(entry) = enter(&locks, stop, &waits).map_err(|problem| wrong(&problem))? else { return Ok(None) };
-        let locks = lock(&locks, shard).map_err(|problem| wrong(&problem))?;
+        let Some(entry) = enter(&locks, stop, &waits).map_err(|error| error.of(path))? else { return Ok(None) };
+        let locks = lock(&locks, shard).map_err(|error| error.of(path))?;
         let now = Manifest::of(plan);
         let mut note = None;
         match manifest(&directory).map_err(|error| wrong(&error))? {
@@ -145,9 +148,10 @@ impl Folder {
             }
             None => {
                 let text = serde_json::to_string_pretty(&now).map_err(|error| wrong(&error))? + "\n";
-                write(&directory, MANIFEST, text.as_bytes()).map_err(|error| wrong(&error))?;
+                write(&directory, MANIFEST, text.as_bytes()).map_err(unable)?;
             }
         }
+        made.stays();
         // A file that says who holds the lock says so no longer.
         entry.set_len(0).map_err(|error| wrong(&error))?;
         drop(entry);
@@ -197,6 +201,51 @@ impl Folder {
 
 fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> Error {
     Error::Usage(format!("cannot use {}: {problem}", path.display()))
+}
+
+/// A file or folder in `path` cannot be made or opened. Another folder is a way out, unless a disk is full or a limit reached.
+fn unable(path: &Path, error: io::Error, way_out: &str) -> Error {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+    if full || Unread::of(&error).passing {
+        return Error::Output { what: path.display().to_string(), problem: explain(error).to_string() };
+    }
+    unusable(path, &format_args!("{error}; {way_out}"))
+}
+
+/// Why a lock cannot be had.
+#[derive(Debug)]
+enum NoLock {
+    /// Its file cannot be made or opened.
+    File(String, io::Error),
+    /// Another has it, or there are none; a sentence.
+    Held(String),
+}
+
+impl NoLock {
+    fn of(self, path: &Path) -> Error {
+        match self {
+            NoLock::File(name, error) => unable(&path.join(name), error, "give a new folder with -o"),
+            NoLock::Held(sentence) => unusable(path, &sentence),
+        }
+    }
+}
+
+/// A folder that this process has made, which is removed again when this is dropped, if it has no file.
+struct Made<'a>(Option<&'a Path>);
+
+impl Made<'_> {
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        let Some(path) = self.0 else { return };
+        // Each only if it is empty; another process may hold a lock in it.
+        [LOCKS, CELLS, ""].iter().for_each(|name| drop(std::fs::remove_dir(path.join(name))));
+    }
 }
 
 /// Why a cell cannot be read.
@@ -326,8 +375,8 @@ fn write(folder: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The file of a lock, made if it is not there.
-fn lock_file(folder: &Directory, name: &str) -> Result<File, String> {
-    folder.open_lock(name).map_err(|error| format!("{LOCKS}/{name}: {error}; give a new folder with -o"))
+fn lock_file(folder: &Directory, name: &str) -> Result<File, NoLock> {
+    folder.open_lock(name).map_err(|error| NoLock::File(format!("{LOCKS}/{name}"), error))
 }
 
 /// The lock that each process holds while it looks around: a moment.
@@ -335,7 +384,7 @@ const ENTRY: &str = "entry";
 
 /// Takes that lock, and writes into it who has it; `None` if `stop` was set before. Where another process has it for longer, `waits` is told
 /// which, as far as the file says.
-fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, String> {
+fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, NoLock> {
     let (mut file, began, mut told) = (lock_file(folder, ENTRY)?, Instant::now(), false);
     loop {
         match file.try_lock() {
@@ -357,23 +406,24 @@ fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<
     }
     let computer = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let computer = if computer.is_empty() { "this computer" } else { computer.trim() };
-    let written = file.set_len(0).and_then(|()| file.rewind());
-    let written = written.and_then(|()| write!(file, "process {} on {computer}", std::process::id()));
-    written.map_err(|error| format!("{LOCKS}/{ENTRY}: {error}; {WAY_OUT}"))?;
+    // Who it is matters only to who waits: a full disk may leave that out.
+    let emptied = file.set_len(0).and_then(|()| file.rewind());
+    let _ = emptied.and_then(|()| write!(file, "process {} on {computer}", std::process::id()));
     Ok(Some(file))
 }
 
-fn no_locks(error: &io::Error) -> String {
-    format!("its file system has no locks ({error}); give another folder with -o")
+fn no_locks(error: &io::Error) -> NoLock {
+    NoLock::Held(format!("its file system has no locks ({error}); give another folder with -o"))
 }
 
 /// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for a moment would otherwise refuse others.
-fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
+fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, NoLock> {
     let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err(format!("{by}; wait for it, end it, or share the work: --shard 1/2 and --shard 2/2"))
+            let sentence = format!("{by}; wait for it, end it, or share the work: --shard 1/2 and --shard 2/2");
+            Err(NoLock::Held(sentence))
         }
         Err(TryLockError::Error(error)) => Err(no_locks(&error)),
     };
@@ -389,7 +439,7 @@ fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, Str
     let kind = open(&same)?;
     let locked = kind.try_lock_shared();
     let kind = held(kind, locked, "shards of another number run in it")?;
-    for name in folder.names().map_err(|error| format!("{LOCKS}: {error}"))? {
+    for name in folder.names().map_err(|error| NoLock::File(LOCKS.into(), error))? {
         let name = name.to_string_lossy();
         if name.starts_with("of-") && name != same {
             let other = open(&name)?;

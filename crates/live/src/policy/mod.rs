@@ -105,7 +105,8 @@ pub const LINUX: Target = Target {
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &text::POLICY],
     limits: &[LIMITS[0], LIMITS[1], LIMITS[2], OF_COMMAND, SLOWDOWN, SHARED],
-    read: Some(|path| std::fs::read_to_string(path).map_err(|error| error.to_string())),
+    // It directs promotions as a configuration does, of root too.
+    read: Some(|path| superpage_output::read_own_text(path.as_ref()).map_err(|error| error.to_string())),
 };
 
 impl Policy {

@@ -192,7 +192,12 @@ impl Khugepaged {
             let mut seen = Vec::new();
             let (_, next) = system.scan_part(space, level, Part { from, most: left }, &mut |sample| seen.push(sample));
             left -= seen.len() as u64;
-            self.cursor = next.map_or((SpaceId(space.0.saturating_add(1)), 0), |next| (space, next));
+            self.cursor = match (next, seen.last()) {
+                (Some(next), _) => (space, next),
+                // It stops where its budget ends: what is populated behind that meanwhile comes next.
+                (None, Some(last)) if left == 0 => (space, last.region + 1),
+                (None, _) => (SpaceId(space.0.saturating_add(1)), 0),
+            };
             for (done, sample) in seen.iter().enumerate() {
                 let Err(Refusal { why, until }) = self.collapse(system, space, level, *sample) else { continue };
                 let full = why == Why::NoExtent;
