@@ -116,7 +116,7 @@ fn a_failure_ends_the_comparison_unless_it_is_ignored() {
     let rows = rows(&["-i", "-r", "2", "--policy", "now"], &["sh", "-c", "exit 3"]);
     assert_eq!(rows[0]["exit_codes"], serde_json::json!([3, 3]));
     let missing = output(&["--policy", "now"], &["/no/such/program"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/no/such/program"), "{}", text(&missing.stderr));
 }
 
@@ -238,26 +238,32 @@ fn an_interrupt_ends_the_command_and_the_complete_rounds_are_shown_and_written()
     }
 }
 
-/// A terminal sends the signal to what is done before a run as well.
+/// It is ended, whether the signal comes to it too, as from a terminal, or not.
 #[test]
-fn an_interrupt_of_what_comes_before_a_run_leaves_the_complete_rounds() {
+fn an_interrupt_of_what_comes_beside_a_run_leaves_the_complete_rounds() {
     let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let (log, alive, export) =
         (folder.path().join("log"), folder.path().join("alive"), folder.path().join("export.json"));
-    let [log, alive_path] = [&log, &alive].map(|path| path.display());
-    let prepare =
-        format!("echo x >> {log}; [ $(wc -l < {log}) -le 2 ] || {{ echo $$ > {alive_path}; exec sleep 1000; }}");
-    let options = ["-w", "0", "--policy", "now", "-p", &prepare, "--export-json", export.to_str().unwrap()];
-    let child = compare(&options, &["true"]).spawn().unwrap();
-    let sleeper = wait_for(&alive);
-    for pid in [child.id(), sleeper] {
-        assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    let [log_path, alive_path] = [&log, &alive].map(|path| path.display());
+    // The shell stays, and waits for a child of its own.
+    let script = format!(
+        "echo x >> {log_path}; [ $(wc -l < {log_path}) -le 2 ] || {{ echo $$ > {alive_path}; sleep 1000; echo; }}"
+    );
+    for (flag, both) in [("-p", true), ("-p", false), ("-c", false)] {
+        let _ = (fs::remove_file(&log), fs::remove_file(&alive));
+        let options = ["-w", "0", "--policy", "now", flag, &script, "--export-json", export.to_str().unwrap()];
+        let child = compare(&options, &["true"]).spawn().unwrap();
+        let script = wait_for(&alive);
+        for pid in [Some(child.id()), both.then_some(script)].into_iter().flatten() {
+            assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+        assert!(!Path::new(&format!("/proc/{script}")).exists(), "{script} still runs");
+        let exported: Value = serde_json::from_str(&fs::read_to_string(&export).unwrap()).unwrap();
+        assert_eq!(exported["results"][0]["times"].as_array().unwrap().len(), 2);
     }
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    let exported: Value = serde_json::from_str(&fs::read_to_string(&export).unwrap()).unwrap();
-    assert_eq!(exported["results"][0]["times"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -292,7 +298,7 @@ fn one_round_has_no_interval_and_too_few_are_said_at_once() {
 }
 
 /// The number in a file that another process writes.
-fn wait_for(path: &Path) -> u32 {
+pub(crate) fn wait_for(path: &Path) -> u32 {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
         match fs::read_to_string(path).unwrap_or_default().trim().parse() {
@@ -347,7 +353,7 @@ fn settings_are_put_back() {
 }
 
 /// Waits for `seconds` at most until something holds.
-fn until(seconds: u64, what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(seconds: u64, what: &str, holds: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_secs(seconds);
     while !holds() {
         assert!(Instant::now() < patience, "never: {what}");

@@ -1,7 +1,7 @@
 //! `superpage compare --server`, from outside.
 #![cfg(target_os = "linux")]
 
-use crate::compare::{compare, output, text};
+use crate::compare::{compare, output, text, until, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -83,6 +83,8 @@ fn a_server_that_fails_is_told_with_its_last_words() {
             "[ -e $T ] || { touch $T; echo 5 requests per second; }",
             "throughput in some runs and none in others",
         ),
+        ("sleep 100", "true", "echo 0 requests per second", "had 0.0 requests a second, which is no throughput"),
+        ("sh -c 'sleep 50 & exit 0'", "true", "sleep 30", "stay in the foreground, as by redis-server --daemonize no"),
     ];
     for (number, (server, ready, load, said)) in cases.into_iter().enumerate() {
         let mark = std::env::temp_dir().join(format!("superpage-{}-{number}", std::process::id()));
@@ -99,6 +101,57 @@ fn a_server_that_fails_is_told_with_its_last_words() {
     }
     let refused = served(&[], "a 'b", "true", "true");
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_load_that_does_not_exist_is_refused_also_where_failures_are_ignored() {
+    let _turn = superpage_testing::turn_of("compare");
+    let server = ["--server", "sleep 100", "--ready", "true"];
+    for (options, command) in
+        [(&server[..], "no-such-load"), (&server[..], "/dev/null"), (&["--shell"], "no-such | cat; no-such")]
+    {
+        let options = [&["-i", "-r", "1", "-w", "0", "--policy", "now"], options].concat();
+        let output = output(&options, &[command]);
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{command}: {stderr}");
+        assert!(stderr.ends_with("name one that can be run\n"), "{command}: {stderr}");
+    }
+}
+
+#[test]
+fn all_that_a_script_around_a_server_started_is_asked_to_end() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let [around, server, asked] = ["around", "server", "asked"].map(|name| folder.path().join(name));
+    fs::write(&around, format!("trap : TERM\nsh {}\n", server.display())).unwrap();
+    // The shell would have the TERM that it waits for wait for the end of a child in the foreground.
+    fs::write(&server, format!("trap 'touch {}; exit' TERM\nsleep 100 &\nwait\n", asked.display())).unwrap();
+    let load = "echo 7 requests per second, p50=1 msec; echo 8 requests per second, p50=2 msec";
+    let output = served(&["-r", "1", "-w", "0"], &format!("sh {}", around.display()), "true", load);
+    let said = text(&output.stdout);
+    assert!(output.status.success() && asked.exists(), "{said}{}", text(&output.stderr));
+    assert!(!said.contains("left processes behind"), "{said}");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("percentiles are those of the slowest"), "{said}");
+}
+
+#[test]
+fn a_load_and_a_command_end_where_the_comparison_is_killed() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let runs = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    for server in [&["--server", "sleep 100", "--ready", "true"][..], &[]] {
+        let alive = folder.path().join(format!("alive{}", server.len()));
+        let script = format!("echo $$ > {}; exec sleep 1000", alive.display());
+        let options = [&["-r", "1", "-w", "0", "--policy", "now"], server].concat();
+        let own = tempfile::tempdir().unwrap();
+        let mut running = compare(&options, &["sh", "-c", &script]).env("TMPDIR", own.path()).spawn().unwrap();
+        let pid = wait_for(&alive);
+        running.kill().unwrap();
+        running.wait().unwrap();
+        until(60, "the load ends", || !runs(pid));
+        until(60, "its folder goes", || fs::read_dir(own.path()).unwrap().next().is_none());
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -237,13 +238,14 @@ impl Tree {
         pidfd_signal(self.pidfd(), signal).map_err(Error::system(format!("send signal {signal} to the command")))
     }
 
-    /// Ends all members: sends SIGTERM, and SIGKILL to those that live after `grace`. Returns when all have ended.
+    /// Ends all members: sends SIGTERM, and SIGKILL to those that live after `grace`. Returns when all have ended, with
+    /// the number of those that lived after `grace`.
     ///
     /// # Errors
     /// As for [`wait`](Tree::wait), and [`Error::Unable`] if this process may not kill a member.
-    pub fn end(&mut self, grace: Duration) -> Result<(), Error> {
+    pub fn end(&mut self, grace: Duration) -> Result<usize, Error> {
         if self.wait_all(Some(Duration::ZERO))? {
-            return Ok(());
+            return Ok(0);
         }
         if !grace.is_zero() {
             for pid in self.members() {
@@ -255,9 +257,10 @@ impl Tree {
                 }
             }
             if self.wait_all(Some(grace))? {
-                return Ok(());
+                return Ok(0);
             }
         }
+        let left = self.members().len();
         // A child keeps its number until it is waited for. Its children become this process's, for the next round.
         let patience = Instant::now() + Duration::from_secs(10);
         while !self.empty {
@@ -275,7 +278,7 @@ impl Tree {
                 return Err(Error::Unable(format!("processes {} cannot be ended by this user", left.join(", "))));
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Releases what still runs, as a shell does with what a command leaves behind.
@@ -292,6 +295,42 @@ impl Drop for Tree {
             eprintln!("superpage: {error}");
         }
     }
+}
+
+/// Runs a command to its end, outside of any tree and while there is none: what it leaves behind is nobody's. When `stop`
+/// is set, it is ended with its descendants: by SIGTERM, and by SIGKILL after 2 s. Returns its status.
+///
+/// # Errors
+/// [`Error::Exec`] if it could not be started; [`Error::System`] if it cannot be waited for.
+pub fn run_outside(command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus, Error> {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(status) = child.try_wait().map_err(Error::system("wait for a command"))? {
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK);
+    }
+    let mut held = Vec::new();
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let pid = child.id() as i32;
+        // The child keeps its number until it is waited for; of another process it is taken as just listed.
+        held.extend(std::iter::once(pid).chain(descendants(pid)).filter_map(|pid| pidfd_open(pid).ok()));
+        for pidfd in &held {
+            let _ = pidfd_signal(pidfd.as_fd(), signal).and_then(|()| pidfd_signal(pidfd.as_fd(), libc::SIGCONT));
+        }
+        let patience = Instant::now() + Duration::from_secs(2);
+        while held.iter().any(|pidfd| !has_ended(pidfd)) && Instant::now() < patience {
+            std::thread::sleep(LOOK);
+        }
+    }
+    child.wait().map_err(Error::system("wait for a command"))
+}
+
+/// Whether the process of a descriptor has ended, waited for or not.
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Checks, before there is a command, that there are descriptors for everything that watching it needs: the pipe to

@@ -50,7 +50,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::settings::Settings;
-use superpage_linux::tree::exits;
+use superpage_linux::tree::{exits, run_outside};
 use superpage_linux::why::shared_way_out;
 
 /// Receives reports of a comparison's progress.
@@ -453,6 +453,7 @@ impl Comparing<'_> {
         let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available).map_err(|error| match error {
             Error::Unable(why) if self.loader.is_some() => Error::Unable(format!("under {}: {why}", entry.name)),
+            error @ Error::Exec { .. } => Error::Usage(format!("{error}; name a program that can be run")),
             error => error,
         })?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
@@ -481,21 +482,35 @@ impl Comparing<'_> {
         if let Some(loader) = &self.loader {
             self.show(loader);
         }
+        let (what, said) = match &self.loader {
+            Some(loader) => ("load", last_lines(&loader.output())),
+            None => ("command", "--show-output shows what it says".into()),
+        };
+        // What shells and setsid say of a program that is not there, or cannot be executed.
+        if matches!(run.code, 126 | 127) {
+            return Err(Error::Usage(format!(
+                "the {what} ended with status {} under {}: a program in it does not exist or cannot be executed; {said}; \
+                 name one that can be run",
+                run.code, entry.name
+            )));
+        }
         if run.code != 0 && !options.ignore_failure {
             let when = round.map_or("a warm-up run".to_string(), |round| format!("round {}", round + 1));
-            let (what, said) = match &self.loader {
-                Some(loader) => ("load", last_lines(&loader.output())),
-                None => ("command", "--show-output shows what it says".into()),
-            };
             return Err(Error::Unable(format!(
                 "the {what} ended with status {} under {} in {when}; {said}; -i compares in spite of it",
                 run.code, entry.name
             )));
         }
-        if let (Some(load), Some(loader)) = (&run.load, &self.loader) {
+        if let Some(load) = &run.load {
+            if let Some(rate) = load.odd {
+                return Err(Error::Unable(format!(
+                    "under {}: the load says that it had {rate:?} requests a second, which is no throughput: see that it \
+                     reaches the server; {said}",
+                    entry.name
+                )));
+            }
             let numbers = load.requests_per_second.is_some();
             if self.numbers.is_some_and(|before| before != numbers) {
-                let said = last_lines(&loader.output());
                 return Err(Error::Unable(format!(
                     "the load's output has a throughput in some runs and none in others, as under {}: {said}",
                     entry.name
@@ -505,9 +520,11 @@ impl Comparing<'_> {
             if !numbers {
                 self.note(NO_NUMBER.into());
             }
+            if load.tests > 1 && load.latencies.iter().any(Option::is_some) {
+                self.note(SEVERAL.into());
+            }
         }
         if run.code != 0 && round.is_none() {
-            let what = if self.loader.is_some() { "load" } else { "command" };
             self.note(format!("the {what} ended with status {} under {} in a warm-up run", run.code, entry.name));
         }
         Ok(Some(Run { warmed, ..run }))
@@ -538,11 +555,15 @@ impl Comparing<'_> {
 const NO_NUMBER: &str = "the load's output has no throughput that is known, so the time that it took is compared; \
     --throughput TEXT says what stands before the number";
 
-/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop, as by a
-/// signal that it got too.
+/// Said of a load with percentiles of several tests.
+const SEVERAL: &str = "the load has several tests: requests/s counts as many requests of each, and percentiles are those \
+    of the slowest";
+
+/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop: it was ended,
+/// or got a signal too.
 fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
     let Some(script) = script else { return Ok(true) };
-    let status = options::start(&[script.into()], true, output)?.status().map_err(Error::system("run sh"))?;
+    let status = run_outside(&mut options::start(&[script.into()], true, output)?, stop)?;
     match status.success() {
         true => Ok(true),
         false if stop.load(Ordering::Relaxed) => Ok(false),

@@ -2,9 +2,11 @@
 
 use super::served::Server;
 use crate::Policy;
+use rustix::process::Signal;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use superpage_linux::Error;
@@ -147,7 +149,8 @@ impl Options {
     }
 }
 
-/// A program and its arguments, or words that are joined for a shell, ready to be started.
+/// A program and its arguments, or words that are joined for a shell, ready to be started. It gets SIGTERM where this
+/// process dies, since nobody else would end it.
 pub(super) fn start(words: &[OsString], shell: bool, output: Output) -> Result<Command, Error> {
     let mut command = match (shell, words) {
         (false, [program, arguments @ ..]) => {
@@ -161,6 +164,9 @@ pub(super) fn start(words: &[OsString], shell: bool, output: Output) -> Result<C
             command
         }
     };
+    let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
+    // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+    unsafe { command.pre_exec(death) };
     command.stdin(Stdio::null());
     match output {
         Output::Null => _ = command.stdout(Stdio::null()).stderr(Stdio::null()),

@@ -22,6 +22,9 @@ const SETTINGS: Duration = Duration::from_secs(1);
 /// command took; and a server may take as long to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long what is to end at once has to do so.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// What became of a run.
 pub(super) enum Outcome {
     /// It was measured.
@@ -136,7 +139,7 @@ fn until_ended(running: &mut Running, look: &mut dyn FnMut(&Running) -> bool) ->
     let (started, mut ended) = (running.started, None);
     loop {
         if !look(running) {
-            running.tree.end(Duration::from_secs(2))?;
+            running.tree.end(GRACE)?;
             return Ok(None);
         }
         let Some(end) = ended else {
@@ -154,7 +157,7 @@ fn until_ended(running: &mut Running, look: &mut dyn FnMut(&Running) -> bool) ->
         }
         if started.elapsed() > end.wall + end.wall.max(PATIENCE) {
             let left = running.tree.members().len();
-            running.tree.end(Duration::from_secs(2))?;
+            running.tree.end(GRACE)?;
             return Ok(Some(of(end.wall, left)));
         }
     }
@@ -169,12 +172,19 @@ fn serve(
     look: &mut dyn FnMut(&Running) -> bool,
 ) -> Result<Option<End>, Error> {
     let log = loader.log();
-    let gone = |running: &mut Running, when: &str| match running.wait(Some(Duration::ZERO))? {
+    let gone = |running: &mut Running, when: &str| {
+        match running.wait(Some(Duration::ZERO))? {
         None => Ok(()),
+        Some(end) if end.code() == 0 && !running.tree.members().is_empty() => Err(Error::Unable(
+            "the server went into the background, as its command ended with status 0 and left processes behind: have \
+             it stay in the foreground, as by redis-server --daemonize no, postgres without pg_ctl, nginx -g 'daemon off;'"
+                .into(),
+        )),
         Some(end) => {
             let (code, said) = (end.code(), last_lines(&log));
             Err(Error::Unable(format!("the server ended with status {code} {when}; {said}")))
         }
+    }
     };
     loop {
         gone(running, "before it was ready")?;
@@ -231,22 +241,8 @@ fn serve(
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }
 
-/// Ends the server as its administrator would, and what it has left; at once if that is wanted.
-/// Returns how many processes did not end by themselves.
+/// Asks the server to end, and all that it has started, as systemd asks a whole control group: a script around a
+/// server may pass no signal on. Returns how many processes did not end.
 fn end_server(running: &mut Running, at_once: bool) -> Result<usize, Error> {
-    if running.tree.ended().is_none() {
-        running.tree.signal(libc::SIGTERM)?;
-    }
-    let mut grace = Duration::from_secs(2);
-    if !at_once {
-        grace = PATIENCE;
-        // What it has started ends with it, or is told to.
-        running.wait(Some(PATIENCE))?;
-        if running.wait_all(Some(LOOK))? {
-            return Ok(0);
-        }
-    }
-    let left = running.tree.members().len();
-    running.tree.end(grace)?;
-    Ok(left)
+    running.tree.end(if at_once { GRACE } else { PATIENCE })
 }

@@ -15,7 +15,6 @@ use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -37,13 +36,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the command of a server ready: it says what it says in `log`, and gets SIGTERM where
-    /// this process dies, since nobody else would end it.
+    /// Makes the command of a server ready: it says what it says in `log`.
     pub(super) fn prepare(command: &mut Command, log: &Path) -> Result<(), Error> {
-        let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
-        // SAFETY: the closure runs between fork and exec, where it makes one system call and
-        // allocates nothing.
-        unsafe { command.pre_exec(death) };
         let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
         command.stdout(out).stderr(err);
@@ -60,6 +54,12 @@ pub struct Load {
     pub latencies: [Option<f64>; 3],
     /// How long it took.
     pub seconds: f64,
+    /// How many tests it had, each with a throughput.
+    #[serde(skip)]
+    pub tests: usize,
+    /// What it says of its throughput, if that is none.
+    #[serde(skip)]
+    pub odd: Option<f64>,
     /// The memory of the server over time: seconds since the load began, and bytes, where what
     /// processes share counts once.
     pub memory: Vec<(f64, u64)>,
@@ -68,8 +68,8 @@ pub struct Load {
 impl Load {
     /// Reads what the load said.
     pub(super) fn new(said: &str, server: &Server, seconds: f64, memory: Vec<(f64, u64)>) -> Load {
-        let Measured { throughput, latencies } = Measured::read(said, server.after.as_deref());
-        Load { requests_per_second: throughput, latencies, seconds, memory }
+        let Measured { throughput, latencies, tests, odd } = Measured::read(said, server.after.as_deref());
+        Load { requests_per_second: throughput, latencies, seconds, tests, odd, memory }
     }
 
     /// The memory at the last look.
@@ -122,23 +122,39 @@ impl Looks {
 }
 
 /// Reads what to do, a word, starts it in a session of its own, and says which process that is and
-/// how it ended; until nobody asks any more. Its arguments are the folder for outputs, the command
-/// that says whether the server is ready, and the load.
+/// how it ended; until nobody asks any more, also where the process that asks is killed: nothing is
+/// asked while something runs, so a `read` that returns then has met the end of the pipe, and all
+/// that was started is ended. Its arguments are the folder for outputs, the command that says
+/// whether the server is ready, and the load.
 const SCRIPT: &str = r#"folder=$1 ready=$2
 shift 2
 exec 3<&0
 (
+    # Nobody may read its answers any more, and the folder goes all the same.
+    trap : PIPE
     while read -r what; do
         case $what in
         ready) exec setsid sh -c "$ready" ;;
         *) exec setsid "$@" ;;
         esac >"$folder/$what" 2>&1 </dev/null 3<&- &
-        echo "$!"
-        wait "$!"
-        echo "$?"
+        started=$!
+        echo "$started"
+        {
+            read -r what
+            kill -TERM -- "-$started" || kill -TERM "$started"
+            sleep 2
+            kill -KILL -- "-$started"
+        } <&3 &
+        watch=$!
+        wait "$started"
+        status=$?
+        kill "$watch"
+        # Else it may take the first letter of what is asked next.
+        wait "$watch"
+        echo "$status"
     done
     rm -rf "$folder"
-) <&3 3<&- 2>/dev/null &"#;
+) <&3 2>/dev/null &"#;
 
 /// What starts loads outside of this process's tree.
 pub(super) struct Loader {

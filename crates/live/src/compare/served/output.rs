@@ -4,6 +4,8 @@
 //! `hey`, and whatever writes like one of them; of others one says which text stands before the
 //! number.
 
+use std::ops::RangeInclusive;
+
 /// The numbers of one load. Several tests in one output are taken for as many requests each: their
 /// throughput is the harmonic mean, and their percentiles are those of the slowest.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -12,7 +14,14 @@ pub(crate) struct Measured {
     pub(crate) throughput: Option<f64>,
     /// The percentiles of [`PERCENTILES`], in seconds.
     pub(crate) latencies: [Option<f64>; 3],
+    /// How many tests there were.
+    pub(crate) tests: usize,
+    /// The first throughput that is none: 0, less, no number, or beyond all that there is.
+    pub(crate) odd: Option<f64>,
 }
+
+/// What a throughput may be, so that ratios of times mean something.
+const RATES: RangeInclusive<f64> = 1e-9..=1e18;
 
 /// Which percentiles of the time of a request are looked for.
 pub(crate) const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
@@ -25,8 +34,10 @@ impl Measured {
         // A progress line is written over by the next.
         output.split(['\n', '\r']).for_each(|line| reading.line(line, after));
         let Reading { rates, latencies, .. } = reading;
+        let (tests, odd) = (rates.len(), rates.iter().copied().find(|rate| !RATES.contains(rate)));
         let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
-        Measured { throughput: (!rates.is_empty()).then(|| rates.len() as f64 / seconds), latencies }
+        let throughput = (tests > 0 && odd.is_none()).then(|| tests as f64 / seconds);
+        Measured { throughput, latencies, tests, odd }
     }
 }
 
@@ -74,12 +85,15 @@ impl Reading {
     }
 
     fn rate(&mut self, rate: Option<f64>) {
-        self.rates.extend(rate.filter(|rate| *rate > 0.0));
+        self.rates.extend(rate);
     }
 
     fn latency(&mut self, place: usize, seconds: Option<f64>) {
         let known = &mut self.latencies[place];
-        *known = (*known).into_iter().chain(seconds.filter(|seconds| *seconds >= 0.0)).reduce(f64::max);
+        *known = (*known)
+            .into_iter()
+            .chain(seconds.filter(|seconds| (0.0..f64::INFINITY).contains(seconds)))
+            .reduce(f64::max);
     }
 
     /// Tables: redis-benchmark's summary of latencies and its CSV, memtier's totals.
@@ -157,7 +171,7 @@ fn listed(words: &[&str], percentile: f64) -> Option<f64> {
 /// A number, perhaps with commas between thousands or after it.
 fn number(text: &str) -> Option<f64> {
     let plain: String = text.trim_matches(|letter| ",;:()".contains(letter)).replace(',', "");
-    plain.parse().ok().filter(|number: &f64| number.is_finite())
+    plain.parse().ok()
 }
 
 #[cfg(test)]
@@ -222,10 +236,22 @@ mod tests {
 
     #[test]
     fn an_output_without_numbers_says_nothing() {
-        for text in ["", "done\n", "tps = fast\n", "0 requests per second", "Requests/sec:", "nan requests per second"]
-        {
+        for text in ["", "done\n", "tps = fast\n", "Requests/sec:"] {
             assert_eq!(Measured::read(text, None), Measured::default(), "{text}");
         }
         assert_eq!(Measured::read("125 requests per second", Some("rate: ")), Measured::default());
+    }
+
+    #[test]
+    fn what_is_no_throughput_is_named() {
+        for number in ["0", "-5", "nan", "inf", "1e308", "1e-300"] {
+            for other in ["", "tps = 7\n"] {
+                let read = Measured::read(&format!("{other}{number} requests per second\n"), None);
+                let odd = read.odd.expect("it is one");
+                assert_eq!((odd.to_string(), read.throughput), (number.parse::<f64>().unwrap().to_string(), None));
+            }
+        }
+        assert_eq!(Measured::read("tps = 7\nSET: rps=0.0 (overall: nan)", None).odd, None);
+        assert_eq!(Measured::read("tps = 7\n99% 3ms\n50% infs\n", None).latencies, [None, Some(3e-3), None]);
     }
 }
