@@ -280,7 +280,10 @@ fn without_a_complete_round_files_stay_as_they_were() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
     assert_eq!(fs::read_to_string(&export).unwrap(), "before");
-    assert!(text(&output.stderr).contains("no file was written"), "{}", text(&output.stderr));
+    let (said, shown) = (text(&output.stderr), text(&output.stdout));
+    let last =
+        "superpage: interrupted before a round was complete; no file was written, and what was there is as it was\n";
+    assert!(said.ends_with(last) && shown.is_empty(), "{said}{shown}");
 }
 
 #[test]

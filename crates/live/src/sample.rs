@@ -175,6 +175,12 @@ struct Part {
 }
 
 impl Part {
+    /// A look, and what was resident before and after it: of a program that ends meanwhile it sees any part. `None` where
+    /// all had ended, which leaves nothing to divide by.
+    fn new((bytes, of): (u64, u64), before: u64, after: u64) -> Option<Part> {
+        (of > 0).then_some(Part { bytes, of, resident: before.min(after) })
+    }
+
     /// The part, if the look was near the peak.
     fn near(part: Option<Part>, peak: u64) -> Option<Part> {
         part.filter(|part| part.resident as f64 >= NEAR * peak as f64)
@@ -299,8 +305,6 @@ impl Look {
             self.largest = self.largest.max(status.most);
         }
         let sum = all.bytes();
-        // A walk over all pages takes time, in which memory may be given back: what it saw is of the least
-        // resident meanwhile.
         let resident = || members.iter().filter_map(|pid| Some(status(*pid)?.resident));
         let still = || resident().fold(Amount::default(), Amount::and).bytes();
         self.sum = self.sum.max(sum);
@@ -312,8 +316,6 @@ impl Look {
         let allowed = |share: f64| (!at_end).then(|| elapsed.mul_f64(share));
         let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
         let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
-        // Members that ended in between leave nothing to divide by.
-        let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
         if near && let Some(sizes) = self.plan.folio {
             // The first look near the peak of other policies is worth what it costs where time does not
             // count, and comes before others: a short program may have given all back when the budget
@@ -321,7 +323,7 @@ impl Look {
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
-            self.seen.folios = seen.and_then(|seen| part(seen, sum.min(still()))).or(self.seen.folios);
+            self.seen.folios = seen.and_then(|seen| Part::new(seen, sum, still())).or(self.seen.folios);
         }
         if near || thorough {
             let grown = self.seen.huge.is_none_or(|last| sum > last.resident + last.resident / 10);
@@ -339,9 +341,11 @@ impl Look {
                 (all.huge.bytes(), all.resident.bytes())
             });
             self.growth += ordinary.map_or(Duration::ZERO, |ordinary| self.huge.spent.saturating_sub(ordinary));
-            if let Some(part) = seen.and_then(|seen| part(seen, sum)) {
+            if let Some(part) = seen.and_then(|seen| Part::new(seen, sum, still())) {
                 self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
-                self.seen.huge = if near { Some(part) } else { self.seen.huge };
+                // The last that is near, not the largest: memory that stays may still become huge.
+                let whole = part.resident as f64 >= NEAR * self.sum as f64;
+                self.seen.huge = if near && whole { Some(part) } else { self.seen.huge };
             }
         }
         if near && thorough {
@@ -468,6 +472,17 @@ mod tests {
         assert_eq!(seen.with_peak(0, 0), memory);
         assert_eq!(seen.with_peak(mb(105), mb(10)), Memory { peak: mb(105), ..memory });
         assert_eq!(seen.with_peak(mb(200), mb(10)), Memory { peak: mb(200), ..Memory::default() });
+    }
+
+    #[test]
+    fn a_look_during_which_a_program_ends_is_not_near_its_peak() {
+        let mb = |count: u64| count << 20;
+        let share = |after| {
+            let huge = Part::new((mb(27), mb(100)), mb(100), after);
+            Seen { peak: mb(100), huge, ..Seen::default() }.with_peak(0, 0).coverage
+        };
+        assert_eq!([share(mb(100)), share(mb(20))], [Some(0.27), None]);
+        assert_eq!(Part::new((0, 0), mb(100), 0), None);
     }
 
     #[test]

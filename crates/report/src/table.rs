@@ -1,6 +1,8 @@
 //! Tables: columns that know what they contain, and rows.
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, presets};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, Width, presets,
+};
 use superpage_output::foreign;
 use unicode_width::UnicodeWidthStr;
 
@@ -144,6 +146,12 @@ impl Table {
         head.lines().map(UnicodeWidthStr::width).chain(cells).max().unwrap_or(0) + 2
     }
 
+    /// The width of a column of prose, with the space around it, below which words would be broken that need not be.
+    fn longest_word(&self, index: usize) -> usize {
+        let words = |row: &Vec<String>| fold_words(&row[index]).split_whitespace().map(UnicodeWidthStr::width).max();
+        self.rows.iter().filter_map(words).max().unwrap_or(0) + 2
+    }
+
     fn lay_out(&self, shown: &[usize], width: Option<usize>) -> String {
         /// Nothing else in a table is a line of only these.
         const RULE: char = '─';
@@ -168,9 +176,10 @@ impl Table {
         if let Some(width) = width {
             layout.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.min(u16::MAX.into()) as u16);
             for (&index, column) in shown.iter().zip(layout.column_iter_mut()) {
-                if self.columns[index].content != Content::Prose {
-                    column.set_constraint(ColumnConstraint::ContentWidth);
-                }
+                column.set_constraint(match self.columns[index].content {
+                    Content::Prose => ColumnConstraint::LowerBoundary(Width::Fixed(self.longest_word(index) as u16)),
+                    _ => ColumnConstraint::ContentWidth,
+                });
             }
         }
         let lines: Vec<String> = layout.lines().map(|line| line.trim_end().to_string()).collect();
@@ -267,6 +276,14 @@ mod tests {
         assert!(Screen::of(60).table(&table).contains(" reservation:sizes=64K+512K,preempt=off  1\n"));
         let text = Screen::of(40).table(&table);
         assert!(text.contains(" reservation:sizes=") && text.contains("\n 64K+512K,preempt=\n off\n"), "{text}");
+    }
+
+    #[test]
+    fn words_are_not_broken_inside_to_make_room() {
+        let mut table = Table::new([Column::prose("policy"), Column::number("requests/s"), Column::number("ratio")]);
+        table.row(["mthp:size=64K (1)", "225 K", "0.981 (0.861 to 1.159) slower"]);
+        let text = Screen::of(56).table(&table);
+        assert!(text.contains("\n mthp:size=64K") && text.contains(" (1)"), "{text}");
     }
 
     #[test]

@@ -190,21 +190,20 @@ impl Compare {
         // A signal does not end this process at once: the command is ended first, and settings are put back.
         let stop = Stop::of(&ENDING, Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
-        // Without a complete round there is nothing to write, and what was there is left.
         let wanted = exports.len();
-        let exports = exports.into_iter().filter(|_| comparison.rounds > 0);
-        let exports: Vec<_> = exports.map(|(file, write)| (file, write(&comparison))).collect();
+        if comparison.rounds == 0 {
+            let written = if wanted > 0 { "; no file was written, and what was there is as it was" } else { "" };
+            eprintln!("superpage: interrupted before a round was complete{written}");
+            return Ok(stop.status());
+        }
         if comparison.ended_early() {
-            let written = match (wanted, exports.len()) {
-                (0, _) => "",
-                (_, 0) => "; no file was written, and what was there is as it was",
-                _ => "; files have these too, marked as ended early",
-            };
+            let written = if wanted > 0 { "; files have these too, marked as ended early" } else { "" };
             let Comparison { rounds, of, .. } = comparison;
             eprintln!(
                 "superpage: interrupted; what is shown are the {rounds} of {of} rounds that were complete{written}"
             );
         }
+        let exports = exports.into_iter().map(|(file, write)| (file, write(&comparison)));
         files::write_and_print(exports, self.findings(&comparison), &stop)?;
         if let (Some(folder), Some(advice)) = (&self.write, &comparison.advice) {
             super::write_files(folder, &lines(advice, &comparison))?;
@@ -284,16 +283,12 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
     let Comparison { command, seed, .. } = comparison;
     let rounds = comparison.rounds_in_words();
     let mut text = screen.paragraph(&format!("{command}: {rounds}, order from seed {seed}"));
-    if !comparison.rows.is_empty() {
-        text += &screen.table(&table(comparison));
-    }
+    text += &screen.table(&table(comparison));
     if let Some(advice) = &comparison.advice {
         text += &format!("\n{}", screen.paragraph(&advice.sentence));
         text += &super::typed("To have it:", &lines(advice, comparison), screen);
     }
-    if !comparison.rows.is_empty() {
-        text += &format!("\n{}", screen.table(&did_table(comparison)));
-    }
+    text += &format!("\n{}", screen.table(&did_table(comparison)));
     if !comparison.notes.is_empty() {
         text.push('\n');
         comparison.notes.iter().for_each(|note| text += &screen.note(note));

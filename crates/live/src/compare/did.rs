@@ -79,7 +79,7 @@ impl<'a> Arm<'a> {
 
 /// What the reference is like, on a system whose huge pages have `page` bytes. `rules` are the settings of the system.
 pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
-    let Some(huge) = arm.row.huge_bytes else { return Found::UNSEEN.into() };
+    let Some(huge) = arm.row.huge_bytes.or(arm.row.most_huge_bytes) else { return Found::UNSEEN.into() };
     let part = arm.found(arm, page, rules).part(huge);
     let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
     let word = rules.enabled.as_deref().unwrap_or("absent");
@@ -163,6 +163,12 @@ mod tests {
         assert_eq!(reached("base", Some(0)), Some(true));
         assert_eq!(told("base", Some(0), &none, numpy).words, "581 MB that are huge under now are in base pages");
         assert_eq!(told("base", Some(0), &none, Some(0)).reached, Some(false));
+        // A figure of the row stands beside what it did.
+        for policy in ["thp", "base", "hugetlb"] {
+            let did = told(policy, Some(484 * MB), &none, None);
+            assert_eq!(did.words, "484 of 620 MB huge; how much is under now could not be seen");
+            assert_eq!(did.reached, None);
+        }
         assert_eq!(told("thp", Some(581 * MB), &none, numpy).words, "nothing: 581 MB are huge, no more than under now");
     }
 

@@ -288,17 +288,18 @@ fn entries(
     let numbered = policies.iter().enumerate().map(|(index, policy)| {
         let before = policies[..index].iter().filter(|other| *other == policy).count();
         let name = if before == 0 { policy.to_string() } else { format!("{policy}#{}", before + 1) };
-        (name, policy, None)
+        let note = (before > 0).then(|| format!("{name} is {policy} once more, as it was named more than once"));
+        (name, policy, None, note)
     });
     let with = options.with.iter().enumerate().map(|(index, with)| {
-        let name = format!("{} ({})", with.policy, index + 1);
-        notes.push(format!("{name}: {}", options.line_with(Some(&with.command))));
-        (name, &with.policy, Some(&with.command))
+        let (name, line) = (format!("{} ({})", with.policy, index + 1), options.line_with(Some(&with.command)));
+        let note = format!("{name} is {} with the command of --with number {}: {line}", with.policy, index + 1);
+        (name, &with.policy, Some(&with.command), Some(note))
     });
-    let wanted: Vec<(String, &Policy, Option<&Vec<OsString>>)> = numbered.chain(with).collect();
+    let wanted: Vec<(String, &Policy, Option<&Vec<OsString>>, Option<String>)> = numbered.chain(with).collect();
     let mut entries: Vec<Entry> = Vec::new();
     let mut left_out = Vec::new();
-    for (index, (name, policy, own)) in wanted.into_iter().enumerate() {
+    for (index, (name, policy, own, note)) in wanted.into_iter().enumerate() {
         let plan = Plan::new(policy, settings.system()).and_then(|plan| match &others {
             Some(others) if plan.is_global() => Err(Error::Unable(match others.is_empty() {
                 true => "it changes settings of the whole system".into(),
@@ -317,6 +318,7 @@ fn entries(
         });
         match tried {
             Ok((plan, said)) => {
+                notes.extend(note);
                 notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
                 entries.push(Entry {
                     name,
@@ -631,7 +633,7 @@ fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<Str
         Some(why) => format!("the command is not looked at when it ends: {why}"),
         None => "at its end it had given back what it had at the peak, which was too short to be looked at".into(),
     };
-    Some(format!("what is huge was not seen under {}: {why}", unseen.join(", ")))
+    Some(format!("what is huge at the peak was not seen under {}: {why}", unseen.join(", ")))
 }
 
 #[cfg(test)]

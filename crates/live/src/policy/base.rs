@@ -25,12 +25,15 @@ fn plan(_: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
 
 fn did(_: &Policy, found: &Found) -> Did {
     let name = found.reference;
-    match found.most.zip(found.before) {
-        None => Did::new("takes huge pages away; how many could not be seen", None),
-        Some((_, 0)) => Did::new(format!("nothing: nothing is huge under {name} that could be taken away"), false),
-        Some((most, before)) if most + found.page <= before => {
+    match (found.most, found.before) {
+        (None, _) => Did::new("takes huge pages away; how many could not be seen", None),
+        (Some(most), None) => found.alone(most),
+        (Some(_), Some(0)) => {
+            Did::new(format!("nothing: nothing is huge under {name} that could be taken away"), false)
+        }
+        (Some(most), Some(before)) if most + found.page <= before => {
             Did::new(format!("{} that are huge under {name} are in base pages", Bytes(before - most)), true)
         }
-        Some((most, _)) => Did::new(format!("nothing: {} are huge as under {name}", Bytes(most)), false),
+        (Some(most), Some(_)) => Did::new(format!("nothing: {} are huge as under {name}", Bytes(most)), false),
     }
 }

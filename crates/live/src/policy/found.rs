@@ -82,6 +82,12 @@ impl Found<'_> {
         part(bytes, self.looked.filter(|looked| *looked >= bytes).unwrap_or(self.peak))
     }
 
+    /// Where so much was huge, and how much is under the reference could not be seen.
+    pub(super) fn alone(&self, most: u64) -> Did {
+        let huge = self.part(self.huge.unwrap_or(most));
+        Did::new(format!("{huge} huge; how much is under {} could not be seen", self.reference), None)
+    }
+
     /// Why nothing more is huge.
     pub(super) fn nothing(&self) -> String {
         match (&self.why, self.most) {
@@ -97,7 +103,8 @@ impl Found<'_> {
 /// Of a policy that makes more memory huge.
 pub(super) fn more_huge(policy: &Policy, found: &Found) -> Did {
     let aim = policy.live.aim;
-    let Some((most, before)) = found.most.zip(found.before) else { return Did::new(Found::UNSEEN, None) };
+    let Some(most) = found.most else { return Did::new(Found::UNSEEN, None) };
+    let Some(before) = found.before else { return found.alone(most) };
     if most < before + found.page {
         return Did::new(found.nothing(), false);
     }
