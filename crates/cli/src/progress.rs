@@ -13,7 +13,7 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
 }
 
 /// An estimate of zero means that there is none.
-fn left(estimate: Duration) -> String {
+pub(crate) fn left(estimate: Duration) -> String {
     if estimate.is_zero() { String::new() } else { format!("{:#} left", HumanDuration(estimate)) }
 }
 

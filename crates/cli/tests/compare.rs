@@ -287,6 +287,49 @@ fn without_a_complete_round_files_stay_as_they_were() {
 }
 
 #[test]
+fn a_time_limit_ends_a_comparison_which_keeps_its_complete_rounds() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let (log, export) = (folder.path().join("log"), folder.path().join("export.json"));
+    // Two runs end at once, and the third never.
+    let script = format!("echo x >> {0}; [ $(wc -l < {0}) -le 2 ] || exec sleep 1000", log.display());
+    let options = ["-w", "0", "--policy", "now", "--time-limit", "3s", "--export-json", export.to_str().unwrap()];
+    let ended = output(&options, &["sh", "-c", &script]);
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(text(&ended.stdout).contains("2 of 10 rounds, ended early by the time limit"), "{}", text(&ended.stdout));
+    assert!(
+        text(&ended.stderr).contains("the time limit came; what is shown are the 2 of 10"),
+        "{}",
+        text(&ended.stderr)
+    );
+    let exported: Value = serde_json::from_str(&fs::read_to_string(&export).unwrap()).unwrap();
+    assert_eq!(exported["ended_early"], true);
+    // Nothing is shown where no round is complete.
+    let none = output(&["-w", "0", "--policy", "now", "--time-limit", "1s"], &["sleep", "1000"]);
+    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), ""));
+    assert!(text(&none.stderr).ends_with("superpage: the time limit came before a round was complete\n"));
+}
+
+/// `thp (1)` and the like are commands of their own, which differ as much as one wants.
+#[test]
+fn losers_are_run_no_more_and_a_decided_comparison_ends() {
+    let _turn = superpage_testing::turn_of("compare");
+    let options = ["--adaptive", "-w", "0", "--policy", "now", "--with", "now=sleep 0.3", "--with", "now=sleep 0.01"];
+    let rows = rows(&options, &["sleep", "0.1"]);
+    let [first, slow, fast] = &rows[..] else { panic!("{rows:?}") };
+    let runs = |row: &Value| row["runs"].as_u64().unwrap();
+    assert_eq!((&slow["verdict"], &fast["verdict"]), (&"slower".into(), &"faster".into()), "{slow} {fast}");
+    // All differ at the first look, so the comparison ends there.
+    assert_eq!((runs(first), runs(slow), runs(fast)), (9, 9, 9));
+    assert_eq!(slow["dropped"], "surely slower than now and than now (2)");
+    assert!(fast["dropped"].is_null() && first["ended_early"] == false, "{fast}");
+    let shown = output(&options, &["sleep", "0.1"]);
+    let shown = text(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("9 of 50 rounds, then every row had a verdict"), "{shown}");
+    assert!(shown.contains("run no more after 9 rounds: surely slower than now and than now (2)"), "{shown}");
+}
+
+#[test]
 fn one_round_has_no_interval_and_too_few_are_said_at_once() {
     let _turn = superpage_testing::turn_of("compare");
     let options = ["-r", "1", "-w", "0", "--policy", "now", "--policy", "now"];

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Advice, Comparison, Options, Output, Reaches, Server, Watch, With, compare_with, did_table, export, html, settings,
-    table,
+    Advice, At, Comparison, End, Options, Output, Reaches, Server, Watch, With, compare_with, did_table, export, html,
+    settings, table,
 };
 use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
@@ -29,9 +29,18 @@ pub(crate) struct Compare {
     #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
-    /// The number of measured rounds; in each, every policy runs once
-    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
+    /// The number of measured rounds; in each, every policy runs once [default: 10, with --adaptive at most 50]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+
+    /// Run policies that are surely slower than now and than the best no more, and end once every row has a verdict;
+    /// intervals are wider, since they hold together at all looks
+    #[arg(long)]
+    adaptive: bool,
+
+    /// End after this time (90s, 10m, 2h), counted from the first run; rounds that are complete count
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time_limit: Option<Duration>,
 
     /// The number of warm-up runs of each policy, which are not measured
     #[arg(short, long, value_name = "N", default_value_t = 1)]
@@ -149,6 +158,14 @@ fn words(text: &str) -> Result<Words, String> {
     Ok(Words(words.into_iter().map(Into::into).collect()))
 }
 
+/// A time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let parts = units.iter().find_map(|(unit, of)| Some((text.strip_suffix(unit)?.parse::<f64>().ok()?, of)));
+    let seconds = parts.map(|(number, of)| number * of).filter(|seconds| (1e-3..=1e7).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a time such as 90s, 10m or 2h".into())
+}
+
 /// A policy and a command: the first part before a `=` that is a policy.
 fn with(text: &str) -> Result<With, String> {
     let places = text.match_indices('=').map(|(place, _)| place);
@@ -189,26 +206,26 @@ impl Compare {
         let settings = settings(&options);
         // A signal does not end this process at once: the command is ended first, and settings are put back.
         let stop = Stop::of(&ENDING, Second::Waits);
-        let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
+        let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new(self.time_limit))?;
         let wanted = exports.len();
+        let limited = comparison.end == End::TimeLimit;
+        let why = if limited { "the time limit came" } else { "interrupted" };
         if comparison.rounds == 0 {
             let written = if wanted > 0 { "; no file was written, and what was there is as it was" } else { "" };
-            eprintln!("superpage: interrupted before a round was complete{written}");
-            return Ok(stop.status());
+            eprintln!("superpage: {why} before a round was complete{written}");
+            return Ok(if limited { ExitCode::FAILURE } else { stop.status() });
         }
         if comparison.ended_early() {
             let written = if wanted > 0 { "; files have these too, marked as ended early" } else { "" };
             let Comparison { rounds, of, .. } = comparison;
-            eprintln!(
-                "superpage: interrupted; what is shown are the {rounds} of {of} rounds that were complete{written}"
-            );
+            eprintln!("superpage: {why}; what is shown are the {rounds} of {of} rounds that were complete{written}");
         }
         let exports = exports.into_iter().map(|(file, write)| (file, write(&comparison)));
         files::write_and_print(exports, self.findings(&comparison), &stop)?;
         if let (Some(folder), Some(advice)) = (&self.write, &comparison.advice) {
             super::write_files(folder, &lines(advice, &comparison))?;
         }
-        Ok(if comparison.ended_early() { stop.status() } else { ExitCode::SUCCESS })
+        Ok(if comparison.end == End::Stopped { stop.status() } else { ExitCode::SUCCESS })
     }
 
     fn options(&self) -> Options {
@@ -231,7 +248,9 @@ impl Compare {
             },
             waits: !self.no_wait,
             shell: self.shell,
-            runs: self.runs as usize,
+            runs: self.runs.unwrap_or(if self.adaptive { 50 } else { 10 }) as usize,
+            adaptive: self.adaptive,
+            time_limit: self.time_limit,
             warmup: self.warmup as usize,
             prepare: self.prepare.clone(),
             conclude: self.conclude.clone(),
@@ -313,28 +332,37 @@ fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
 /// Produces the text of a file.
 type Text = fn(&Comparison) -> String;
 
-/// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line a minute.
+/// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line each ten seconds.
 struct Bar {
     bar: ProgressBar,
     lines: Option<Lines>,
+    /// When the first run began.
+    begun: Option<Instant>,
+    limit: Option<Duration>,
 }
 
 impl Bar {
-    fn new() -> Bar {
+    fn new(limit: Option<Duration>) -> Bar {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(progress::style("{msg} {wide_bar} {pos} of {len} runs {left}"));
-        Bar { bar, lines: if terminal { None } else { Lines::start() } }
+        let lines = || Lines::start(Duration::from_secs(10), |line| eprintln!("superpage: {line}"));
+        Bar { bar, lines: if terminal { None } else { lines() }, begun: None, limit }
     }
 }
 
 impl Watch for Bar {
-    fn run(&mut self, policy: &str, index: usize, of: usize) {
-        self.bar.set_length(of as u64);
-        self.bar.set_message(policy.to_string());
-        self.bar.set_position(index as u64 - 1);
-        self.lines.iter().for_each(|lines| lines.at(format!("run {index} of {of}, under {policy}")));
+    fn run(&mut self, at: &At) {
+        self.bar.set_length(at.of as u64);
+        self.bar.set_message(at.policy.to_string());
+        self.bar.set_position(at.index as u64 - 1);
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let done = (at.index - 1) as f64;
+        let whole = (done > 0.0).then(|| begun.elapsed().mul_f64(at.of as f64 / done));
+        let end = whole.into_iter().chain(self.limit).min().map(|whole| begun + whole);
+        let round = at.round.map_or("warm-up".into(), |round| format!("round {round} of {}", at.rounds));
+        self.lines.iter().for_each(|lines| lines.at(format!("{round}, under {}", at.policy), end));
     }
 
     fn say(&mut self, sentence: &str) {
@@ -348,26 +376,26 @@ impl Drop for Bar {
     }
 }
 
-/// A thread that prints now and then, on standard error, which run is at work. It ends when this is dropped.
-struct Lines(Sender<String>);
+/// A thread that says now and then which run is at work, and how much time is left. It ends when this is dropped.
+struct Lines(Sender<(String, Option<Instant>)>);
 
 impl Lines {
-    /// The time from one line to the next: a log shows that work goes on, and is not filled by it.
-    const EVERY: Duration = Duration::from_secs(60);
-
     /// Where no thread can be had there are no lines.
-    fn start() -> Option<Lines> {
-        let (lines, told) = channel::<String>();
+    fn start(every: Duration, mut say: impl FnMut(String) + Send + 'static) -> Option<Lines> {
+        let (lines, told) = channel::<(String, Option<Instant>)>();
         let print = move || {
-            let (begun, mut at, mut next) = (Instant::now(), String::new(), Lines::EVERY);
+            let (begun, mut at, mut next) = (Instant::now(), None, every);
             loop {
                 match told.recv_timeout(next.saturating_sub(begun.elapsed())) {
-                    Ok(now) => at = now,
+                    Ok(now) => at = Some(now),
                     Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
-                        let minutes = begun.elapsed().as_secs() / 60;
-                        eprintln!("superpage: {at}, {} min so far", minutes);
-                        next += Lines::EVERY;
+                        if let Some((run, end)) = &at {
+                            let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
+                            let left = left.map(progress::left).filter(|left| !left.is_empty());
+                            say(left.map_or(run.clone(), |left| format!("{run}, {left}")));
+                        }
+                        next += every;
                     }
                 }
             }
@@ -375,7 +403,32 @@ impl Lines {
         std::thread::Builder::new().name("progress".into()).spawn(print).ok().map(|_| Lines(lines))
     }
 
-    fn at(&self, run: String) {
-        let _ = self.0.send(run);
+    fn at(&self, run: String, end: Option<Instant>) {
+        let _ = self.0.send((run, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_which_run_is_at_work_and_how_much_time_is_left() {
+        let (said, lines) = channel();
+        let at = Lines::start(Duration::from_millis(1), move |line| _ = said.send(line)).unwrap();
+        at.at("warm-up, under now".into(), None);
+        assert_eq!(lines.recv().unwrap(), "warm-up, under now");
+        at.at("round 2 of 10, under thp".into(), Some(Instant::now() + Duration::from_secs(36_000)));
+        let line = lines.iter().find(|line| line.starts_with("round 2")).unwrap();
+        assert!(line.starts_with("round 2 of 10, under thp, ") && line.ends_with("h left"), "{line}");
+    }
+
+    #[test]
+    fn a_time_has_a_unit() {
+        let [minutes, short] = ["10m", "250ms"].map(|text| time(text).unwrap());
+        assert_eq!((minutes, short), (Duration::from_secs(600), Duration::from_millis(250)));
+        for text in ["", "10", "m", "-1s", "0s", "nans", "infs", "1d"] {
+            assert!(time(text).is_err(), "{text}");
+        }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
         let sentence = format!("stay with {name}: no policy reached anything of this program's memory");
         return Advice { policy: Some(name.clone()), sentence };
     }
-    if level < LEVEL {
+    if others.iter().any(|row| !ratio(row).sure) {
         let needed = rounds_needed(others.len());
         let (runs, least) = (reference.runs, percent(LEVEL));
         let sure = match level > 0.0 {
@@ -135,10 +135,16 @@ fn digits(share: f64) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::compare::row::Run;
+    use crate::compare::statistics::Family;
     use crate::sample::Memory;
 
     /// A row whose time in round r is `times[r]`.
-    pub(in crate::compare) fn row(policy: &str, times: &[f64], memory: u64, base: Option<(&[f64], usize)>) -> Row {
+    pub(in crate::compare) fn row(
+        policy: &str,
+        times: &[f64],
+        memory: u64,
+        base: Option<(&[f64], impl Into<Family>)>,
+    ) -> Row {
         let run = |wall: &f64| Run {
             wall: *wall,
             user: *wall,
@@ -153,13 +159,14 @@ pub(super) mod tests {
             load: None,
         };
         let runs: Vec<Run> = times.iter().map(run).collect();
+        let base = base.map(|(times, family)| (times, family.into()));
         Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), &[], base)
     }
 
     /// Ten rounds; each policy has a factor, and how much it varies about it, and its memory.
     fn advice(rounds: usize, policies: &[(&str, f64, f64, u64)]) -> Advice {
         let base: Vec<f64> = (0..rounds).map(|round| 1.0 + 0.01 * round as f64).collect();
-        let mut rows = vec![row("now", &base, 100 << 20, None)];
+        let mut rows = vec![row("now", &base, 100 << 20, None::<(&[f64], usize)>)];
         for (name, factor, noise, memory) in policies {
             let vary = |round: usize| 1.0 + noise * ((round * 7 % 10) as f64 - 4.5);
             let times: Vec<f64> = base.iter().enumerate().map(|(round, time)| time * factor * vary(round)).collect();
@@ -209,7 +216,7 @@ pub(super) mod tests {
         let less: Vec<f64> = base.iter().map(|time| 0.79 * time).collect();
         let more: Vec<f64> = base.iter().map(|time| 1.2 * time).collect();
         let mut rows = vec![
-            row("now", &base, 620 << 20, None),
+            row("now", &base, 620 << 20, None::<(&[f64], usize)>),
             row("promote", &less, 620 << 20, Some((&base, 2))),
             row("thp", &more, 620 << 20, Some((&base, 2))),
         ];
@@ -235,7 +242,7 @@ pub(super) mod tests {
         let base: Vec<f64> = (0..10).map(|round| 1.0 + 0.01 * round as f64).collect();
         let less: Vec<f64> = base.iter().map(|time| 0.79 * time).collect();
         let mut rows = vec![
-            row("now", &base, 620 << 20, None),
+            row("now", &base, 620 << 20, None::<(&[f64], usize)>),
             row("promote", &less, 620 << 20, Some((&base, 2))),
             row("base", &less, 620 << 20, Some((&base, 2))),
         ];
@@ -257,6 +264,6 @@ pub(super) mod tests {
         let advice = advice(3, &[("thp", 0.5, 0.001, 100 << 20)]);
         assert_eq!(advice.policy, None);
         assert!(advice.sentence.ends_with("75 % sure together; 6 runs are the least for 95 %"), "{}", advice.sentence);
-        assert_eq!(advise(&[row("now", &[1.0], 1, None)]).policy, None);
+        assert_eq!(advise(&[row("now", &[1.0], 1, None::<(&[f64], usize)>)]).policy, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The rows as tables for people: the same on the screen, in Markdown and in HTML.
 
 use super::row::Verdict;
-use super::{Comparison, Row};
+use super::{Comparison, Row, counted};
 use superpage_report::{Column, Table, bytes, count, time};
 
 /// What stands in a column, of one row.
@@ -60,7 +60,11 @@ pub fn table(comparison: &Comparison) -> Table {
 /// What each policy really did.
 pub fn did_table(comparison: &Comparison) -> Table {
     let mut table = Table::new([Column::name("policy"), Column::prose("what it did")]);
-    comparison.rows.iter().for_each(|row| table.row([row.policy.clone(), row.did.clone()]));
+    let did = |row: &Row| match &row.dropped {
+        Some(why) => format!("{}; run no more after {}: {why}", row.did, counted(row.runs, "round")),
+        None => row.did.clone(),
+    };
+    comparison.rows.iter().for_each(|row| table.row([row.policy.clone(), did(row)]));
     table
 }
 
@@ -104,6 +108,7 @@ fn ratio(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::End;
     use crate::compare::advice::tests::row;
     use crate::compare::statistics::Spread;
     use superpage_report::Screen;
@@ -128,8 +133,16 @@ mod tests {
             wide("mthp:size=64K", Some((&times, 5))),
             wide("promote:age=1s", Some((&times, 5))),
         ];
-        let comparison =
-            Comparison { command: "x".into(), seed: 1, rounds: 10, of: 10, rows, advice: None, notes: Vec::new() };
+        let comparison = Comparison {
+            command: "x".into(),
+            seed: 1,
+            rounds: 10,
+            of: 10,
+            end: End::Whole,
+            rows,
+            advice: None,
+            notes: vec![],
+        };
         let widest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
         let text = Screen::of(100).table(&table(&comparison));
         assert!(text.lines().count() <= 6 && widest(text.clone()) <= 100, "{text}");

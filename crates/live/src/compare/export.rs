@@ -89,6 +89,7 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("did", row.did.clone()),
         ("settings_differed", row.settings_differed.to_string()),
         ("ended_early", row.ended_early.to_string()),
+        ("dropped", row.dropped.clone().unwrap_or_default()),
         ("looked_bytes", some(row.looked_bytes)),
         ("requests_per_second", number(row.requests_per_second)),
         ("latency_p50_seconds", number(row.latency_p50_seconds)),

@@ -15,6 +15,7 @@ mod did;
 pub mod export;
 mod host;
 mod html;
+mod looks;
 mod options;
 mod row;
 mod run;
@@ -38,13 +39,17 @@ use bystanders::bystanders;
 use constant::Constant;
 use counters::{Available, Event};
 use did::{Arm, Seen};
+use looks::Looks;
 use procfs::{Current, LoadAverage};
 use run::{Done, Outcome};
 use served::{Loader, last_lines};
+use statistics::Family;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use superpage_linux::Error;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
@@ -55,16 +60,31 @@ use superpage_linux::why::shared_way_out;
 
 /// Receives reports of a comparison's progress.
 pub trait Watch {
-    /// A run under `policy` begins, the `index`-th of `of` (from 1), those that do not count among them.
-    fn run(&mut self, policy: &str, index: usize, of: usize);
+    /// A run begins.
+    fn run(&mut self, at: &At);
 
     /// Something that the user should know before time is spent: a sentence without a full stop.
     fn say(&mut self, sentence: &str);
 }
 
+/// A run among all.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The policy of the run.
+    pub policy: &'a str,
+    /// The round that it counts in, from 1; none for a run to warm up.
+    pub round: Option<usize>,
+    /// The number of rounds, at most.
+    pub rounds: usize,
+    /// Which of all runs it is, from 1, those that do not count among them.
+    pub index: usize,
+    /// How many there are, at most.
+    pub of: usize,
+}
+
 /// Nobody looks.
 impl Watch for () {
-    fn run(&mut self, _: &str, _: usize, _: usize) {}
+    fn run(&mut self, _: &At) {}
     fn say(&mut self, _: &str) {}
 }
 
@@ -79,6 +99,8 @@ pub struct Comparison {
     pub rounds: usize,
     /// The number of rounds that were asked for.
     pub of: usize,
+    /// Why there are no more.
+    pub end: End,
     /// A row for each policy, the reference first; none if no round is complete.
     pub rows: Vec<Row>,
     /// Which policy to use; none if no round is complete.
@@ -87,18 +109,34 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
+/// Why a comparison has no more rounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It has all that were asked for.
+    Whole,
+    /// It is adaptive, and every row has a verdict.
+    Decided,
+    /// Its time was over.
+    TimeLimit,
+    /// It was stopped.
+    Stopped,
+}
+
 impl Comparison {
-    /// Whether it was stopped before the last round.
+    /// Whether it was stopped, or its time was over, before the last round.
     pub fn ended_early(&self) -> bool {
-        self.rounds < self.of
+        matches!(self.end, End::TimeLimit | End::Stopped)
     }
 
     /// How many rounds there are: `1 round`, `3 of 6 rounds, ended early`.
     pub fn rounds_in_words(&self) -> String {
-        match self.ended_early() {
-            false => counted(self.rounds, "round"),
-            true => format!("{} of {}, ended early", self.rounds, counted(self.of, "round")),
-        }
+        let why = match self.end {
+            End::Whole => return counted(self.rounds, "round"),
+            End::Decided => "then every row had a verdict",
+            End::TimeLimit => "ended early by the time limit",
+            End::Stopped => "ended early",
+        };
+        format!("{} of {}, {why}", self.rounds, counted(self.of, "round"))
     }
 }
 
@@ -117,12 +155,42 @@ struct Entry {
     runs: Vec<Run>,
     /// How settings of the system differed in runs that do not count, for each in which they did.
     differed: Vec<String>,
+    /// The look after which it is run no more, and why.
+    dropped: Option<(Family, String)>,
 }
 
 impl Entry {
+    /// Its runs in the first `rounds` rounds.
+    fn runs(&self, rounds: usize) -> &[Run] {
+        &self.runs[..rounds.min(self.runs.len())]
+    }
+
     /// How settings of the system differed in runs of the first `rounds` rounds and those that do not count.
     fn differed(&self, rounds: usize) -> impl Iterator<Item = &String> {
-        self.differed.iter().chain(self.runs[..rounds].iter().filter_map(|run| run.differed.as_ref()))
+        self.differed.iter().chain(self.runs(rounds).iter().filter_map(|run| run.differed.as_ref()))
+    }
+}
+
+/// Sets the flag that ends a comparison when its time is over; dropped, it does so no more.
+struct TimeLimit {
+    /// Whether it has set the flag.
+    over: Arc<AtomicBool>,
+    _waits: Sender<()>,
+}
+
+impl TimeLimit {
+    fn start(limit: Duration, stop: &Arc<AtomicBool>) -> Result<TimeLimit, Error> {
+        let (over, (waits, waited)) = (Arc::new(AtomicBool::new(false)), channel::<()>());
+        let (flag, stop) = (Arc::clone(&over), Arc::clone(stop));
+        let wait = move || {
+            let timeout = waited.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            if timeout && !stop.load(Ordering::Relaxed) {
+                flag.store(true, Ordering::Relaxed);
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        std::thread::Builder::new().name("time-limit".into()).spawn(wait).map_err(Error::thread)?;
+        Ok(TimeLimit { over, _waits: waits })
     }
 }
 
@@ -134,8 +202,8 @@ pub fn settings(options: &Options) -> Settings {
     session::settings(options.policies.iter().chain(with).chain([&options.reference]), true, options.waits)
 }
 
-/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
-/// this process starts no other children.
+/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. The time limit
+/// sets it too. While it runs, this process starts no other children.
 ///
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of the policies is
@@ -212,15 +280,19 @@ pub fn compare_with(
         notes: Vec::new(),
     };
 
-    let total = entries.len() * (options.warmup + options.runs);
+    let limit = options.time_limit.map(|limit| TimeLimit::start(limit, stop)).transpose()?;
+    let mut looks = Looks::new(others, options.runs);
+    let mut total = entries.len() * (options.warmup + options.runs);
     let mut index = 0;
     let mut rounds = 0;
+    let mut decided = None;
     'rounds: for round in 0..options.warmup + options.runs {
         let measured = round.checked_sub(options.warmup);
-        let order = match measured {
+        let mut order = match measured {
             Some(round) => statistics::order(options.seed, round as u64, entries.len()),
             None => (0..entries.len()).collect(),
         };
+        order.retain(|which| entries[*which].dropped.is_none());
         for which in order {
             // Before the first run of a policy, the peaks of others tell about when to look at its memory.
             let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
@@ -229,7 +301,8 @@ pub fn compare_with(
             let entry = &mut entries[which];
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
             index += 1;
-            watch.run(&entry.name, index, total);
+            let round = measured.map(|round| round + 1);
+            watch.run(&At { policy: &entry.name, round, rounds: options.runs, index, of: total });
             let turn = Turn { round: measured, expected, warm };
             let Some(run) = comparing.run(entry, turn, stop)? else {
                 break 'rounds;
@@ -244,7 +317,24 @@ pub fn compare_with(
             }
         }
         rounds += usize::from(measured.is_some());
+        if let Some(family) = options.adaptive.then(|| looks.due(rounds)).flatten() {
+            let rows = rows(options, &entries, (rounds, family), (memory_before, &rules));
+            for (which, why) in looks::losers(&rows) {
+                entries[which].dropped = Some((family, why));
+                total -= options.runs - rounds;
+            }
+            if looks::decided(&rows) {
+                decided = Some(family);
+                break;
+            }
+        }
     }
+    let end = match () {
+        () if decided.is_some() => End::Decided,
+        () if rounds == options.runs => End::Whole,
+        () if limit.is_some_and(|limit| limit.over.load(Ordering::Relaxed)) => End::TimeLimit,
+        () => End::Stopped,
+    };
     notes.append(&mut comparing.notes);
     if comparing.left > 0 {
         notes.push(format!(
@@ -257,7 +347,9 @@ pub fn compare_with(
         let (name, runs, how) = (&entry.name, entry.differed(rounds).count(), entry.differed(rounds).next()?);
         Some(format!("settings differed in {} of {name}, so it gets no verdict: {how}", counted(runs, "run")))
     }));
-    let rows = rows(options, &entries, rounds, (memory_before, &rules));
+    let rows = rows(options, &entries, (rounds, decided.unwrap_or(looks.last())), (memory_before, &rules));
+    let early = matches!(end, End::TimeLimit | End::Stopped);
+    let rows: Vec<Row> = rows.into_iter().map(|row| Row { ended_early: early, ..row }).collect();
     notes.extend(unseen(options, &rows, comparing.traces.err()));
     let reaches = entries.iter().filter_map(|entry| entry.seen.reach.as_ref());
     let misplaced: Vec<Kind> = reaches.flat_map(Reach::misplaced).collect();
@@ -267,7 +359,7 @@ pub fn compare_with(
     }
     let advice = (!rows.is_empty()).then(|| advice::advise(&rows));
     let command = options.command_line();
-    Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, rows, advice, notes })
+    Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, end, rows, advice, notes })
 }
 
 /// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of
@@ -329,6 +421,7 @@ fn entries(
                     warmups: Vec::new(),
                     runs: Vec::new(),
                     differed: Vec::new(),
+                    dropped: None,
                 });
             }
             Err(error) if index == 0 => return Err(error),
@@ -573,11 +666,12 @@ fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool)
     }
 }
 
-/// A row for each policy, of the first `rounds` rounds. `rules` are the settings of the system when they began.
+/// A row for each policy, of the first `rounds` rounds, at a look at the `family`. `rules` are the settings of the system
+/// when they began.
 fn rows(
     options: &Options,
     entries: &[Entry],
-    rounds: usize,
+    (rounds, family): (usize, Family),
     (memory_before, rules): (&'static str, &Rules),
 ) -> Vec<Row> {
     if rounds == 0 {
@@ -585,13 +679,14 @@ fn rows(
     }
     let reference: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
     let rows = entries.iter().enumerate().map(|(index, entry)| {
-        let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
-        let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
+        let runs: Vec<&Run> = entry.runs(rounds).iter().collect();
+        let family = entry.dropped.as_ref().map_or(family, |(family, _)| *family);
+        let beside = (index > 0).then_some((&reference[..], family));
         let line = options.line_with(entry.own.as_deref());
         let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
         let own_command = entry.own.as_deref().map(options::line);
-        let (settings_differed, ended_early) = (entry.differed(rounds).count(), rounds < options.runs);
-        Row { settings_differed, ended_early, own_command, ..row }
+        let (settings_differed, dropped) = (entry.differed(rounds).count(), entry.dropped.as_ref());
+        Row { settings_differed, dropped: dropped.map(|(_, why)| why.clone()), own_command, ..row }
     });
     let mut rows: Vec<Row> = rows.collect();
     let arm = |index: usize| {

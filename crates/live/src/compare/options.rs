@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use superpage_linux::Error;
 use superpage_output::quoted;
 
@@ -68,8 +69,12 @@ pub struct Options {
     pub reach: Reaches,
     /// Wait while another process has the settings, or measures under them.
     pub waits: bool,
-    /// The number of measured rounds.
+    /// The number of measured rounds, at most.
     pub runs: usize,
+    /// Run policies that lose no more, and end once every row has a verdict.
+    pub adaptive: bool,
+    /// How long it may take from the first run on.
+    pub time_limit: Option<Duration>,
     /// The number of warm-up runs of each policy, which are not measured.
     pub warmup: usize,
     /// A command for `sh -c` before each run.
@@ -101,6 +106,8 @@ impl Options {
             reach: Reaches::default(),
             waits: true,
             runs: 10,
+            adaptive: false,
+            time_limit: None,
             warmup: 1,
             prepare: None,
             conclude: None,

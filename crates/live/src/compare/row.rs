@@ -2,7 +2,7 @@
 
 use super::counters::{Count, Event};
 use super::served::Load;
-use super::statistics::{LEVEL, Ratio, Spread};
+use super::statistics::{Family, Ratio, Spread};
 use crate::sample::Memory;
 use serde::Serialize;
 
@@ -47,8 +47,10 @@ pub struct Row {
     pub own_command: Option<String>,
     /// The number of runs.
     pub runs: usize,
-    /// Whether a signal ended the comparison before there were as many as were asked for.
+    /// Whether a signal or the time limit ended the comparison before there were as many as were asked for.
     pub ended_early: bool,
+    /// Why it was run no more after these runs, in an adaptive comparison. Null if it was run to the end.
+    pub dropped: Option<String>,
     /// Wall-clock time; of a server the time of a request, if its load says how many there were.
     pub wall_seconds: Spread,
     /// Of a server, like the following: what its load says of requests a second.
@@ -166,8 +168,8 @@ impl Verdict {
 }
 
 impl Row {
-    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds, and how many policies are
-    /// compared with it.
+    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds, and the family of all
+    /// policies that are compared with it.
     ///
     /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where there is more time to look.
     pub(super) fn of(
@@ -175,7 +177,7 @@ impl Row {
         memory_before: &'static str,
         runs: &[&Run],
         warmups: &[Memory],
-        reference: Option<(&[f64], usize)>,
+        reference: Option<(&[f64], Family)>,
     ) -> Row {
         let spread = |value: fn(&Run) -> f64| {
             let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
@@ -212,6 +214,7 @@ impl Row {
             own_command: None,
             runs: runs.len(),
             ended_early: false,
+            dropped: None,
             wall_seconds: spread(|run| run.wall),
             requests_per_second: all(&|load| load.requests_per_second),
             latency_p50_seconds: all(&|load| load.latencies[0]),
@@ -263,7 +266,7 @@ impl Row {
         self.verdict = self.time_ratio.map(|ratio| match ratio {
             _ if !comparable => Verdict::SettingsDiffered,
             _ if reached == Some(false) => Verdict::NothingReached,
-            ratio if ratio.level < LEVEL => Verdict::TooFewRuns,
+            ratio if !ratio.sure => Verdict::TooFewRuns,
             ratio if !ratio.differs() => Verdict::Same,
             ratio if ratio.high < 1.0 => Verdict::Faster,
             _ => Verdict::Slower,

@@ -82,6 +82,39 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     (cut > 0).then(|| (sorted[cut - 1], sorted[count - cut]))
 }
 
+/// How many comparisons are made together, and how often one of them may be wrong.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Family {
+    /// How many comparisons there are.
+    pub of: usize,
+    /// The probability of an error that earlier looks at the same comparisons have used.
+    pub spent: f64,
+    /// What this look may use of it.
+    pub allowed: f64,
+}
+
+/// Comparisons that are looked at once.
+impl From<usize> for Family {
+    fn from(of: usize) -> Family {
+        Family { of, spent: 0.0, allowed: 1.0 - LEVEL }
+    }
+}
+
+impl Family {
+    /// How many of the `tails` of the statistic lie outside of the interval.
+    fn cut(self, tails: &[f64]) -> usize {
+        let allowed = self.allowed / (2.0 * self.of as f64);
+        tails.iter().take_while(|tail| **tail <= allowed).count()
+    }
+
+    /// The probability of an error at a look after `rounds` rounds; none if those are too few.
+    pub fn error(self, rounds: usize) -> Option<f64> {
+        let tails = tails(rounds);
+        let cut = self.cut(&tails);
+        (cut > 0).then(|| 2.0 * self.of as f64 * tails[cut - 1])
+    }
+}
+
 /// A ratio of times, and an interval for the true one. JSON has null for the ends of an interval that is none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
@@ -94,12 +127,15 @@ pub struct Ratio {
     /// The joint confidence level of the intervals of the whole family, from 0 to 1. With few rounds it is less than
     /// [`LEVEL`], in the worst case 0.
     pub level: f64,
+    /// Whether there were rounds enough for the level that is required.
+    pub sure: bool,
 }
 
 impl Ratio {
-    /// The ratio of `times` to those of the `reference`, round by round, as one of a family of `family` such
-    /// comparisons. `None` without rounds.
-    pub fn of(times: &[f64], reference: &[f64], family: usize) -> Option<Ratio> {
+    /// The ratio of `times` to those of the `reference`, round by round, as one of a `family` of such comparisons. `None`
+    /// without rounds.
+    pub fn of(times: &[f64], reference: &[f64], family: impl Into<Family>) -> Option<Ratio> {
+        let family = family.into();
         let logs: Vec<f64> = times.iter().zip(reference).map(|(time, beside)| (time / beside).ln()).collect();
         let rounds = logs.len();
         if rounds == 0 {
@@ -112,13 +148,14 @@ impl Ratio {
         means.sort_by(f64::total_cmp);
         // As many means are cut off at each end as the level allows; where even one is too many, none is.
         let tails = tails(rounds);
-        let allowed = (1.0 - LEVEL) / (2.0 * family as f64);
-        let cut = tails.iter().take_while(|tail| **tail <= allowed).count().max(1);
+        let sure = family.cut(&tails) > 0;
+        let cut = family.cut(&tails).max(1);
         Some(Ratio {
             estimate: median(&means).exp(),
             low: means[cut - 1].exp(),
             high: means[means.len() - cut].exp(),
-            level: (1.0 - 2.0 * family as f64 * tails[cut - 1]).max(0.0),
+            level: (1.0 - family.spent - 2.0 * family.of as f64 * tails[cut - 1]).max(0.0),
+            sure,
         })
     }
 
@@ -129,7 +166,7 @@ impl Ratio {
 
     /// Whether the policy differs from the reference: the interval has the required level, and excludes 1.
     pub fn differs(&self) -> bool {
-        self.level >= LEVEL && (self.high < 1.0 || self.low > 1.0)
+        self.sure && (self.high < 1.0 || self.low > 1.0)
     }
 
     /// Half the width of the interval, as a share of the reference's time: a larger true difference would usually have
@@ -172,21 +209,25 @@ fn tails(rounds: usize) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use fastrand::Rng;
 
     /// Times of one round, in the order of the policies: a machine that slows down and speeds up over runs, noise with
     /// heavy tails, and now and then a run that takes half as long again.
-    struct Machine {
+    pub(in crate::compare) struct Machine {
         rng: Rng,
         run: u64,
         walk: f64,
     }
 
     impl Machine {
-        fn round(&mut self, order: &[usize], speeds: &[f64]) -> Vec<f64> {
-            let mut times = vec![0.0; order.len()];
+        pub(in crate::compare) fn new(seed: u64) -> Machine {
+            Machine { rng: Rng::with_seed(seed), run: 0, walk: 0.0 }
+        }
+
+        pub(in crate::compare) fn round(&mut self, order: &[usize], speeds: &[f64]) -> Vec<f64> {
+            let mut times = vec![0.0; speeds.len()];
             for policy in order {
                 self.run += 1;
                 self.walk += 0.01 * (self.rng.f64() - 0.5);
@@ -201,7 +242,7 @@ mod tests {
 
     /// The ratios of each policy but the first to the first, over `rounds` rounds.
     fn compare(seed: u64, rounds: u64, speeds: &[f64]) -> Vec<Ratio> {
-        let mut machine = Machine { rng: Rng::with_seed(!seed), run: 0, walk: 0.0 };
+        let mut machine = Machine::new(!seed);
         let table: Vec<Vec<f64>> =
             (0..rounds).map(|round| machine.round(&order(seed, round, speeds.len()), speeds)).collect();
         let column = |policy: usize| table.iter().map(|times| times[policy]).collect::<Vec<f64>>();
