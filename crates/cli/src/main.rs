@@ -40,7 +40,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
-    Sim(sim::Sim),
+    Sim(Box<sim::Sim>),
     /// Find the regions of a program's memory that are worth huge pages
     Advise(advise::Advise),
     /// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended

@@ -104,6 +104,29 @@ fn a_server_that_fails_is_told_with_its_last_words() {
 }
 
 #[test]
+fn a_server_is_held_under_its_load() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let (log, page) = (folder.path().join("log"), folder.path().join("page.html"));
+    let load = format!("echo x >> {}; sleep 0.7; echo 100 requests per second", log.display());
+    let options = ["-r", "1", "-w", "0", "--for", "2s", "--format", "json", "--export-html", page.to_str().unwrap()];
+    let output = served(&options, "sleep 100", "true", &load);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let times = fs::read_to_string(&log).unwrap().lines().count();
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &rows[0];
+    let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+    assert!(times >= 2 && number("load_seconds") >= 2.0, "{times} times: {row}");
+    assert!((number("requests_per_second") - 100.0).abs() < 1e-9, "{row}");
+    let series = row["memory_over_time"].as_array().unwrap();
+    assert!(series.len() >= 2 && series.last().unwrap()[0].as_f64().unwrap() >= 2.0, "{row}");
+    assert!(number("load_peak_bytes") >= number("end_bytes"), "{row}");
+    assert!(fs::read_to_string(&page).unwrap().contains("Memory during the load of the last round"));
+    let alone = compare(&["--for", "1s"], &["true"]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "{}", text(&alone.stderr));
+}
+
+#[test]
 fn a_load_that_does_not_exist_is_refused_also_where_failures_are_ignored() {
     let _turn = superpage_testing::turn_of("compare");
     let server = ["--server", "sleep 100", "--ready", "true"];

@@ -79,6 +79,11 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     ready_within: u32,
 
+    /// Hold the server under its load for this time (10m) in each run: the load is repeated until it is over, and the
+    /// last time ends by itself
+    #[arg(long = "for", value_name = "TIME", requires = "server", value_parser = time)]
+    hold: Option<Duration>,
+
     /// What stands before the throughput in the load's output, where it is none of redis-benchmark,
     /// memtier_benchmark, pgbench, wrk and hey
     #[arg(long, value_name = "TEXT", requires = "server", value_parser = NonEmptyStringValueParser::new())]
@@ -239,6 +244,7 @@ impl Compare {
                 ready,
                 patience: Duration::from_secs(self.ready_within.into()),
                 after: self.throughput.clone(),
+                hold: self.hold.unwrap_or_default(),
             }),
             with: self.with.clone(),
             reach: match (self.only_mine, self.system_wide || !self.policies.is_empty() || !self.with.is_empty()) {

@@ -20,7 +20,7 @@ use superpage_report::Screen;
 #[derive(Subcommand)]
 pub(crate) enum Live {
     /// Run a command under several policies in turns, and recommend one of them
-    Compare(compare::Compare),
+    Compare(Box<compare::Compare>),
     /// Promote the memory of running programs to huge pages, where it is populated and settled
     Daemon(daemon::Daemon),
     /// Show where the memory of a process is, in pages of which sizes, and why it is not huge; or what the system has

@@ -8,7 +8,7 @@ use superpage_report::{Column, Table, bytes, count, time};
 type Cell = fn(&Row) -> Option<String>;
 
 /// The columns but the last: those that answer, which are always shown, and those that are only shown wide.
-const COLUMNS: [(&str, bool, Cell); 21] = [
+const COLUMNS: [(&str, bool, Cell); 22] = [
     ("time", true, |row| {
         row.requests_per_second.is_none().then(|| spread(row.wall_seconds.median, row.wall_seconds.stddev))
     }),
@@ -25,6 +25,7 @@ const COLUMNS: [(&str, bool, Cell); 21] = [
     ("major", false, |row| Some(count(row.major_faults))),
     ("huge", true, huge),
     ("memory", true, |row| Some(bytes(row.peak_rss_bytes))),
+    ("under load", false, |row| row.load_peak_bytes.map(bytes)),
     ("at end", true, |row| row.end_bytes.map(bytes)),
     ("dTLB loads", false, |row| row.dtlb_loads.map(count)),
     ("misses", false, |row| row.dtlb_load_misses.map(count)),

@@ -97,6 +97,7 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("latency_p999_seconds", number(row.latency_p999_seconds)),
         ("load_seconds", number(row.load_seconds)),
         ("end_bytes", some(row.end_bytes)),
+        ("load_peak_bytes", some(row.load_peak_bytes)),
     ]
 }
 

@@ -29,7 +29,6 @@ pub use options::{Options, Output, Reaches, With};
 pub use row::{Row, Run, Verdict};
 pub use served::{Load, Server};
 
-use crate::Policy;
 use crate::inspect::Reach;
 use crate::launch::Plan;
 use crate::policy::Did;
@@ -388,7 +387,7 @@ fn entries(
         let note = format!("{name} is {} with the command of --with number {}: {line}", with.policy, index + 1);
         (name, &with.policy, Some(&with.command), Some(note))
     });
-    let wanted: Vec<(String, &Policy, Option<&Vec<OsString>>, Option<String>)> = numbered.chain(with).collect();
+    let wanted: Vec<_> = numbered.chain(with).collect();
     let mut entries: Vec<Entry> = Vec::new();
     let mut left_out = Vec::new();
     for (index, (name, policy, own, note)) in wanted.into_iter().enumerate() {

@@ -63,6 +63,8 @@ pub struct Row {
     pub latency_p999_seconds: Option<f64>,
     /// How long the load took.
     pub load_seconds: Option<f64>,
+    /// The most memory that the server and its descendants had under the load, where what they share counts once (PSS).
+    pub load_peak_bytes: Option<u64>,
     /// The memory of the server and its descendants when the load ended, where what they share
     /// counts once; where some of them ended with the load, at the last look before.
     pub end_bytes: Option<u64>,
@@ -221,6 +223,7 @@ impl Row {
             latency_p99_seconds: all(&|load| load.latencies[1]),
             latency_p999_seconds: all(&|load| load.latencies[2]),
             load_seconds: median(&|run| Some(run.load.as_ref()?.seconds)),
+            load_peak_bytes: whole(&|run| run.load.as_ref()?.most_bytes()),
             end_bytes: whole(&|run| run.load.as_ref()?.end_bytes()),
             memory_over_time: runs.last().and_then(|run| run.load.as_ref()).map(|load| load.memory.clone()),
             user_seconds: spread(|run| run.user),

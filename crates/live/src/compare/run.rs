@@ -4,7 +4,7 @@ use super::constant::Constant;
 use super::counters::Available;
 use super::did;
 use super::row::Run;
-use super::served::{Load, Loader, Looks, Server, last_lines};
+use super::served::{Load, Loader, Looks, Measured, Server, last_lines};
 use crate::launch::Plan;
 use crate::sample;
 use crate::session::{self, Running, Seen, Session};
@@ -91,7 +91,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         None => until_ended(&mut running, &mut look),
     };
     // A server is looked at while it has what it had at the end of its load.
-    let most = |end: &End| end.load.as_ref().and_then(|load| load.memory.iter().map(|(_, bytes)| *bytes).max());
+    let most = |end: &End| end.load.as_ref().and_then(Load::most_bytes);
     let early = match &ended {
         Ok(Some(end)) if served => Some(running.seen(most(end).unwrap_or(0))),
         _ => None,
@@ -217,27 +217,32 @@ fn serve(
     }
     // What answers may be another server, whose port this one did not get.
     gone(running, "although something answers that is ready: another server may run there")?;
-    let mut memory = Looks::begin();
-    let load = loader.load()?;
+    let (mut memory, mut times) = (Looks::begin(), Vec::new());
     let code = loop {
-        if !look(running) {
-            load.end();
-            return Ok(None);
-        }
-        memory.look(|| running.tree.members());
-        if let Some(code) = load.wait(LOOK)? {
+        let load = loader.load()?;
+        let code = loop {
+            if !look(running) {
+                load.end();
+                return Ok(None);
+            }
+            memory.look(|| running.tree.members());
+            if let Some(code) = load.wait(LOOK)? {
+                break code;
+            }
+            if let Err(error) = gone(running, "under its load") {
+                load.end();
+                return Err(error);
+            }
+        };
+        let said = std::fs::read(loader.output()).unwrap_or_default();
+        times.push(Measured::read(&String::from_utf8_lossy(&said), server.after.as_deref()));
+        if code != 0 || memory.elapsed() >= server.hold {
             break code;
-        }
-        if let Err(error) = gone(running, "under its load") {
-            load.end();
-            return Err(error);
         }
     };
     let seconds = memory.elapsed().as_secs_f64();
-    let said = std::fs::read(loader.output()).unwrap_or_default();
-    let memory = memory.finish(&running.tree.members());
-    let load = Load::new(&String::from_utf8_lossy(&said), server, seconds, memory);
-    let wall = load.requests_per_second.map_or(seconds, |rate| 1.0 / rate);
+    let load = Load::new(&times, seconds, memory.finish(&running.tree.members()));
+    let wall = load.requests_per_second.map_or(seconds / times.len() as f64, |rate| 1.0 / rate);
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }
 

@@ -8,7 +8,9 @@
 mod output;
 
 use crate::sample::proportional;
-use output::Measured;
+pub(super) use output::Measured;
+
+use super::statistics::Spread;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -33,6 +35,8 @@ pub struct Server {
     pub patience: Duration,
     /// The text before the throughput in the load's output, where the load is none of those known.
     pub after: Option<String>,
+    /// How long the server is held under the load at least: the load is repeated until then.
+    pub hold: Duration,
 }
 
 impl Server {
@@ -66,10 +70,25 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reads what the load said.
-    pub(super) fn new(said: &str, server: &Server, seconds: f64, memory: Vec<(f64, u64)>) -> Load {
-        let Measured { throughput, latencies, tests, odd } = Measured::read(said, server.after.as_deref());
-        Load { requests_per_second: throughput, latencies, seconds, tests, odd, memory }
+    /// What a load that was repeated came to: each time counts as many requests, and of percentiles the median counts.
+    pub(super) fn new(times: &[Measured], seconds: f64, memory: Vec<(f64, u64)>) -> Load {
+        // Where one time has none, all have none.
+        let all = |value: &dyn Fn(&Measured) -> Option<f64>| times.iter().map(value).collect::<Option<Vec<f64>>>();
+        let mean = |rates: Vec<f64>| rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
+        let median = |place: usize| Some(Spread::of(&all(&|time| time.latencies[place])?)?.median);
+        Load {
+            requests_per_second: all(&|time| time.throughput).map(mean),
+            latencies: [0, 1, 2].map(median),
+            seconds,
+            tests: times.iter().map(|time| time.tests).max().unwrap_or(0),
+            odd: times.iter().find_map(|time| time.odd),
+            memory,
+        }
+    }
+
+    /// The most memory that a look found.
+    pub(super) fn most_bytes(&self) -> Option<u64> {
+        self.memory.iter().map(|(_, bytes)| *bytes).max()
     }
 
     /// The memory at the last look.
@@ -262,4 +281,22 @@ pub(super) fn last_lines(file: &Path) -> String {
     let lines: Vec<&str> = text.split(['\n', '\r', '\0']).map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
     if last.is_empty() { "it said nothing".into() } else { format!("its last words: {}", foreign(&last.join(" | "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_is_repeated_counts_as_a_whole() {
+        let times: Vec<Measured> = [(100.0, 1.0), (300.0, 9.0), (100.0, 2.0)]
+            .map(|(rate, median)| Measured::read(&format!("{rate} requests per second, p50={median} msec\n"), None))
+            .into();
+        let load = Load::new(&times, 3.0, vec![(0.0, 5), (1.0, 9), (2.0, 7)]);
+        // 10, 3.3 and 10 ms a request.
+        assert!((load.requests_per_second.unwrap() - 900.0 / 7.0).abs() < 1e-9, "{load:?}");
+        assert_eq!((load.latencies, load.most_bytes(), load.end_bytes()), ([Some(2e-3), None, None], Some(9), Some(7)));
+        let none = Load::new(&[times[0], Measured::default()], 3.0, Vec::new());
+        assert_eq!((none.requests_per_second, none.latencies), (None, [None; 3]));
+    }
 }
