@@ -81,7 +81,9 @@ impl<'a> Arm<'a> {
 pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     let Some(huge) = arm.row.huge_bytes.or(arm.row.most_huge_bytes) else { return Found::UNSEEN.into() };
     let part = arm.found(arm, page, rules).part(huge);
-    let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
+    let Some(reach) = &arm.seen.reach else {
+        return if huge > 0 { format!("{part} huge") } else { "nothing huge".into() };
+    };
     let word = rules.enabled.as_deref().unwrap_or("absent");
     // The look that found these may have been at another time than the one that found most.
     let most = |of: u64| huge > 0 && 2 * of > reach.huge.min(huge);
@@ -149,6 +151,8 @@ mod tests {
         let redis = Reach { left: [((Why::Disabled, Kind::Anonymous), 590 * MB)].into(), ..plain };
         assert_eq!(told(Some(0), redis), "nothing huge: the process disabled huge pages by prctl");
         assert_eq!(told(None, Reach::default()), "what is huge could not be seen");
+        let arm = Arm { policy: &"now".parse().unwrap(), row: &with_huge("now", Some(0)), seen: &Seen::default() };
+        assert_eq!(as_it_is(arm, 2 * MB, &rules), "nothing huge", "what it asks for was not looked at");
     }
 
     #[test]
