@@ -147,7 +147,7 @@ fn all_that_a_script_around_a_server_started_is_asked_to_end() {
     let folder = tempfile::tempdir().unwrap();
     let [around, server, asked] = ["around", "server", "asked"].map(|name| folder.path().join(name));
     fs::write(&around, format!("trap : TERM\nsh {}\n", server.display())).unwrap();
-    // The shell would have the TERM that it waits for wait for the end of a child in the foreground.
+    // A shell runs a trap once its child in the foreground has ended, but at once in `wait`.
     fs::write(&server, format!("trap 'touch {}; exit' TERM\nsleep 100 &\nwait\n", asked.display())).unwrap();
     let load = "echo 7 requests per second, p50=1 msec; echo 8 requests per second, p50=2 msec";
     let output = served(&["-r", "1", "-w", "0"], &format!("sh {}", around.display()), "true", load);

@@ -175,8 +175,8 @@ struct Part {
 }
 
 impl Part {
-    /// A look, and what was resident before and after it: of a program that ends meanwhile it sees any part. `None` where
-    /// all had ended, which leaves nothing to divide by.
+    /// A look, and what was resident before and after it: of a program that ends meanwhile it sees
+    /// any part. `None` where all had ended, which leaves nothing to divide by.
     fn new((bytes, of): (u64, u64), before: u64, after: u64) -> Option<Part> {
         (of > 0).then_some(Part { bytes, of, resident: before.min(after) })
     }

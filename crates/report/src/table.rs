@@ -146,7 +146,8 @@ impl Table {
         head.lines().map(UnicodeWidthStr::width).chain(cells).max().unwrap_or(0) + 2
     }
 
-    /// The width of a column of prose, with the space around it, below which words would be broken that need not be.
+    /// The width of a column of prose, with the space around it, below which words would be broken
+    /// that need not be.
     fn longest_word(&self, index: usize) -> usize {
         let words = |row: &Vec<String>| fold_words(&row[index]).split_whitespace().map(UnicodeWidthStr::width).max();
         self.rows.iter().filter_map(words).max().unwrap_or(0) + 2

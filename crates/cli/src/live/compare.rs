@@ -29,16 +29,18 @@ pub(crate) struct Compare {
     #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
-    /// The number of measured rounds; in each, every policy runs once [default: 10, with --adaptive at most 50]
+    /// The number of measured rounds; in each, every policy runs once [default: 10, with --adaptive
+    /// at most 50]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
 
-    /// Run policies that are surely slower than now and than the best no more, and end once every row has a verdict;
-    /// intervals are wider, since they hold together at all looks
+    /// Run policies that are surely slower than now and than the best no more, and end once every
+    /// row has a verdict; intervals are wider, since they hold together at all looks
     #[arg(long)]
     adaptive: bool,
 
-    /// End after this time (90s, 10m, 2h), counted from the first run; rounds that are complete count
+    /// End after this time (90s, 10m, 2h), counted from the first run; rounds that are complete
+    /// count
     #[arg(long, value_name = "TIME", value_parser = time)]
     time_limit: Option<Duration>,
 
@@ -79,8 +81,8 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     ready_within: u32,
 
-    /// Hold the server under its load for this time (10m) in each run: the load is repeated until it is over, and the
-    /// last time ends by itself
+    /// Hold the server under its load for this time (10m) in each run: the load is repeated until
+    /// it is over, and the last time ends by itself
     #[arg(long = "for", value_name = "TIME", requires = "server", value_parser = time)]
     hold: Option<Duration>,
 
@@ -338,7 +340,8 @@ fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
 /// Produces the text of a file.
 type Text = fn(&Comparison) -> String;
 
-/// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line each ten seconds.
+/// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line
+/// each ten seconds.
 struct Bar {
     bar: ProgressBar,
     lines: Option<Lines>,
@@ -382,7 +385,8 @@ impl Drop for Bar {
     }
 }
 
-/// A thread that says now and then which run is at work, and how much time is left. It ends when this is dropped.
+/// A thread that says now and then which run is at work, and how much time is left. It ends when
+/// this is dropped.
 struct Lines(Sender<(String, Option<Instant>)>);
 
 impl Lines {

@@ -238,8 +238,8 @@ impl Tree {
         pidfd_signal(self.pidfd(), signal).map_err(Error::system(format!("send signal {signal} to the command")))
     }
 
-    /// Ends all members: sends SIGTERM, and SIGKILL to those that live after `grace`. Returns when all have ended, with
-    /// the number of those that lived after `grace`.
+    /// Ends all members: sends SIGTERM, and SIGKILL to those that live after `grace`. Returns when
+    /// all have ended, with the number of those that lived after `grace`.
     ///
     /// # Errors
     /// As for [`wait`](Tree::wait), and [`Error::Unable`] if this process may not kill a member.
@@ -297,8 +297,9 @@ impl Drop for Tree {
     }
 }
 
-/// Runs a command to its end, outside of any tree and while there is none: what it leaves behind is nobody's. When `stop`
-/// is set, it is ended with its descendants: by SIGTERM, and by SIGKILL after 2 s. Returns its status.
+/// Runs a command to its end, outside of any tree and while there is none: what it leaves behind is
+/// nobody's. When `stop` is set, it is ended with its descendants: by SIGTERM, and by SIGKILL after
+/// 2 s. Returns its status.
 ///
 /// # Errors
 /// [`Error::Exec`] if it could not be started; [`Error::System`] if it cannot be waited for.
@@ -314,7 +315,8 @@ pub fn run_outside(command: &mut Command, stop: &AtomicBool) -> Result<ExitStatu
     let mut held = Vec::new();
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         let pid = child.id() as i32;
-        // The child keeps its number until it is waited for; of another process it is taken as just listed.
+        // The child keeps its number until it is waited for; of another process it is taken as just
+        // listed.
         held.extend(std::iter::once(pid).chain(descendants(pid)).filter_map(|pid| pidfd_open(pid).ok()));
         for pidfd in &held {
             let _ = pidfd_signal(pidfd.as_fd(), signal).and_then(|()| pidfd_signal(pidfd.as_fd(), libc::SIGCONT));

@@ -1,12 +1,14 @@
-//! Rounds that adapt: policies that lose are run no more, and the comparison ends once every row has a verdict.
+//! Rounds that adapt: policies that lose are run no more, and the comparison ends once every row
+//! has a verdict.
 //!
-//! Who looks often finds a difference some time where there is none. So all looks together have the error of one: after
-//! the share `t` of the most rounds no more than `(1 - LEVEL) ln(1 + (e - 1) t)` of it has been used, which is the
-//! function of Lan and DeMets (Discrete sequential boundaries for clinical trials, Biometrika 70, 1983) that comes near
-//! Pocock's boundary: much of it is for the first looks, which save most. Each look uses what the function has let in
-//! since the last, and the sum of the errors of all looks holds however they depend on each other (Boole). When a
-//! comparison ends by the clock or by a signal that has nothing to do with who is faster: the time of a round stays the
-//! same if policies exchange theirs. The look at its end has all that is left.
+//! Who looks often finds a difference some time where there is none. So all looks together have the
+//! error of one: after the share `t` of the most rounds no more than `(1 - LEVEL) ln(1 + (e-1)t)`
+//! of it has been used, which is the function of Lan and DeMets (Discrete sequential boundaries
+//! for clinical trials, Biometrika 70, 1983) that comes near Pocock's boundary: much of it is for
+//! the first looks, which save most. Each look uses what the function has let in since the last,
+//! and the sum of the errors of all looks holds however they depend on each other (Boole). When a
+//! comparison ends by the clock or by a signal that has nothing to do with who is faster: the time
+//! of a round stays the same if policies exchange theirs. The look at its end has all that is left.
 
 use super::row::{Row, Verdict};
 use super::statistics::{Family, LEVEL, Ratio};
@@ -26,8 +28,9 @@ impl Looks {
         Looks { of, most, next: 0, spent: 0.0 }
     }
 
-    /// The look after `rounds` rounds, if there is one: the first as soon as it can find anything, others after a third
-    /// more rounds each, since close ones would share the error and see the same.
+    /// The look after `rounds` rounds, if there is one: the first as soon as it can find anything,
+    /// others after a third more rounds each, since close ones would share the error and see the
+    /// same.
     pub(super) fn due(&mut self, rounds: usize) -> Option<Family> {
         let share = rounds as f64 / self.most as f64;
         let allowed = (1.0 - LEVEL) * (1.0 + (E - 1.0) * share).ln() - self.spent;
@@ -45,7 +48,8 @@ impl Looks {
     }
 }
 
-/// The rows that are run no more, with the reason: surely slower than the reference, the first row, and than the best.
+/// The rows that are run no more, with the reason: surely slower than the reference, the first row,
+/// and than the best.
 pub(super) fn losers(rows: &[Row]) -> Vec<(usize, String)> {
     let Some((reference, others)) = rows.split_first() else { return Vec::new() };
     let counts = |row: &&Row| !matches!(row.verdict, Some(Verdict::NothingReached | Verdict::SettingsDiffered));
@@ -73,8 +77,8 @@ mod tests {
     use crate::compare::statistics::order;
     use crate::compare::statistics::tests::Machine;
 
-    /// The rows of a comparison of simulated policies, and after how many rounds it ended: at `most`, when the clock says
-    /// so, or when all is decided.
+    /// The rows of a comparison of simulated policies, and after how many rounds it ended: at
+    /// `most`, when the clock says so, or when all is decided.
     fn compare(seed: u64, most: usize, clock: usize, speeds: &[f64]) -> (Vec<Row>, usize) {
         let (mut machine, mut looks) = (Machine::new(!seed), Looks::new(speeds.len() - 1, most));
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); speeds.len()];
@@ -105,7 +109,8 @@ mod tests {
         unreachable!("the last round returns")
     }
 
-    /// In how many of `tries` comparisons any of the policies that equal the reference gets a verdict.
+    /// In how many of `tries` comparisons any of the policies that equal the reference gets a
+    /// verdict.
     fn wrong(tries: u64, (most, clock): (usize, usize), speeds: &[f64]) -> usize {
         let tells = |row: &Row| matches!(row.verdict, Some(Verdict::Faster | Verdict::Slower));
         let wrong = |seed: &u64| {

@@ -201,8 +201,8 @@ pub fn settings(options: &Options) -> Settings {
     session::settings(options.policies.iter().chain(with).chain([&options.reference]), true, options.waits)
 }
 
-/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. The time limit
-/// sets it too. While it runs, this process starts no other children.
+/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete
+/// count. The time limit sets it too. While it runs, this process starts no other children.
 ///
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of the policies is
@@ -653,8 +653,8 @@ const NO_NUMBER: &str = "the load's output has no throughput that is known, so t
 const SEVERAL: &str = "the load has several tests: requests/s counts as many requests of each, and percentiles are those \
     of the slowest";
 
-/// What is done before or after a run, without a policy. Returns false if it failed when all was to stop: it was ended,
-/// or got a signal too.
+/// What is done before or after a run, without a policy. Returns false if it failed when all was to
+/// stop: it was ended, or got a signal too.
 fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
     let Some(script) = script else { return Ok(true) };
     let status = run_outside(&mut options::start(&[script.into()], true, output)?, stop)?;
@@ -665,8 +665,8 @@ fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool)
     }
 }
 
-/// A row for each policy, of the first `rounds` rounds, at a look at the `family`. `rules` are the settings of the system
-/// when they began.
+/// A row for each policy, of the first `rounds` rounds, at a look at the `family`. `rules` are the
+/// settings of the system when they began.
 fn rows(
     options: &Options,
     entries: &[Entry],

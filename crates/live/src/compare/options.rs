@@ -156,8 +156,8 @@ impl Options {
     }
 }
 
-/// A program and its arguments, or words that are joined for a shell, ready to be started. It gets SIGTERM where this
-/// process dies, since nobody else would end it.
+/// A program and its arguments, or words that are joined for a shell, ready to be started. It gets
+/// SIGTERM where this process dies, since nobody else would end it.
 pub(super) fn start(words: &[OsString], shell: bool, output: Output) -> Result<Command, Error> {
     let mut command = match (shell, words) {
         (false, [program, arguments @ ..]) => {
@@ -172,7 +172,8 @@ pub(super) fn start(words: &[OsString], shell: bool, output: Output) -> Result<C
         }
     };
     let death = || rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into);
-    // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+    // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates
+    // nothing.
     unsafe { command.pre_exec(death) };
     command.stdin(Stdio::null());
     match output {

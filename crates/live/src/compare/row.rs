@@ -47,9 +47,11 @@ pub struct Row {
     pub own_command: Option<String>,
     /// The number of runs.
     pub runs: usize,
-    /// Whether a signal or the time limit ended the comparison before there were as many as were asked for.
+    /// Whether a signal or the time limit ended the comparison before there were as many as were
+    /// asked for.
     pub ended_early: bool,
-    /// Why it was run no more after these runs, in an adaptive comparison. Null if it was run to the end.
+    /// Why it was run no more after these runs, in an adaptive comparison. Null if it was run to
+    /// the end.
     pub dropped: Option<String>,
     /// Wall-clock time; of a server the time of a request, if its load says how many there were.
     pub wall_seconds: Spread,
@@ -63,7 +65,8 @@ pub struct Row {
     pub latency_p999_seconds: Option<f64>,
     /// How long the load took.
     pub load_seconds: Option<f64>,
-    /// The most memory that the server and its descendants had under the load, where what they share counts once (PSS).
+    /// The most memory that the server and its descendants had under the load, where what they
+    /// share counts once (PSS).
     pub load_peak_bytes: Option<u64>,
     /// The memory of the server and its descendants when the load ended, where what they share
     /// counts once; where some of them ended with the load, at the last look before.
@@ -170,8 +173,8 @@ impl Verdict {
 }
 
 impl Row {
-    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds, and the family of all
-    /// policies that are compared with it.
+    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds,
+    /// and the family of all policies that are compared with it.
     ///
     /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where there is more time to look.
     pub(super) fn of(

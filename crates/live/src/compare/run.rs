@@ -246,8 +246,8 @@ fn serve(
     Ok(Some(End { wall, code, left: 0, load: Some(load) }))
 }
 
-/// Asks the server to end, and all that it has started, as systemd asks a whole control group: a script around a
-/// server may pass no signal on. Returns how many processes did not end.
+/// Asks the server to end, and all that it has started, as systemd asks a whole control group: a
+/// script around a server may pass no signal on. Returns how many processes did not end.
 fn end_server(running: &mut Running, at_once: bool) -> Result<usize, Error> {
     running.tree.end(if at_once { GRACE } else { PATIENCE })
 }

@@ -132,8 +132,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The ratio of `times` to those of the `reference`, round by round, as one of a `family` of such comparisons. `None`
-    /// without rounds.
+    /// The ratio of `times` to those of the `reference`, round by round, as one of a `family` of
+    /// such comparisons. `None` without rounds.
     pub fn of(times: &[f64], reference: &[f64], family: impl Into<Family>) -> Option<Ratio> {
         let family = family.into();
         let logs: Vec<f64> = times.iter().zip(reference).map(|(time, beside)| (time / beside).ln()).collect();

@@ -70,7 +70,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// What a load that was repeated came to: each time counts as many requests, and of percentiles the median counts.
+    /// What a load that was repeated came to: each time counts as many requests, and of percentiles
+    /// the median counts.
     pub(super) fn new(times: &[Measured], seconds: f64, memory: Vec<(f64, u64)>) -> Load {
         // Where one time has none, all have none.
         let all = |value: &dyn Fn(&Measured) -> Option<f64>| times.iter().map(value).collect::<Option<Vec<f64>>>();
