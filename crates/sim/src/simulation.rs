@@ -314,12 +314,14 @@ impl Simulation {
                     if let Err(problem) = self.event(event, stop) {
                         self.give_up(problem);
                     }
+                    // Without what was unmapped, or its process had alone.
+                    if index + 1 < piece.stretches.len() {
+                        // What a process touches after it was killed is in no count.
+                        let done = if self.processes.dead { usize::MAX } else { 0 };
+                        self.touched.now = requests.touched(index + 1, done, &self.processes.ended);
+                        self.averages.begin(self.touched.now);
+                    }
                     if said.is_some() {
-                        // Without what the process that ends had alone.
-                        if index + 1 < piece.stretches.len() {
-                            self.touched.now = requests.touched(index + 1, 0, &self.processes.ended);
-                            self.averages.begin(self.touched.now);
-                        }
                         self.sample(said);
                     }
                 }
