@@ -37,7 +37,8 @@ pub enum Page {
         /// The page within the file.
         page: u64,
     },
-    /// None yet: a free frame is zeroed ahead of need ([`crate::Vm::zero_ahead`]).
+    /// None: a free frame is zeroed ahead of need ([`crate::Vm::zero_ahead`]), or to be the zero
+    /// page ([`crate::ZeroPage`]), which many will map.
     Free,
 }
 

@@ -5,10 +5,12 @@ use superpage_pages::MAX_LEVELS;
 /// Counts since the start, except those marked *now*, which also decrease. Arrays are indexed by level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Faults resolved: the sum of the eight kinds that follow.
+    /// Faults resolved: the sum of the nine kinds that follow.
     pub faults: u64,
     /// Faults that populated a page of zeroes.
     pub faults_zero: u64,
+    /// Faults that mapped the zero page, and took no memory.
+    pub faults_zero_page: u64,
     /// Faults that populated a page from a file.
     pub faults_file: u64,
     /// Faults that populated a page from swap space.
@@ -31,7 +33,7 @@ pub struct Stats {
     pub promotions_at_fault: u64,
     /// Those of them whose pages were copied into an extent.
     pub promotions_by_copying: u64,
-    /// Superpages demoted, by level.
+    /// Superpages demoted, by level; with huge pages of zeroes that were split.
     pub demotions: [u64; MAX_LEVELS],
     /// Extents allocated by faults, by level: base pages, and reservations above them.
     pub allocations: [u64; MAX_LEVELS],
@@ -114,6 +116,8 @@ pub struct Stats {
     pub resident_pages: u64,
     /// The most of these at any time.
     pub peak_resident_pages: u64,
+    /// Base pages that map the zero page, now. They are in `mapped` too.
+    pub zero_page_mapped: u64,
     /// Mappings in page tables, by level, now.
     pub mapped: [u64; MAX_LEVELS],
     /// The same when the number of touched pages was last at its peak.

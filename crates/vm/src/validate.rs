@@ -347,7 +347,7 @@ impl Vm {
 
     /// Also counts the superpages below each node of objects that are mapped only once.
     fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
-        let mut counted = MappedPages::default();
+        let mut counted = MappedPages { by_level: self.validate_zeroes(pmap)?, ..MappedPages::default() };
         for (number, space) in self.spaces.iter().enumerate() {
             let mut end = 0;
             check(space.as_ref().is_none_or(|space| space.index_is_right()), || {

@@ -101,6 +101,7 @@ impl Vm {
             wants: false,
             starved: false,
             wired: Vec::new(),
+            zero_page: Vec::new(),
             foreign: None,
             pools: Pools::default(),
             tainted: Tainted::new(answers.reclaim.unmovable, &ladder),

@@ -56,6 +56,7 @@ mod tutorial;
 mod windows;
 mod wired;
 mod x86_64;
+mod zero_page;
 mod zeroed;
 
 #[test]

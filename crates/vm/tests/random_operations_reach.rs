@@ -21,9 +21,10 @@ struct Reached {
 }
 
 /// How often one world came to each mechanism.
-fn counts(stats: &Stats) -> [(&'static str, u64); 33] {
+fn counts(stats: &Stats) -> [(&'static str, u64); 34] {
     [
         ("zero", stats.faults_zero),
+        ("zero page", stats.faults_zero_page),
         ("file", stats.faults_file),
         ("resident", stats.faults_resident),
         ("copy", stats.faults_copy),

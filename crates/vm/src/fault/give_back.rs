@@ -2,12 +2,13 @@
 
 use crate::Why;
 use crate::fault::relocate::Region;
-use crate::policy::Pieces;
+use crate::fault::{FaultContext, Site};
+use crate::policy::{Pieces, ZeroPage};
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
 use alloc::vec::Vec;
-use superpage_pages::{Pfn, Vpn};
+use superpage_pages::{Access, Level, Pfn, Vpn};
 
 impl Vm {
     /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that are
@@ -37,8 +38,8 @@ impl Vm {
         freed
     }
 
-    /// Frees the pages of a region that hold zeroes; superpages that hold some are demoted as far as needed.
-    /// Returns how many.
+    /// Frees the pages of a region that hold zeroes, and maps the zero page there if the policy has
+    /// it; superpages that hold some are demoted as far as needed. Returns how many.
     ///
     /// # Errors
     /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.
@@ -63,6 +64,12 @@ impl Vm {
             let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
             self.frames.release(object, from, to);
             ends.into_iter().for_each(|frame| self.frames.split_at(frame));
+            if self.answers.place.zero_page != ZeroPage::Off {
+                for at in (part.start..part.end).map(Vpn) {
+                    let site = Site { space, entry, at, access: Access::Read, most: Level::BASE };
+                    self.enter_zeroes(&mut FaultContext { pmap, memory, site }, Level::BASE);
+                }
+            }
         }
         pmap.flush_gathered(space);
         self.take_tables(pmap);

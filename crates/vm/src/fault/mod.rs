@@ -8,6 +8,7 @@ pub(crate) mod pooled;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
+mod zero_page;
 
 use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
@@ -25,6 +26,9 @@ use superpage_pages::{Access, Extent, Level, Mapped, Pfn, Protection, Vpn};
 pub enum FaultKind {
     /// A page of zeroes was populated.
     Zero,
+    /// The zero page was mapped, without the right to write: the page takes no memory before it is
+    /// written.
+    ZeroPage,
     /// A page was populated from a file.
     File,
     /// A page was populated from swap space.
@@ -152,12 +156,15 @@ impl Content {
 impl Vm {
     /// Resolves a fault on a page; the caller then retries the access.
     ///
-    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size. The
-    /// frame is filled ([`Memory`]) and then mapped as a base page, with all rights that the mapping has (the hardware
-    /// sets dirty bits; if the policy demotes clean superpages at their first write, a clean page does not get the
-    /// right to write yet). A page found behind a copy-on-write object is mapped without the right to write, or copied
-    /// if the access is a write. Afterwards the largest region around the page that is fully populated, in an extent
-    /// and uniformly mapped becomes a superpage, by one call of [`Pmap::promote`] per size.
+    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the
+    /// preferred size. The frame is filled ([`Memory`]) and then mapped as a base page, with all
+    /// rights that the mapping has (the hardware sets dirty bits; if the policy demotes clean
+    /// superpages at their first write, a clean page does not get the right to write yet). A page
+    /// found behind a copy-on-write object is mapped without the right to write, or copied if the
+    /// access is a write. A read of private anonymous memory without contents may map the zero page
+    /// instead of all this ([`ZeroPage`](crate::ZeroPage)). Afterwards the largest region around
+    /// the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by
+    /// one call of [`Pmap::promote`] per size.
     ///
     /// A fault takes at most one frame, except for what the policy populates beside the page. No second fault follows:
     /// the retried access succeeds, unless another processor has changed something meanwhile. What the last eight
@@ -199,6 +206,8 @@ impl Vm {
         let mut context = FaultContext { pmap, memory, site };
         let ended = if entry.pooled != Pooled::Not {
             self.fault_in_pool(&mut context)
+        } else if let Some(fault) = self.map_zeroes(&mut context) {
+            Ok(fault)
         } else if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
             let content = Content::new(entry.object, file, site.index());
             self.fill(&mut context, walk, content)
@@ -455,6 +464,8 @@ impl Vm {
             return Err(FaultError::Busy(frames.start));
         }
         self.strand(object, walk.frame..walk.frame + 1, access == Access::Write);
+        let start = at.align_down(self.frames.ladder.pages(taken));
+        self.uncover(context.pmap, space, start..start + self.frames.ladder.pages(taken));
         let rights = context.site.entry.rights(object);
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
         let (mut full, mut mapped) = (populated.full, Level::BASE);

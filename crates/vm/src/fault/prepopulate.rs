@@ -162,7 +162,8 @@ impl Vm {
         let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
         let plain = known.backing.is_none() && known.file.is_none() && object == entry.object;
         let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
-        plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
+        let plain = plain && !entry.copy && !entry.shared && cached.is_empty() && swapped.is_empty();
+        plain && inside && self.may_replace_zeroes(site, level)
     }
 
     /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the hardware has pages of that
@@ -278,6 +279,7 @@ impl Vm {
             return false;
         }
         let to = Mapped { frame, size: base, protection: self.rights_if_clean(object, rights) };
+        self.uncover(*pmap, site.space, at..at + 1);
         match self.answers.promote.accessed {
             Accessed::Any => pmap.enter(site.space, at, to, Access::Read),
             Accessed::All => pmap.enter_untouched(site.space, at, to),

@@ -244,12 +244,12 @@ impl Vm {
 
     /// Demotes what lies across the edge between `at` and the page before it, both of the entry.
     pub(crate) fn demote_edge(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, at: u64) {
-        if at > entry.start
-            && at < entry.end
-            && let Some(walk) = self.holder(entry.object, entry.index(at))
-        {
-            let window = Window { space, entry, object: walk.page.object };
-            self.demote_around(pmap, window, Vpn(at), true);
+        if at > entry.start && at < entry.end {
+            self.split_zeroes(pmap, space, Vpn(at));
+            if let Some(walk) = self.holder(entry.object, entry.index(at)) {
+                let window = Window { space, entry, object: walk.page.object };
+                self.demote_around(pmap, window, Vpn(at), true);
+            }
         }
     }
 
@@ -286,6 +286,7 @@ impl Vm {
     pub(crate) fn remove_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, part: &Entry) {
         self.demote_edge(pmap, space, entry, part.start);
         self.demote_edge(pmap, space, entry, part.end);
+        self.uncover(pmap, space, Vpn(part.start)..Vpn(part.end));
         let whole = self.answers.demote.on_unmap;
         self.each_mapped(pmap, space, part, |vm, pmap, leaf| {
             let Leaf { at, frame, level, .. } = leaf;
@@ -338,6 +339,7 @@ impl Vm {
     /// they are.
     pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
         let by = Move { space, entry, to: Vpn(moved.start) };
+        self.move_zeroes(pmap, by);
         self.each_mapped(pmap, space, entry, |vm, pmap, leaf| vm.move_mapping(pmap, by, leaf));
     }
 

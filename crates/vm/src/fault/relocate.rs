@@ -262,6 +262,7 @@ impl Vm {
         let Region { space, start, level } = fit.region;
         let end = start + self.frames.ladder.pages(level);
         pmap.gather(space, start..end);
+        self.uncover(pmap, space, start..end);
         let mut used = Used::default();
         let mut at = start;
         while at < end {

@@ -57,6 +57,8 @@ pub(crate) struct Frames {
     /// Whether a request for a base page has failed since then.
     pub(crate) starved: bool,
     pub(crate) wired: Vec<Extent>,
+    /// The zero page: one extent for each level at which it was mapped; these are wired.
+    pub(crate) zero_page: Vec<Extent>,
     /// Frames of somebody whom the manager does not know, which can move; allocated when there is one.
     pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
@@ -428,11 +430,16 @@ impl Frames {
         let taken = self.buddy.allocate_at(extent);
         if taken {
             self.taken(extent);
-            self.wired.push(extent);
-            self.tainted.taint(&self.ladder, extent);
-            self.stats.wired_frames += self.ladder.pages(extent.level);
+            self.note_wired(extent);
         }
         taken
+    }
+
+    /// An extent that was taken is the kernel's own from now on.
+    pub(crate) fn note_wired(&mut self, extent: Extent) {
+        self.wired.push(extent);
+        self.tainted.taint(&self.ladder, extent);
+        self.stats.wired_frames += self.ladder.pages(extent.level);
     }
 
     /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not free, or there is
@@ -481,7 +488,7 @@ impl Frames {
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()
             + self.foreign.as_ref().map_or(0, Bitmap::bytes)
-            + self.wired.capacity() * size_of::<Extent>()
+            + (self.wired.capacity() + self.zero_page.capacity()) * size_of::<Extent>()
             + self.pools.metadata_bytes()
             + self.tainted.metadata_bytes()
             + self.huge.as_ref().map_or(0, HugePool::metadata_bytes)

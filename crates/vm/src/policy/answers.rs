@@ -340,6 +340,23 @@ pub enum Demote {
     ToBase,
 }
 
+/// What does a read take of private anonymous memory that was never written?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZeroPage {
+    /// Memory, as a write does.
+    Off,
+    /// None: it maps a page of zeroes that all share, without the right to write. The first write
+    /// takes a frame.
+    Base,
+    /// As [`ZeroPage::Base`]. Where a fault may take a huge page ([`Reserve::Huge`]), and nothing
+    /// is mapped, it maps a huge page of zeroes. A write there splits that into base ones, and
+    /// takes a base page (Linux 5.8 to 6.12).
+    HugeSplit,
+    /// The same, but a write there is as a first touch: it takes a huge page if the policy does
+    /// (Linux before and since).
+    Huge,
+}
+
 /// Question 1: which frames does a fault take?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placing {
@@ -364,6 +381,8 @@ pub struct Placing {
     pub fit: Fit,
     /// A static pool, of whose pages mappings that use it are made; `None`: there is none.
     pub pool: Option<StaticPool>,
+    /// What a read takes of memory that was never written.
+    pub zero_page: ZeroPage,
 }
 
 impl Placing {
@@ -523,7 +542,7 @@ macro_rules! key {
     };
 }
 
-pub(super) static KEYS: [Key; 33] = [
+pub(super) static KEYS: [Key; 34] = [
     key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
         "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
     key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
@@ -613,4 +632,7 @@ pub(super) static KEYS: [Key; 33] = [
         "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame"),
     key!("demote-on-evict", demote.on_evict: "on" => true, "off" => false;
         "demote a superpage of which a page is evicted, instead of evicting all of it"),
+    key!("zero-page", place.zero_page: "off" => ZeroPage::Off, "base" => ZeroPage::Base,
+        "huge-split" => ZeroPage::HugeSplit, "huge" => ZeroPage::Huge;
+        "reads of memory never written take none, but map a page of zeroes: base ones, or huge ones too, which a write splits or replaces"),
 ];

@@ -3,7 +3,7 @@
 use super::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, Made, PastEnd,
     Pieces, Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage,
-    Stacks, Unmovable, Wake, Wired,
+    Stacks, Unmovable, Wake, Wired, ZeroPage,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -28,6 +28,7 @@ pub(super) const ANSWERS: Answers = Answers {
         colours: 0,
         fit: Fit::First,
         pool: None,
+        zero_page: ZeroPage::Off,
     },
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },

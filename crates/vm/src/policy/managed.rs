@@ -10,7 +10,7 @@ use crate::{
 };
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder, Level, PageRange, Vpn};
+use superpage_pages::{Extent, Ladder, Level, Mapped, PageRange, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -166,6 +166,11 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
         region.checked_mul(self.vm.frames.ladder.pages(level)).filter(|page| *page < PAGES).map(Vpn)
     }
 
+    /// What maps a page, if that holds one.
+    fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
+        self.pmap.lookup(space, at).filter(|mapped| !self.vm.frames.is_zero_page(mapped.frame))
+    }
+
     /// The pages of a range that are in a mapping, ascending, each with its entry of the map.
     fn mapped(&self, space: SpaceId, start: Vpn, pages: u64) -> impl Iterator<Item = (Entry, Vpn)> + use<P, M> {
         let end = start.0 + pages;
@@ -303,7 +308,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                     look.reserved += u32::from(walk.covered > 0);
                 }
             }
-            if let Some(mapped) = self.pmap.lookup(space, at) {
+            if let Some(mapped) = self.lookup(space, at) {
                 let first = at.align_down(vm.frames.ladder.pages(vm.level(mapped.size)));
                 accessed += u32::from(self.pmap.used(space, first, mapped.size).referenced);
                 look.superpage |= mapped.size >= whole && level > Level::BASE;
@@ -320,7 +325,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             if at < next {
                 continue;
             }
-            let Some(mapped) = self.pmap.lookup(space, at) else { continue };
+            let Some(mapped) = self.lookup(space, at) else { continue };
             let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
             self.vm.frames.stats.background_scanned += 1;
             if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {

@@ -41,7 +41,7 @@ mod trident;
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
     Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks,
-    Unmovable, Wake, Wired,
+    Unmovable, Wake, Wired, ZeroPage,
 };
 pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};

@@ -14,21 +14,23 @@
 //!
 //! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of that name.
 //!
-//! A huge page of which a part is unmapped keeps the frames until memory is short (`deferred-split`, of every policy;
-//! here it is on). With `underused=on` (Linux 6.12) huge pages with more than `max-none` pages of zeroes lose them
-//! then; at the default of 511 none does, as in Linux. Where memory is short a huge page goes to swap space whole
-//! (`demote-on-evict=off`, since 4.13), and comes back page by page.
+//! A huge page of which a part is unmapped keeps the frames until memory is short
+//! (`deferred-split`, of every policy; here it is on). With `underused=on` (Linux 6.12) huge pages
+//! with more than `max-none` pages of zeroes lose them then; at the default of 511 none does, as in
+//! Linux. Where memory is short a huge page goes to swap space whole (`demote-on-evict=off`, since
+//! 4.13), and comes back page by page. With `zero-page=huge`, also of every policy, reads of memory
+//! that was never written map the huge page of zeroes, as in Linux; here it is off.
 //!
-//! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`); further tries of a
-//! fault that is allowed to retry; huge pages of files; the shared huge page of zeroes; huge pages at first touches
-//! in memory that a living parent or child shares, which take base pages here.
+//! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`);
+//! further tries of a fault that is allowed to retry; huge pages of files; huge pages at first
+//! touches in memory that a living parent or child shares, which take base pages here.
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
 use super::promote::{huge, parameter as own};
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
-    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Stacks, Values, base,
+    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Stacks, Values, ZeroPage, base,
 };
 use crate::policy::background::{Background, Event, System, Time, Wants};
 
@@ -179,6 +181,7 @@ pub(super) const ANSWERS: Answers = Answers {
         colours: 0,
         fit: Fit::First,
         pool: None,
+        zero_page: ZeroPage::Off,
     },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },

@@ -234,6 +234,7 @@ impl Vm {
                     pmap.protect(space, at, size, rights);
                 }
             });
+            self.protect_zeroes(pmap, space, &part);
             self.put_part(space, part);
         }
         pmap.flush_gathered(space);
@@ -263,6 +264,7 @@ impl Vm {
         for entry in self.space(space)?.overlapping(low, high) {
             let part = Entry { hint, ..entry.within(low, high) };
             if entry.hint != hint && self.is_unused(&part) {
+                [part.start, part.end].into_iter().for_each(|edge| self.split_zeroes(pmap, space, Vpn(edge)));
                 self.map_again(space, part);
             }
         }

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::Range;
-use superpage_pages::{Hint, Protection, Vpn};
+use superpage_pages::{Hint, Level, Protection, Vpn};
 
 /// Whether a map entry is of the static pool, and whether its pages are reserved there until it touches them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,8 @@ pub(crate) struct Space {
     /// Whether it may have entries that share since a fork, and how many entries had been dropped
     /// when that was last looked at.
     pub(crate) forked: Option<u64>,
+    /// The leaves that map the zero page, by their first page.
+    pub(crate) zeroes: BTreeMap<u64, Level>,
 }
 
 impl Space {
@@ -220,5 +222,6 @@ impl Space {
     /// Bytes held; an estimate, since the tree does not tell how full its nodes are.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.entries.len() * (size_of::<Entry>() + size_of::<u64>() + size_of::<(ObjectId, u64, u64)>())
+            + self.zeroes.len() * size_of::<(u64, Level)>()
     }
 }

@@ -368,6 +368,7 @@ impl World {
         let stats = self.vm.stats();
         let kinds = [
             stats.faults_zero,
+            stats.faults_zero_page,
             stats.faults_file,
             stats.faults_swap,
             stats.faults_cached,
@@ -395,7 +396,7 @@ impl World {
         self.vm.validate(&self.pmap).unwrap();
         let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();
         assert!(self.wired.iter().all(|extent| fresh.allocate_at(*extent)));
-        assert!(self.vm.pool().all(|extent| fresh.allocate_at(extent)));
+        assert!(self.vm.pool().chain(self.vm.zero_page()).all(|extent| fresh.allocate_at(extent)));
         let held: Vec<Pfn> = self.vm.held().collect();
         assert!(held.iter().all(|frame| fresh.allocate_at(Extent { start: *frame, level: Level::BASE })));
         assert!(self.vm.buddy().iter().eq(fresh.iter()), "the buddy allocator has not coalesced what was freed");

@@ -1,0 +1,256 @@
+//! The zero page ([`ZeroPage`]): frames of zeroes that the kernel keeps, and that reads of memory
+//! without contents map, without the right to write. No object holds such a frame, so whatever
+//! starts from objects or frames never finds a leaf that maps one; each space lists its own. A leaf
+//! of zeroes lies in one map entry, of private anonymous memory, and maps only pages without
+//! contents: whatever gives such a page contents removes the leaf first ([`Vm::uncover`]), or
+//! splits it if it is huge. The rest of the crate treats it as if nothing were mapped there.
+
+use crate::fault::promotion::Move;
+use crate::fault::{Fault, FaultContext, FaultKind, Site};
+use crate::frame::Frames;
+use crate::policy::{Place, Promote, ZeroPage, huge};
+use crate::space::{Entry, Space};
+use crate::vm::Vm;
+use crate::{Memory, Page, Pmap, SpaceId, Used};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+use superpage_pages::{Access, Extent, Level, MAX_LEVELS, Mapped, Pfn, Vpn};
+
+impl Frames {
+    /// Whether it is a frame of zeroes: a leaf that maps it holds no page.
+    pub(crate) fn is_zero_page(&self, frame: Pfn) -> bool {
+        self.zero_page.iter().any(|extent| frame.align_down(self.ladder.pages(extent.level)) == extent.start)
+    }
+
+    /// The first frame of the zero page of a level. It is taken and zeroed at the first call, and
+    /// kept. `None` if no extent of that size is free, or cannot be zeroed.
+    fn zero_page_of(&mut self, memory: &mut impl Memory, level: Level) -> Option<Pfn> {
+        if let Some(known) = self.zero_page.iter().find(|extent| extent.level == level) {
+            return Some(known.start);
+        }
+        let (extent, pages) = (self.buddy.allocate(level)?, self.ladder.pages(level));
+        if !self.taken(extent) {
+            if memory.zero(extent.start, pages, Page::Free).is_err() {
+                self.free(extent);
+                return None;
+            }
+            self.stats.bytes_zeroed += pages * self.ladder.base().bytes();
+        }
+        self.note_wired(extent);
+        self.zero_page.push(extent);
+        Some(extent.start)
+    }
+}
+
+impl Vm {
+    /// The frames of the zero page, which are wired; none before it is first mapped.
+    pub fn zero_page(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.frames.zero_page.iter().copied()
+    }
+
+    /// Resolves a fault by mapping the zero page: a huge one if it may, else a base one. `None`,
+    /// with no mapping changed, if the access is a write, the page has contents, or there is no
+    /// zero page. O(pages populated around it).
+    pub(crate) fn map_zeroes(&mut self, context: &mut FaultContext<'_, impl Pmap, impl Memory>) -> Option<Fault> {
+        let Site { space, entry, at, access, .. } = context.site;
+        let off = self.answers.place.zero_page == ZeroPage::Off;
+        if off || access == Access::Write || !self.reads_zeroes(&entry, at, Level::BASE) {
+            return None;
+        }
+        let fault = match context.pmap.lookup(space, at) {
+            Some(mapped) => {
+                self.frames.stats.faults_spurious += 1;
+                Fault::new(FaultKind::Spurious, mapped.frame, self.level(mapped.size))
+            }
+            None => {
+                let huge = huge(&self.frames.ladder);
+                let large = self.may_map_huge_zeroes(context.pmap, &context.site, huge);
+                let level = match large && self.enter_zeroes(context, huge) {
+                    true => huge,
+                    false if self.enter_zeroes(context, Level::BASE) => Level::BASE,
+                    false => return None,
+                };
+                self.frames.stats.faults_zero_page += 1;
+                let frame = context.pmap.lookup(space, at).expect("it was entered").frame;
+                Fault::new(FaultKind::ZeroPage, frame, level)
+            }
+        };
+        self.frames.stats.faults += 1;
+        Some(fault)
+    }
+
+    /// Maps the zero page of a level around the page of the site, where nothing is mapped. `false`
+    /// if there is no room for it or for its page tables.
+    pub(crate) fn enter_zeroes(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        level: Level,
+    ) -> bool {
+        let FaultContext { pmap, memory, site: Site { space, entry, at, .. } } = context;
+        let start = at.align_down(self.frames.ladder.pages(level));
+        let Some(frame) = self.frames.zero_page_of(*memory, level) else { return false };
+        if !self.give_spare_tables(*pmap, *space, start, level) {
+            return false;
+        }
+        let (size, protection) = (self.frames.ladder.size(level), entry.rights_without_write());
+        pmap.enter(*space, start, Mapped { frame, size, protection }, Access::Read);
+        self.put_zeroes(*space, start, level);
+        true
+    }
+
+    /// Whether no page around `at` of this level has contents: in a file, populated, or elsewhere.
+    /// O(nodes there).
+    fn reads_zeroes(&self, entry: &Entry, at: Vpn, level: Level) -> bool {
+        let pages = self.frames.ladder.pages(level);
+        let low = entry.index(at.align_down(pages).0);
+        let mut runs = Vec::new();
+        let mut empty = |object| {
+            self.frames.population.runs(object, low, low + pages, &mut runs);
+            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
+            self.objects.get(object).file.is_none() && runs.is_empty() && cached.is_empty() && swapped.is_empty()
+        };
+        !entry.shared && self.objects.chain(entry.object).all(&mut empty)
+    }
+
+    /// Whether the huge page of zeroes may be mapped around the page of a site: where a fault might
+    /// take a huge page, and nothing is mapped.
+    fn may_map_huge_zeroes(&self, pmap: &impl Pmap, site: &Site, level: Level) -> bool {
+        let Site { space, entry, at, .. } = site;
+        let (ladder, place) = (&self.frames.ladder, self.answers_in(entry).unwrap_or(self.answers).place);
+        let pages = ladder.pages(level);
+        let (start, end) = (at.align_down(pages), at.align_down(pages) + pages);
+        let wanted = matches!(place.zero_page, ZeroPage::Huge | ZeroPage::HugeSplit)
+            && place.frames != Place::BasePage
+            && place.size.allows(ladder, level)
+            && place.hints.allow(entry.hint)
+            && self.answers.promote.when != Promote::Never;
+        wanted
+            && level > Level::BASE
+            && pmap.contiguity(ladder.size(level)).is_whole()
+            && start.0 >= entry.start
+            && end.0 <= entry.end
+            && self.zero_leaves(*space, start..end).is_empty()
+            && self.reads_zeroes(entry, start, level)
+    }
+
+    /// Whether an extent may be populated around the page of a site at once, as far as leaves of
+    /// zeroes go: where there is none, as in Linux, or where one that a write replaces maps all of
+    /// it.
+    pub(crate) fn may_replace_zeroes(&self, site: &Site, level: Level) -> bool {
+        let pages = self.frames.ladder.pages(level);
+        let start = site.at.align_down(pages);
+        let leaves = self.zero_leaves(site.space, start..start + pages);
+        leaves.is_empty() || self.answers.place.zero_page == ZeroPage::Huge && leaves == [(start, level)]
+    }
+
+    /// The leaves of zeroes that map any of these pages, ascending. O(log leaves) and one step for
+    /// each.
+    fn zero_leaves(&self, space: SpaceId, Range { start, end }: Range<Vpn>) -> Vec<(Vpn, Level)> {
+        let Ok(Space { zeroes, .. }) = self.space(space) else { return Vec::new() };
+        let before = zeroes.range(..start.0).next_back();
+        let across = before.filter(|(at, level)| *at + self.frames.ladder.pages(**level) > start.0);
+        across.into_iter().chain(zeroes.range(start.0..end.0)).map(|(at, level)| (Vpn(*at), *level)).collect()
+    }
+
+    fn put_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
+        self.space_mut(space).zeroes.insert(at.0, level);
+        self.frames.stats.mapped[level.index()] += 1;
+        self.frames.stats.zero_page_mapped += self.frames.ladder.pages(level);
+    }
+
+    fn take_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
+        self.space_mut(space).zeroes.remove(&at.0);
+        self.frames.stats.mapped[level.index()] -= 1;
+        self.frames.stats.zero_page_mapped -= self.frames.ladder.pages(level);
+    }
+
+    fn remove_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> Used {
+        self.take_zeroes(space, at, level);
+        pmap.remove(space, at, self.frames.ladder.size(level))
+    }
+
+    /// Splits the huge leaf of zeroes that lies across the edge between `at` and the page before
+    /// it, if one does, into base ones.
+    pub(crate) fn split_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn) {
+        for (start, level) in self.zero_leaves(space, at..at) {
+            let ladder = self.frames.ladder;
+            pmap.demote(space, start, ladder.size(level), ladder.base());
+            self.frames.stats.demotions[level.index()] += 1;
+            self.take_zeroes(space, start, level);
+            (0..ladder.pages(level)).for_each(|page| self.put_zeroes(space, start + page, Level::BASE));
+        }
+    }
+
+    /// Removes what maps zeroes of these pages: they get contents, or lose their mapping.
+    pub(crate) fn uncover(&mut self, pmap: &mut impl Pmap, space: SpaceId, pages: Range<Vpn>) {
+        if self.frames.stats.zero_page_mapped == 0 {
+            return;
+        }
+        [pages.start, pages.end].into_iter().for_each(|edge| self.split_zeroes(pmap, space, edge));
+        for (at, level) in self.zero_leaves(space, pages) {
+            self.remove_zeroes(pmap, space, at, level);
+        }
+    }
+
+    /// Gives what maps zeroes in a part of an entry, across whose ends nothing is mapped, the
+    /// rights of that part.
+    pub(crate) fn protect_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, part: &Entry) {
+        for (at, level) in self.zero_leaves(space, Vpn(part.start)..Vpn(part.end)) {
+            pmap.protect(space, at, self.frames.ladder.size(level), part.rights_without_write());
+        }
+    }
+
+    /// Moves what maps zeroes in an entry to its new place: huge leaves that are not aligned there
+    /// are split. What page tables have no room for is read again.
+    pub(crate) fn move_zeroes(&mut self, pmap: &mut impl Pmap, Move { space, entry, to }: Move<'_>) {
+        let pages = Vpn(entry.start)..Vpn(entry.end);
+        let moved = |at: Vpn| to + (at - pages.start);
+        for (at, level) in self.zero_leaves(space, pages.clone()) {
+            if self.answers.demote.on_move || !moved(at).is_aligned(self.frames.ladder.pages(level)) {
+                self.split_zeroes(pmap, space, at + 1);
+            }
+        }
+        for (at, level) in self.zero_leaves(space, pages.clone()) {
+            let mapped = pmap.lookup(space, at).expect("it is mapped");
+            let used = self.remove_zeroes(pmap, space, at, level);
+            if self.give_spare_tables(pmap, space, moved(at), level) {
+                match used.referenced {
+                    true => pmap.enter(space, moved(at), mapped, Access::Read),
+                    false => pmap.enter_untouched(space, moved(at), mapped),
+                }
+                self.put_zeroes(space, moved(at), level);
+            }
+        }
+    }
+
+    /// Checks that each leaf of zeroes is mapped, in one entry and with its rights, to a frame of
+    /// zeroes, and hides no contents; counts them by level.
+    pub(crate) fn validate_zeroes(&self, pmap: &impl Pmap) -> Result<[u64; MAX_LEVELS], String> {
+        let (mut by_level, mut mapped) = ([0; MAX_LEVELS], 0);
+        for (number, known) in self.spaces.iter().enumerate() {
+            for (at, level) in known.iter().flat_map(|known| &known.zeroes).map(|(at, level)| (Vpn(*at), *level)) {
+                let pages = self.frames.ladder.pages(level);
+                let entry = known.as_ref().and_then(|known| known.find(at.0)).filter(|entry| at.0 + pages <= entry.end);
+                let leaf = pmap.lookup(SpaceId(number as u32), at);
+                let right = entry.zip(leaf).is_some_and(|(entry, leaf)| {
+                    leaf.size == self.frames.ladder.size(level)
+                        && leaf.protection == entry.rights_without_write()
+                        && [leaf.frame, leaf.frame + (pages - 1)].iter().all(|frame| self.frames.is_zero_page(*frame))
+                        && self.reads_zeroes(&entry, at, level)
+                });
+                if !right {
+                    return Err(format!("{leaf:?} at page {:#x} of space {number} is no leaf of zeroes", at.0));
+                }
+                by_level[level.index()] += 1;
+                mapped += pages;
+            }
+        }
+        let wired = self.frames.zero_page.iter().all(|extent| self.frames.wired.contains(extent));
+        match wired && mapped == self.frames.stats.zero_page_mapped {
+            true => Ok(by_level),
+            false => Err(format!("{mapped} pages map the zero page, which is not the count, or it is not wired")),
+        }
+    }
+}
