@@ -175,7 +175,9 @@ pub struct Row {
     /// was touched.
     #[key(ratio, "%", from = bloat(it.run.touched.peak, it.stats.peak_resident_pages))]
     pub bloat_percent: f64,
-    /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
+    /// Mapped pages of each size when most memory was touched (the last such moment between two
+    /// events), ascending by size. Those that map the zero page are among them: TLBs hold them as
+    /// any other.
     #[key(state, "pages", from = it.by_size(it.run.touched.mapped_at_peak))]
     #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
@@ -227,6 +229,9 @@ pub struct Row {
     /// Calls of the program that were refused since they would have cut a page of the pool.
     #[key(count, from = it.run.counted.pool_refusals)]
     pub pool_refusals: u64,
+    /// Faults that mapped the zero page, and took no memory.
+    #[key(count, from = it.stats.faults_zero_page)]
+    pub zero_page_faults: u64,
     /// Pages of zeroes that the background gave back.
     #[key(count, "pages", from = it.stats.zeroes_given_back)]
     pub zeroes_given_back: u64,
