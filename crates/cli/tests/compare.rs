@@ -123,9 +123,14 @@ fn a_failure_ends_the_comparison_unless_it_is_ignored() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let _turn = superpage_testing::turn_of("compare");
-    for options in
-        [&["-r", "0"][..], &["--policy", "reservation"], &["--policy", "mthp:size=65K"], &["--format", "xml"]]
-    {
+    for options in [
+        &["-r", "0"][..],
+        &["-r", "-1"],
+        &["--policy", "reservation"],
+        &["--policy", "mthp:size=65K"],
+        &["--format", "xml"],
+        &["-p", "thp"],
+    ] {
         assert_eq!(output(options, &["true"]).status.code(), Some(2), "{options:?}");
     }
     assert_eq!(output(&[], &[]).status.code(), Some(2));

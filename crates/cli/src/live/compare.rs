@@ -49,7 +49,7 @@ pub(crate) struct Compare {
     warmup: u32,
 
     /// A command for `sh -c` before each run, outside its time
-    #[arg(short, long, value_name = "CMD")]
+    #[arg(short, long, value_name = "CMD", value_parser = prepared)]
     prepare: Option<String>,
 
     /// A command for `sh -c` after each run, outside its time
@@ -204,6 +204,14 @@ fn after_help() -> String {
          call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
+}
+
+/// A command before each run: `-p` is `--policy` in other verbs.
+fn prepared(text: &str) -> Result<String, String> {
+    match text.parse::<Policy>() {
+        Ok(_) => Err(format!("{text} is a policy, and -p is a command before each run: give it by --policy")),
+        Err(_) => Ok(text.into()),
+    }
 }
 
 impl Compare {
