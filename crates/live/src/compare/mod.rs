@@ -44,6 +44,7 @@ use run::{Done, Outcome};
 use served::{Loader, last_lines};
 use statistics::Family;
 use std::ffi::OsString;
+use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -547,7 +548,10 @@ impl Comparing<'_> {
         let task = run::Task { command, serves, plan, looks, traced, constant: &self.constant, stop };
         let outcome = run::run(task, &mut self.settings, &self.available).map_err(|error| match error {
             Error::Unable(why) if self.loader.is_some() => Error::Unable(format!("under {}: {why}", entry.name)),
-            error @ Error::Exec { .. } => Error::Usage(format!("{error}; name a program that can be run")),
+            // Not where the system has no room for a process.
+            Error::Exec { ref source, .. } if [NotFound, PermissionDenied].contains(&source.kind()) => {
+                Error::Usage(format!("{error}; name a program that can be run"))
+            }
             error => error,
         })?;
         let Outcome::Done(done) = outcome else { return Ok(None) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_live::Policy;
 use superpage_live::compare::counters::{Available, Event};
-use superpage_live::compare::{Options, compare};
+use superpage_live::compare::{Options, Reaches, compare};
 
 /// Runs the job in a folder of its own, which is removed afterwards: once to warm up, then the measured runs, in turns.
 pub(super) fn measure(
@@ -50,7 +50,9 @@ pub(super) fn measure(
     let command = Job::placed(&job.command, programs);
     let script = ["sh", "-c", "cd \"$0\" && eval \"$1\"", &path.to_string_lossy(), &command];
     let base = "base".parse().expect("it is a policy");
-    let options = Options { reference: base, policies: known, runs: RUNS, ..Options::new(script) };
+    // They are those of the experiment, whatever else runs.
+    let reach = Reaches::System;
+    let options = Options { reference: base, policies: known, reach, runs: RUNS, ..Options::new(script) };
     let found = compare(&options, stop, &mut ()).map_err(|error| Outcome::Failed(error.to_string()))?;
     if found.ended_early() {
         return Err(Outcome::Interrupted);
