@@ -84,10 +84,11 @@ fn a_service_is_all_its_processes_by_their_name() {
     assert!(!stderr(&output).contains("all huge"), "{}", stderr(&output));
     let output = inspect(&["--format", "json", "sleep"]);
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let of = |pid: String| rows.as_array().unwrap().iter().filter(move |row| row["pid"].to_string() == pid);
-    assert!(output.status.success() && of(one.pid()).count() > 3 && of(other.pid()).count() > 3);
+    let number = |process: &Waiting| process.pid().parse::<u64>().unwrap();
+    let of = |pid: u64| rows.as_array().unwrap().iter().filter(move |row| row["pid"] == pid);
+    assert!(output.status.success() && of(number(&one)).count() > 3 && of(number(&other)).count() > 3);
     // Both map the same code.
-    let code = of(one.pid()).find(|row| row["name"].as_str().unwrap().ends_with("/sleep")).unwrap();
+    let code = of(number(&one)).find(|row| row["name"].as_str().unwrap().ends_with("/sleep")).unwrap();
     assert!(code["proportional_bytes"].as_u64() < code["resident_bytes"].as_u64(), "{code}");
 }
 

@@ -18,6 +18,9 @@ use superpage_vm::{
     Values, Wants,
 };
 
+/// Runs these setups over the stream.
+type Pass<'a> = &'a dyn Fn(&[Setup]) -> Result<Vec<Row>, Error>;
+
 /// Layouts that are run in one pass.
 const AT_ONCE: usize = 12;
 
@@ -109,8 +112,8 @@ pub fn advise(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Advice, Error> {
     let ladder = &base.ladder;
-    let levels = ladder.levels().skip(1).filter(|level| ladder.size(*level).bytes() <= 2 << 20);
-    let size = levels.last().map(|level| ladder.size(level)).ok_or_else(|| {
+    let mut levels = ladder.levels().skip(1).filter(|level| ladder.size(*level).bytes() <= 2 << 20);
+    let size = levels.next_back().map(|level| ladder.size(level)).ok_or_else(|| {
         Error::Usage(format!("machine {} has no superpage of at most 2 MB to advise", base.machine()))
     })?;
     let passes = |setups: &[Setup]| -> Result<Vec<Row>, Error> {
@@ -164,12 +167,7 @@ impl Advice {
     }
 
     /// Runs layouts of these numbers of regions that were not run yet.
-    fn add(
-        &mut self,
-        numbers: &[usize],
-        base: &Setup,
-        passes: &dyn Fn(&[Setup]) -> Result<Vec<Row>, Error>,
-    ) -> Result<(), Error> {
+    fn add(&mut self, numbers: &[usize], base: &Setup, passes: Pass<'_>) -> Result<(), Error> {
         let known = |number: usize| self.layouts.iter().any(|layout| layout.regions == number);
         let mut numbers: Vec<usize> = numbers.iter().copied().filter(|number| *number > 0 && !known(*number)).collect();
         numbers.sort_unstable();

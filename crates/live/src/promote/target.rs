@@ -194,7 +194,7 @@ mod tests {
     fn a_name_is_cut_as_the_kernel_does() {
         let own = std::process::id() as i32;
         let comm = proc::read(format!("/proc/{own}/comm")).unwrap().trim_end().to_string();
-        assert!(is_named(own, &[comm.clone()]) && !is_named(own, &["other".into()]));
+        assert!(is_named(own, std::slice::from_ref(&comm)) && !is_named(own, &["other".into()]));
         assert_eq!(is_named(own, &[format!("{comm}more")]), comm.len() == 15);
     }
 
