@@ -191,11 +191,16 @@ fn postgresql(origin: &Origin) -> Vec<Line> {
     };
     vec![
         Line::new(
-            "how many pages N its buffers need of a pool (while it is stopped; PostgreSQL 15 or later)",
+            "how many pages N its buffers need of a pool (as its own user, while it is stopped; PostgreSQL 15 or later)",
             format!("{started} -C shared_memory_size_in_huge_pages"),
         ),
-        Line::new("sets that pool aside (root; undone by 0)", "sysctl -w vm.nr_hugepages=N"),
-        Line::new("uses it from the next start on", format!("echo 'huge_pages = on' >> {folder}/postgresql.conf")),
+        Line::new("sets that pool aside, for nothing else to use (root; undone by 0)", "sysctl -w vm.nr_hugepages=N"),
+        Line::new(
+            "the same at each boot (root; undone by removing the file)",
+            "echo 'vm.nr_hugepages = N' > /etc/sysctl.d/superpage.conf",
+        ),
+        // Not `on`: where the pool is not there it would not start.
+        Line::new("uses it from the next start on", format!("echo 'huge_pages = try' >> {folder}/postgresql.conf")),
     ]
 }
 
@@ -299,7 +304,8 @@ pub(super) mod tests {
         let origin = Origin { arguments, folder: "/srv/data".into(), ..Origin::default() };
         let lines = postgresql(&origin);
         let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
-        assert_eq!((lines[0].line.as_str(), lines.len()), (first, 3));
+        assert_eq!((lines[0].line.as_str(), lines.len()), (first, 4));
+        assert!(lines[3].line.contains("huge_pages = try"), "it starts without the pool too");
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
         assert_eq!(postgresql(&odd)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
     }

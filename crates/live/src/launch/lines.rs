@@ -51,7 +51,10 @@ impl Plan {
         }
         let mut lines = vec![Line::new("for one command", format!("superpage run -p '{policy}' -- CMD"))];
         if let Some(value) = self.malloc {
-            let does = "the same from its allocator alone, without superpage";
+            let does = match value {
+                2 => "the same from its allocator alone, where the system has a pool (vm.nr_overcommit_hugepages)",
+                _ => "the same from its allocator alone, without superpage",
+            };
             lines.push(Line::new(does, format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value} CMD")));
         }
         if policy.live().background.is_some() {
