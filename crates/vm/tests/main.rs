@@ -49,6 +49,7 @@ mod reservation_lists;
 mod speculation;
 mod stride;
 mod swap;
+mod text;
 mod thp;
 mod touch;
 mod trident;

@@ -1,7 +1,7 @@
 //! Random sequences of all operations, over several processes, ladders and policies, with little memory: the state is
 //! valid and every page holds what was written to it after each of them.
 
-use crate::common::{Op, Setting, World, plain, setting, setting_of};
+use crate::common::{COLLAPSED, Op, PROGRAM, Setting, World, plain, setting, setting_of};
 use crate::tutorial::hot::HOT;
 use proptest::prelude::*;
 use proptest::{collection, option};
@@ -59,6 +59,7 @@ fn every_policy_with_a_background_passes_the_check_of_policies() {
     let of = |name: &str| Target::MANAGER.policies().find(|policy| policy.name == name).unwrap();
     let those = [
         ("thp", "defrag=defer,khugepaged=on,interval=1ms"),
+        ("thp", "khugepaged=on,interval=1ms,text=on"),
         ("thp", "deferred-split=on,underused=on,max-none=1"),
         ("mthp", "defrag=defer+madvise,deferred-split=on"),
         ("mthp", "khugepaged=on,interval=1ms,max-none=511"),
@@ -90,6 +91,28 @@ fn every_state_with_a_static_pool_is_valid() {
     let Stats { faults_pool, faults_no_pool, faults_copy, pool_fallbacks, .. } = reached;
     let all = [faults_pool, faults_no_pool, faults_copy, pool_fallbacks];
     assert!(all.iter().all(|count| *count > 20), "{all:?}");
+}
+
+#[test]
+fn every_state_with_collapsed_text_is_valid() {
+    let thp = "thp".parse::<superpage_vm::Policy>().unwrap().definition();
+    let mut collapsed = 0;
+    for case in 0..80 {
+        let mut random = Random::new(2000 + case);
+        let (ladder, frames, answers) = (random.next() as u8, random.next() as u16, u128::from(random.next()));
+        let mut op = |number: u32| -> Op {
+            let [what, who, place, length, flags, more, ..] = random.next().to_le_bytes();
+            match number % 2 {
+                0 => [PROGRAM, who, place, length, flags | COLLAPSED, more],
+                _ => [what, who, place, length, flags, more],
+            }
+        };
+        let ops = plain((0..20).map(&mut op));
+        let world = || World::of(setting_of(thp, "text=on,promote=full", ladder, answers, frames));
+        collapsed += run(world(), ops.clone()).promotions_by_copying;
+        run(world().slow(), ops);
+    }
+    assert!(collapsed > 100, "{collapsed}");
 }
 
 proptest! {

@@ -297,7 +297,7 @@ impl Vm {
     }
 
     /// The name of a page for [`Memory`]: where it is mapped, could be, or what file it is of.
-    fn name(&self, page: PageOf, mapping: Option<&Mapping>) -> Option<Page> {
+    pub(super) fn name(&self, page: PageOf, mapping: Option<&Mapping>) -> Option<Page> {
         if let Some(mapping) = mapping {
             return Some(Page::Mapped { space: mapping.space, at: mapping.at });
         }

@@ -2,6 +2,7 @@
 //! it.
 
 pub(crate) mod busy;
+mod collapse_text;
 pub(crate) mod compact;
 pub(crate) mod give_back;
 pub(crate) mod pooled;

@@ -216,7 +216,7 @@ impl Vm {
     pub(crate) fn resident_extent(&self, pmap: &impl Pmap, site: &Site, walk: &Walk) -> Level {
         let (Site { space, entry, at, access, .. }, PageOf { object, index }) = (site, walk.page);
         let known = self.objects.get(object);
-        let wanted = self.answers.populate.resident == Resident::Extent
+        let wanted = (self.answers.populate.resident == Resident::Extent || self.is_text(entry))
             && self.answers.promote.when != Promote::Never
             && self.answers.place.hints.allow(entry.hint);
         if !wanted || *access == Access::Write || known.file.is_none() || known.sole {

@@ -41,13 +41,20 @@ pub struct Promoted {
     pub zeroed: u64,
 }
 
-/// A region that can be promoted.
-struct Fit {
-    region: Region,
-    entry: Entry,
-    object: ObjectId,
+/// A region that lies whole in one map entry, aligned there as in its object, and may be promoted as far as the
+/// program and the hardware are concerned.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    pub(super) region: Region,
+    pub(super) entry: Entry,
+    pub(super) object: ObjectId,
     /// The index of its first page.
-    low: u64,
+    pub(super) low: u64,
+}
+
+/// A region of anonymous memory that can be promoted.
+struct Fit {
+    whole: Whole,
     /// Whether it lies in one extent.
     in_place: bool,
     /// Each populated page: its place in the region, and its frame.
@@ -83,10 +90,16 @@ impl Vm {
         (region, least): (Region, u32),
         how: How,
     ) -> Result<Promoted, Why> {
-        let done = self.fit(pmap, region, least).and_then(|fit| match (fit.in_place, how) {
-            (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
-            (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
-            _ => Err(Why::Otherwise),
+        let done = self.whole(pmap, region).and_then(|whole| {
+            if self.is_text(&whole.entry) {
+                return self.collapse_text(pmap, memory, (&whole, least), how);
+            }
+            let fit = self.fit(pmap, whole, least)?;
+            match (fit.in_place, how) {
+                (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
+                (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
+                _ => Err(Why::Otherwise),
+            }
         });
         done.inspect_err(|why| self.refused[*why as usize] += 1)
     }
@@ -96,8 +109,8 @@ impl Vm {
         Why::ALL.iter().copied().zip(self.refused)
     }
 
-    /// Checks whether a region can be promoted.
-    fn fit(&self, pmap: &impl Pmap, region: Region, least: u32) -> Result<Fit, Why> {
+    /// Finds what maps a region, and checks whether that may be promoted.
+    fn whole(&self, pmap: &impl Pmap, region: Region) -> Result<Whole, Why> {
         let Region { space, start, level } = region;
         let ladder = &self.frames.ladder;
         if level == Level::BASE
@@ -125,6 +138,14 @@ impl Vm {
         if !self.answers.place.hints.allow_background(entry.hint) {
             return Err(Why::NotAdvised);
         }
+        Ok(Whole { region, entry, object, low })
+    }
+
+    /// Checks whether a region of anonymous memory can be promoted.
+    fn fit(&self, pmap: &impl Pmap, whole: Whole, least: u32) -> Result<Fit, Why> {
+        let Whole { region: Region { space, start, level }, entry, object, low } = whole;
+        let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
+        let high = low + ladder.pages(level);
         if known.file.is_some() {
             return Err(Why::FileFolios);
         }
@@ -166,13 +187,13 @@ impl Vm {
             }
         }
         let in_place = self.frames.population.walk(object, low + populated[0].0).covered >= level.0;
-        Ok(Fit { region, entry, object, low, in_place, populated })
+        Ok(Fit { whole, in_place, populated })
     }
 
     /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size. Where that
     /// fails, since they differ or the hardware lacks a size between, the region is mapped anew.
     fn promote_in_place(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, fit: &Fit) -> Result<Promoted, Why> {
-        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
+        let Whole { region: Region { space, start, level }, entry, object, low } = fit.whole;
         let pages = self.frames.ladder.pages(level);
         let (position, frame) = fit.populated[0];
         let at = start + position;
@@ -222,7 +243,7 @@ impl Vm {
         memory: &mut impl Memory,
         fit: &Fit,
     ) -> Result<Promoted, Why> {
-        let Fit { region: Region { space, start, level }, object, low, .. } = *fit;
+        let Whole { region: Region { space, start, level }, object, low, .. } = fit.whole;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
         if !self.give_spare_tables(pmap, space, start, level) {
             return Err(Why::NoExtent);
@@ -259,7 +280,7 @@ impl Vm {
 
     /// Removes all mappings of a region with one shootdown, and returns how it was used.
     fn remove_region(&mut self, pmap: &mut impl Pmap, fit: &Fit) -> Used {
-        let Region { space, start, level } = fit.region;
+        let Region { space, start, level } = fit.whole.region;
         let end = start + self.frames.ladder.pages(level);
         pmap.gather(space, start..end);
         self.uncover(pmap, space, start..end);
@@ -284,7 +305,7 @@ impl Vm {
     /// Maps a region, of which nothing is mapped and which fills the extent that begins with this frame, as one superpage;
     /// `dirty`: whether a page of it is.
     fn enter_region(&mut self, pmap: &mut impl Pmap, fit: &Fit, frame: Pfn, (used, dirty): (Used, bool)) {
-        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
+        let Whole { region: Region { space, start, level }, entry, object, low } = fit.whole;
         let modified = used.modified || dirty;
         let protection = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
         let access = if used.modified { Access::Write } else { Access::Read };

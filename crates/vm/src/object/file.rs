@@ -2,11 +2,11 @@
 //! object like any other; if the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
 
 use crate::fault::{Content, Destination, Fault, FaultKind};
-use crate::object::ObjectId;
+use crate::object::{ObjectId, PageOf};
 use crate::policy::Close;
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
-use crate::{Backed, Error, FaultError, Filled, Memory, PAGES_LIMIT, Page, Pmap};
+use crate::{Error, FaultError, Filled, Memory, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn, Vpn};
 
@@ -73,17 +73,27 @@ impl Vm {
         reading: bool,
     ) -> Result<Fault, FaultError> {
         let object = self.objects.find_file(file).ok_or(FaultError::NotOpen(file))?;
-        let content = match reading {
-            true => Content::Read { from: Backed::File { file, page }, of: object },
-            false => Content::Overwritten,
-        };
         if page >= PAGES_LIMIT || self.objects.get(object).opens == 0 {
             return Err(FaultError::NotOpen(file));
         }
         let known = self.objects.get_mut(object);
         known.high = known.high.max(page + 1);
+        self.bring_in(memory, object.page(page), reading)
+    }
+
+    /// Populates a page of a file that nothing needs to map, if it is not populated: with the file's contents if it is
+    /// read.
+    pub(crate) fn bring_in(
+        &mut self,
+        memory: &mut impl Memory,
+        PageOf { object, index: page }: PageOf,
+        reading: bool,
+    ) -> Result<Fault, FaultError> {
+        let known = self.objects.get_mut(object);
         // What is populated here is not mapped.
         known.sole = false;
+        let file = known.file.expect("it is a file's");
+        let content = if reading { Content::new(object, Some(file), page) } else { Content::Overwritten };
         let mut walk = self.frames.population.walk(object, page);
         if let Some(frame) = self.frames.busy.reading(object, page) {
             return Err(FaultError::Busy(Pfn(u64::from(frame))));

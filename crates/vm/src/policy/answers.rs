@@ -417,6 +417,9 @@ pub struct Promoting {
     pub dirty: Dirty,
     /// Which reference bits must be set for that.
     pub accessed: Accessed,
+    /// Whether a background may collapse the pages of files that programs execute and do not write (Linux:
+    /// `CONFIG_READ_ONLY_THP_FOR_FS`). Whole extents of them are mapped as with [`Resident::Extent`].
+    pub text: bool,
 }
 
 /// Question 4: what if no extent of the preferred size is free?
@@ -542,7 +545,7 @@ macro_rules! key {
     };
 }
 
-pub(super) static KEYS: [Key; 34] = [
+pub(super) static KEYS: [Key; 35] = [
     key!("place", place.frames: "base" => Place::BasePage, "reservation" => Place::Reservation, "extent" => Place::Extent;
         "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent"),
     key!("growing-limit", place.growing_limit: "on" => true, "off" => false;
@@ -632,6 +635,8 @@ pub(super) static KEYS: [Key; 34] = [
         "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame"),
     key!("demote-on-evict", demote.on_evict: "on" => true, "off" => false;
         "demote a superpage of which a page is evicted, instead of evicting all of it"),
+    key!("text", promote.text: "off" => false, "on" => true;
+        "a background collapses programs' text too: pages of files that are executed and not written"),
     key!("zero-page", place.zero_page: "off" => ZeroPage::Off, "base" => ZeroPage::Base,
         "huge-split" => ZeroPage::HugeSplit, "huge" => ZeroPage::Huge;
         "reads of memory never written take none, but map a page of zeroes: base ones, or huge ones too, which a write splits or replaces"),

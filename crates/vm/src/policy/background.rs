@@ -251,6 +251,8 @@ pub struct Look {
     pub accessed: Option<u32>,
     /// Whether it is a superpage, or part of one.
     pub superpage: bool,
+    /// Whether it is of a program's text, whose pages in memory are all `populated`, whoever maps them.
+    pub text: bool,
     /// What the program asks for at its first page; `None` where nothing is mapped, or that is not known, as live.
     pub hint: Option<Hint>,
 }

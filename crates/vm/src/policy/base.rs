@@ -31,7 +31,7 @@ pub(super) const ANSWERS: Answers = Answers {
         zero_page: ZeroPage::Off,
     },
     populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
-    promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
+    promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any, text: false },
     scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
     demote: Demoting {
         steps: Demote::Stepwise,

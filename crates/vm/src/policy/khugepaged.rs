@@ -2,8 +2,14 @@
 //! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty,
 //! in swap space or shared, and a page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that
 //! fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that
-//! of `thp:khugepaged=on`. Not modelled: files; regions with pages in swap space or shared since a fork, which Linux
-//! collapses within the limits and the manager refuses.
+//! of `thp:khugepaged=on`.
+//!
+//! With `text=on`, of every policy, it collapses programs' text too, whoever has it in memory and whether or not it was accessed: at most
+//! `max-none` pages of a region are read for it, and the next access of each program maps it huge. Most distributions
+//! build kernels without that (`CONFIG_READ_ONLY_THP_FOR_FS`), so it is off.
+//!
+//! Not modelled: regions with pages in swap space or shared since a fork, which Linux collapses within the limits and
+//! the manager refuses; shared memory; files that are opened for writing, which keep their huge pages here.
 
 use super::promote::{MS, parameter as own};
 use super::thp::simulated;
@@ -99,7 +105,8 @@ impl Khugepaged {
         let look = system.look(space, level, sample.region);
         let none = self.none(system, level, &look);
         let fits = [look.swapped, look.shared].iter().zip(&self.most[1..]).all(|(found, most)| found <= most);
-        if sample.superpage || !fits || look.accessed == Some(0) {
+        // Text need not have been accessed (`hpage_collapse_scan_file`).
+        if sample.superpage || !fits || look.accessed == Some(0) && !look.text {
             return Ok(());
         }
         let Some(sizes) = self.sizes else {

@@ -242,7 +242,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         for entry in map.iter().skip_while(|entry| entry.end <= first) {
             let known = self.vm.objects.get(entry.object);
             let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
-            if known.file.is_some() || entry.shared || entry.copy || !hints.allow_background(entry.hint) || !aligned {
+            let ours = known.file.is_none() && !entry.shared && !entry.copy || self.vm.is_text(entry);
+            if !ours || !hints.allow_background(entry.hint) || !aligned {
                 continue;
             }
             // Nothing exists yet below the lowest touched page of a stack.
@@ -290,6 +291,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         for (entry, at) in self.mapped(space, start, pages) {
             let walk = vm.holder(entry.object, entry.index(at.0));
             match walk {
+                Some(_) if vm.is_text(&entry) => (look.populated, look.text) = (look.populated + 1, true),
                 Some(walk) if walk.populated => {
                     let own = walk.page.object == entry.object && !entry.copy;
                     let alone = own && vm.objects.get(entry.object).sole;

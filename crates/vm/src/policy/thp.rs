@@ -22,8 +22,9 @@
 //! that was never written map the huge page of zeroes, as in Linux; here it is off.
 //!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`);
-//! further tries of a fault that is allowed to retry; huge pages of files; huge pages at first
-//! touches in memory that a living parent or child shares, which take base pages here.
+//! further tries of a fault that is allowed to retry; large folios of files, which file systems
+//! with them read ahead; huge pages at first touches in memory that a living parent or child shares,
+//! which take base pages here.
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};

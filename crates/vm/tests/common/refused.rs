@@ -84,9 +84,11 @@ impl Before {
         }
     }
 
-    /// Checks what the promotion of a region has left that was refused: pages that were populated in place stay.
+    /// Checks what the promotion of a region has left that was refused: pages that were populated in place stay, and
+    /// pages of text that were read, some of which may be being read.
     pub(crate) fn not_promoted(&self, world: &World, why: Why) {
-        if why == Why::Contents {
+        let text = world.vm.answers().promote.text;
+        if why == Why::Contents || text && matches!(why, Why::Busy | Why::NoExtent) {
             assert_eq!(world.pmap.shootdowns(), self.shootdowns);
             assert!(world.vm.stats().resident_pages >= self.stats.resident_pages);
         } else {

@@ -60,6 +60,12 @@ const HEAP: u8 = 0x10;
 pub(crate) const FILE: u8 = 0x0d;
 /// In the flags of a change of protection: read only. Without it: read and write.
 const READ_ONLY: u8 = 0x24;
+/// In the same: read and execute.
+const NOT_WRITTEN: u8 = 0xa4;
+
+/// A scenario of a program's file, and in the flags of it: it is collapsed.
+pub(crate) const PROGRAM: u8 = SCENARIOS + 7;
+pub(crate) const COLLAPSED: u8 = 0x40;
 
 /// The operations with each scenario spelled out.
 pub(crate) fn plain(ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
@@ -166,17 +172,18 @@ fn spelled_out(op: Op) -> Vec<Op> {
         // A heap grows as it is used, and shrinks.
         6 => vec![heap(MAP, 0), heap(WRITE, 0), heap(GROW, 2), heap(WRITE, 2), press, heap(GROW, 0), heap(READ, 0)],
         10 | 11 => given_up_after_fork(start, order, flags, press),
-        // A program's file: executed, written in part by this process alone, dropped and read again.
-        _ => vec![
-            all(MAP, OF_FILE, AS_FILE | file),
-            all(PROTECT, 0xe4, 0),
-            all(EXECUTE, 0, 0),
-            part(WRITE, flags & SAME),
-            press,
-            all(EXECUTE, 0, 0),
-            part(DISCARD, 0),
-            all(READ, 0, 0),
-        ],
+        // A program's file: executed, in half of them collapsed, written in part by this process alone, dropped and
+        // read again.
+        _ => {
+            let mut scenario = vec![all(MAP, OF_FILE, AS_FILE | file)];
+            if flags & COLLAPSED != 0 {
+                let text = all(PROTECT, NOT_WRITTEN, 0);
+                scenario.extend([text, part(EXECUTE, 0), all(COLLAPSE, 0, more & 3), all(EXECUTE, 0, 0)]);
+            }
+            scenario.extend([all(PROTECT, 0xe4, 0), all(EXECUTE, 0, 0)]);
+            scenario.extend([part(WRITE, flags & SAME), press, all(EXECUTE, 0, 0), part(DISCARD, 0), all(READ, 0, 0)]);
+            scenario
+        }
     };
     // In half of them the process begins anew, so that memory is not always full by then.
     let anew = (flags & 0x80 != 0).then_some([EXEC, who, place, 0, 0, 0]);

@@ -168,7 +168,8 @@ pub(crate) fn setting_of(
     }
     for key in Policy::keys().iter().filter(|key| open(key.name)) {
         // What hardly any policy with a name does is always drawn.
-        let drawn = matches!(key.name, "hash" | "demote-on-write") || draw.once_in(&format!("whether {}", key.name), 5);
+        let drawn = matches!(key.name, "hash" | "demote-on-write" | "text")
+            || draw.once_in(&format!("whether {}", key.name), 5);
         if drawn {
             pairs.push((key.name, draw.of(key.name, key.values).to_string()));
         }
