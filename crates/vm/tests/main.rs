@@ -20,6 +20,7 @@ mod compact;
 mod contents;
 mod contiguity;
 mod cost;
+mod counts;
 mod daemon;
 mod daemon_limits;
 mod dirty;

@@ -14,7 +14,7 @@ mod watch;
 use contents::Contents;
 use refused::{Before, must_be_refused};
 use scenario::*;
-pub(crate) use scenario::{COLLAPSED, Op, PROGRAM, plain};
+pub(crate) use scenario::{COLLAPSED, Op, PROGRAM, plain, scenario};
 pub(crate) use setting::{Setting, setting, setting_of};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Hint, Level, Pfn, Protection, Vpn};

@@ -67,6 +67,11 @@ const NOT_WRITTEN: u8 = 0xa4;
 pub(crate) const PROGRAM: u8 = SCENARIOS + 7;
 pub(crate) const COLLAPSED: u8 = 0x40;
 
+/// An operation made a scenario.
+pub(crate) fn scenario([what, who, place, length, flags, more]: Op) -> Op {
+    [SCENARIOS + what % (u8::MAX - SCENARIOS), who, place, length, flags, more]
+}
+
 /// The operations with each scenario spelled out.
 pub(crate) fn plain(ops: impl IntoIterator<Item = Op>) -> Vec<Op> {
     ops.into_iter().flat_map(spelled_out).collect()
