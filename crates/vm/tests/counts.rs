@@ -9,8 +9,8 @@ use superpage_vm::{Definition, Policy, Stats, Target};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/counts.txt");
 /// Worlds of a policy; in every other one its parameters have their defaults.
-const WORLDS: u64 = 18;
-const OPERATIONS: u32 = 50;
+const WORLDS: u64 = 9;
+const OPERATIONS: u32 = 36;
 
 /// A world of the policy with answers of its own, under memory that fits this ladder.
 fn setting(definition: &Definition, case: u64, random: &mut Random) -> Setting {
