@@ -742,3 +742,29 @@ fn who_does_not_wait_is_told_for_whom_it_would_have_been() {
     assert!(said.contains("superpage compare") && said.contains("not yet put them back"), "{said}");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
+
+/// Three programs, each as it says, and no setting changed: `try` needs no root.
+#[test]
+fn try_compares_three_programs() {
+    let _turn = superpage_testing::turn_of("compare");
+    let enabled = || fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").ok();
+    let before = enabled();
+    let output = Command::new(SUPERPAGE).args(["try", "-r", "1", "--format", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let programs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let programs = programs.as_object().unwrap();
+    assert_eq!(programs.keys().collect::<Vec<_>>(), ["mixer", "sparse", "table"]);
+    for (program, rows) in programs {
+        let rows = rows.as_array().unwrap();
+        let policies: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
+        assert_eq!(policies, ["base", "thp:malloc=on", "promote:age=200ms,shared=off"]);
+        let faults = rows[0]["minor_faults"].as_f64().unwrap();
+        let least = match program.as_str() {
+            "table" => 65_536.0,
+            "sparse" => 2048.0,
+            _ => 64.0,
+        };
+        assert!(faults >= least, "{program} has {faults} faults with base pages");
+    }
+    assert_eq!(enabled(), before);
+}

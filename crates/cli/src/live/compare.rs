@@ -183,7 +183,7 @@ fn with(text: &str) -> Result<With, String> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// For people
     Table,
     /// One array with one object per policy
@@ -350,7 +350,7 @@ type Text = fn(&Comparison) -> String;
 
 /// Progress on standard error: a bar on a terminal, which is not drawn during a run; else a line
 /// each ten seconds.
-struct Bar {
+pub(super) struct Bar {
     bar: ProgressBar,
     lines: Option<Lines>,
     /// When the first run began.
@@ -359,7 +359,7 @@ struct Bar {
 }
 
 impl Bar {
-    fn new(limit: Option<Duration>) -> Bar {
+    pub(super) fn new(limit: Option<Duration>) -> Bar {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);

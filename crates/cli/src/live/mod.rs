@@ -2,6 +2,7 @@
 
 mod compare;
 mod daemon;
+mod demonstrate;
 mod inspect;
 mod probe;
 mod run;
@@ -28,6 +29,8 @@ pub(crate) enum Live {
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(Box<run::Run>),
+    /// See on this machine, in a minute, what huge pages do to three small programs
+    Try(demonstrate::Try),
     /// Determine by timing what this machine and its kernel do with pages of several sizes
     Probe(probe::Measure),
 }
@@ -45,6 +48,7 @@ impl Live {
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
+            Live::Try(verb) => verb.run(),
             Live::Probe(verb) => verb.run(),
         };
         done.map_err(|failure| match (failure, told) {

@@ -1,0 +1,143 @@
+//! `superpage try`: three small programs under three policies, on this machine, in a minute.
+
+use super::compare::{Bar, Format};
+use crate::stop::{ENDING, Second, Stop};
+use crate::{Failure, print::print};
+use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::process::ExitCode;
+use superpage_live::compare::{Comparison, End, Options, Reaches, compare_with, settings, table};
+use superpage_report::Screen;
+
+/// See on this machine, in a minute, what huge pages do to three small programs
+#[derive(Args)]
+#[command(after_long_help = "Examples:\n  superpage try\n  superpage try -r 20 --format json\n\n\
+    Each program runs under three policies that set something for it alone, so that it needs no root\n\
+    and changes nothing on this system: base (only base pages), thp:malloc=on (huge pages at\n\
+    first touches, as the C library asks for them) and promote (huge pages of what is full and settled).\n\
+    `superpage compare -- CMD` does the same for a program of yours.")]
+pub(crate) struct Try {
+    /// The number of measured rounds of each program
+    #[arg(short, long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// Show every column, and wrap no line
+    #[arg(long)]
+    wide: bool,
+
+    /// How to print the results: in JSON an array of rows for each program
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
+    format: Format,
+
+    /// Only do what one of the programs does
+    #[arg(long, value_name = "PROGRAM", value_enum)]
+    only: Option<Program>,
+}
+
+/// What is tried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Program {
+    /// Reads a table of 256 MB at random
+    Table,
+    /// Mixes 256 KB again and again
+    Mixer,
+    /// Touches one page of each 256 KB in 512 MB, and reads these again and again
+    Sparse,
+}
+
+impl Program {
+    fn title(self) -> &'static str {
+        match self {
+            Program::Table => "A table of 256 MB that is read at random: most reads miss in the TLBs",
+            Program::Mixer => "A mixer of 256 KB, which TLBs hold whatever the page size is",
+            Program::Sparse => "Sparse memory, one page touched of each 256 KB in 512 MB: huge pages take all of it",
+        }
+    }
+
+    /// The work itself, in memory of malloc.
+    fn work(self) {
+        match self {
+            Program::Table => {
+                // Each line of 64 bytes names the next one: all of them, in no order that a prefetcher sees.
+                let lines = 1_usize << 22;
+                let mut table = vec![0_usize; 8 * lines];
+                (0..lines).for_each(|at| table[8 * at] = (at * 1_664_525 + 1_013_904_223) % lines);
+                let mut at = 0;
+                (0..2 * lines).for_each(|_| at = table[8 * at]);
+                black_box(at);
+            }
+            Program::Mixer => {
+                let mut words = vec![1_u64; 1 << 15];
+                for round in 0..6000 {
+                    words.iter_mut().for_each(|word| *word = (*word ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                    black_box(&mut words);
+                }
+            }
+            Program::Sparse => {
+                let mut memory = vec![0_u8; 512 << 20];
+                for round in 0..20_000_u32 {
+                    memory.iter_mut().step_by(256 << 10).for_each(|byte| *byte = byte.wrapping_add(round as u8));
+                    black_box(&mut memory);
+                }
+            }
+        }
+    }
+}
+
+impl Try {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        if let Some(program) = self.only {
+            program.work();
+            return Ok(ExitCode::SUCCESS);
+        }
+        let myself = std::env::current_exe().map_err(|error| {
+            Failure::Run(format!("this program cannot be started again, since it has no path: {error}"))
+        })?;
+        let stop = Stop::of(&ENDING, Second::Waits);
+        let (mut rows, mut notes) = (BTreeMap::new(), Vec::new());
+        for program in Program::value_variants() {
+            let name = program.to_possible_value().expect("none is skipped").get_name().to_owned();
+            let policies = ["thp:malloc=on", "promote:age=200ms,shared=off"];
+            let named = |policy: &str| policy.parse().expect("it is one of ours");
+            let options = Options {
+                reference: named("base"),
+                policies: policies.map(named).into(),
+                reach: Reaches::OnlyMine,
+                runs: self.runs as usize,
+                ..Options::new([myself.as_os_str(), "try".as_ref(), "--only".as_ref(), name.as_ref()])
+            };
+            let comparison = compare_with(settings(&options), &options, stop.flag(), &mut Bar::new(None))?;
+            if comparison.end == End::Stopped {
+                return Ok(stop.status());
+            }
+            // They are of this machine, so that those of the last program stand for all.
+            notes.clone_from(&comparison.notes);
+            match self.format {
+                Format::Table => print(&shown(*program, &comparison, Screen::stdout(self.wide)))?,
+                Format::Json => _ = rows.insert(name, comparison.rows),
+            }
+        }
+        match self.format {
+            Format::Table => {
+                let screen = Screen::stdout(self.wide);
+                let notes: String = notes.iter().map(|note| screen.note(note)).collect();
+                print(notes + "\nYour own program: superpage compare -- CMD\n")?;
+            }
+            Format::Json => {
+                notes.iter().for_each(|note| eprintln!("superpage: {note}"));
+                print(&(serde_json::to_string_pretty(&rows).expect("rows are plain values") + "\n"))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The comparison of one program, with what it says in a sentence.
+fn shown(program: Program, comparison: &Comparison, screen: Screen) -> String {
+    let mut text = screen.paragraph(program.title());
+    text += &screen.table(&table(comparison));
+    text +=
+        &comparison.advice.iter().map(|advice| format!("\n{}", screen.paragraph(&advice.sentence))).collect::<String>();
+    text + "\n"
+}
