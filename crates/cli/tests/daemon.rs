@@ -174,6 +174,26 @@ fn a_log_that_cannot_be_written_ends_no_daemon() {
     }
 }
 
+#[test]
+fn a_unit_that_does_not_run_yet_is_waited_for() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = superpage(folder.path());
+    command.args(["--cgroup", "no-such-superpage.service", "--policy", "promote:interval=10ms,idle=10ms"]);
+    let mut daemon = command.stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let _ = Command::new("kill").args(["-TERM", &daemon.id().to_string()]).status();
+    let status = daemon.wait().unwrap();
+    let mut log = String::new();
+    std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut log).unwrap();
+    if status.code() == Some(1) {
+        superpage_testing::skip!("system", "{log}");
+        return;
+    }
+    assert_eq!((status.code(), log.matches("is no control group").count()), (Some(0), 1), "{log}");
+    assert!(log.contains("promoting") && log.contains("until then it has no processes"), "{log}");
+}
+
 /// Fills 16 MB once the file that it is given exists, with base pages unless somebody promotes them.
 const FILL: &str = "import ctypes, mmap, os, sys, time\n\
                     if ctypes.CDLL(None).prctl(41, 1, 2, 0, 0): sys.exit(77)\n\

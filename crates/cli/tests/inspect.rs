@@ -87,6 +87,17 @@ fn a_service_is_all_its_processes_by_their_name() {
     let number = |process: &Waiting| process.pid().parse::<u64>().unwrap();
     let of = |pid: u64| rows.as_array().unwrap().iter().filter(move |row| row["pid"] == pid);
     assert!(output.status.success() && of(number(&one)).count() > 3 && of(number(&other)).count() > 3);
+    // A word that selects nothing is said, and no health check passes without it.
+    let (pid, gone) = (one.pid(), "2147483646");
+    for (word, why) in [("no such name", "no process is named no such name"), (gone, "there is no process 2147483646")]
+    {
+        let output = inspect(&[&pid, word]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(&format!("- {why}")), "{text}");
+        let output = inspect(&[&pid, word, "--expect", "all huge >= 0 %"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(why) && output.stdout.is_empty(), "{}", stderr(&output));
+    }
     // Both map the same code.
     let code = of(number(&one)).find(|row| row["name"].as_str().unwrap().ends_with("/sleep")).unwrap();
     assert!(code["proportional_bytes"].as_u64() < code["resident_bytes"].as_u64(), "{code}");
@@ -171,9 +182,9 @@ fn errors_are_one_sentence_with_their_status() {
     let _turn = superpage_testing::turn_of("inspect");
     let bad: [(&[&str], i32, &str); 14] = [
         (&["2147483646"], 2, "no process 2147483646"),
-        (&["no such name"], 2, "no process is no such name"),
+        (&["no such name"], 2, "no process is named no such name"),
         (&["no-such.service"], 2, "no-such.service is no control group"),
-        (&["no such name", "2147483646"], 2, "no process is no such name 2147483646"),
+        (&["no such name", "2147483646"], 2, "no process is named no such name"),
         (&["sleep", "--watch"], 2, "--watch shows one process"),
         (&["sleep", "--expect", "heap huge > 1 %"], 2, "as `heap huge >= 90 %`"),
         (&["99999999999"], 2, "such a large number"),
@@ -219,6 +230,9 @@ fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
     let output = look(&root.pid());
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("may not be looked into"), "{}", stderr(&output));
+    let output = nobody(&["sleep"]);
+    let text = String::from_utf8_lossy(&output.stdout).replace("\n  ", " ");
+    assert!(text.contains("of the processes of sleep left out: process ") && text.contains("not be looked"), "{text}");
     let output = nobody(&["--system", "--memory-state", "/dev/null"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("that takes root"), "{}", stderr(&output));

@@ -1,6 +1,6 @@
 //! `superpage daemon`.
 
-use super::inspect::{number, why};
+use super::inspect::why;
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
 use clap::{Args, ValueEnum};
@@ -20,7 +20,7 @@ use superpage_live::daemon::{Config, Daemon as Running, raise_files};
 use superpage_live::launch::Line;
 use superpage_live::policy::LINUX;
 use superpage_live::probe::region_cost;
-use superpage_live::promote::{Finding, Options, Promoter};
+use superpage_live::promote::{Finding, Options, Promoter, Selected};
 use superpage_output::quoted;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign_json, time};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -40,7 +40,7 @@ pub(crate) struct Daemon {
     name: Vec<String>,
 
     /// Promote in the processes of this control group and of those below it: a folder, a path as in /proc/PID/cgroup, or
-    /// a unit of systemd
+    /// a unit of systemd, whenever it runs
     #[arg(long, value_name = "PATH|UNIT")]
     cgroup: Vec<PathBuf>,
 
@@ -212,7 +212,10 @@ fn begins() -> String {
 }
 
 fn process(text: &str) -> Result<i32, String> {
-    i32::try_from(number(text)?).map_err(|_| "there is no process with such a large number".into())
+    match text.parse()? {
+        Selected::Process(pid) => Ok(pid),
+        _ => Err("expected the number of a process, as pidof and ps tell it".into()),
+    }
 }
 
 /// How long the promotion of so many regions takes; nothing where there is none, or what one costs cannot be measured.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use superpage_live::inspect::{Expectation, Mapping, Process, Service, System};
-use superpage_output::quoted;
+use superpage_live::promote::Selected;
 use superpage_report::{Screen, foreign, foreign_json};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
@@ -37,9 +37,8 @@ use superpage_report::{Screen, foreign, foreign_json};
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
     /// What to inspect: numbers or names of processes, as ps shows them, units of systemd, control groups
-    #[arg(value_name = "PID|NAME|UNIT", required_unless_present = "system", conflicts_with = "system",
-          value_parser = selected)]
-    which: Vec<String>,
+    #[arg(value_name = "PID|NAME|UNIT", required_unless_present = "system", conflicts_with = "system")]
+    which: Vec<Selected>,
 
     /// Show the system: free blocks, fragmentation, pools, the work of the kernel's threads
     #[arg(long)]
@@ -78,24 +77,6 @@ enum Format {
     Json,
 }
 
-/// The number or the name of a process, or of a control group.
-fn selected(text: &str) -> Result<String, String> {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => number(text).map(|number| number.to_string()),
-        false => Ok(text.into()),
-    }
-}
-
-/// The number of a process.
-pub(super) fn number(text: &str) -> Result<u32, String> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse() {
-        Ok(number) => Ok(number),
-        Err(_) if digits => Err("there is no process with such a large number".into()),
-        Err(_) => Err("expected the number of a process, as pidof and ps tell it".into()),
-    }
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=86400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds from 0.1 to 86400".into())
@@ -115,7 +96,7 @@ impl Inspect {
         if let Some(period) = self.watch {
             let pid = match self.which.as_slice() {
                 [] => None,
-                [one] => Some(number(one).map_err(|_| Failure::Usage(WATCHED.into()))?),
+                [Selected::Process(pid)] => Some(*pid as u32),
                 _ => return Err(Failure::Usage(WATCHED.into())),
             };
             return watch::run(pid, period, self.width.screen().is_wide());
@@ -132,7 +113,7 @@ impl Inspect {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
-        let service = Service::read(&self.which)?;
+        let service = Service::read(&self.which, !self.expect.is_empty())?;
         let whole = service.whole();
         let advice = whole.advice_for(&self.options(&service));
         if let Some(folder) = &self.write {
@@ -157,16 +138,9 @@ impl Inspect {
 
     /// The options of the daemon that select the same.
     fn options(&self, service: &Service) -> String {
-        let option = |word: &String| match word.parse::<u32>() {
-            Ok(_) => format!("--pid {word}"),
-            Err(_) if word.contains('/') || superpage_linux::cgroup::is_unit(word) => {
-                format!("--cgroup {}", quoted(word))
-            }
-            Err(_) => format!("--name {}", quoted(word)),
-        };
         match service.processes.as_slice() {
             [process] => format!("--pid {}", process.pid),
-            _ => self.which.iter().map(option).collect::<Vec<_>>().join(" "),
+            _ => self.which.iter().map(Selected::option).collect::<Vec<_>>().join(" "),
         }
     }
 

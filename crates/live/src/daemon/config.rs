@@ -74,7 +74,7 @@ pub struct Processes {
     pub all: bool,
     /// These processes.
     pub pids: Vec<i32>,
-    /// Those in these control groups and the groups below; also the names of units of systemd.
+    /// Those in these control groups and the groups below; also units of systemd, by name or path, whenever they run.
     pub cgroups: Vec<PathBuf>,
     /// Those of these names.
     pub names: Vec<String>,
@@ -161,13 +161,14 @@ impl Config {
         Ok(())
     }
 
-    /// The processes, with the folders of the control groups found.
+    /// The processes, with the folders of the control groups found; units of systemd may start later.
     ///
     /// # Errors
-    /// A control group does not exist.
+    /// A control group that is no unit's does not exist.
     pub fn target(&self) -> Result<Target, Error> {
         let Processes { all, pids, cgroups, names, except } = self.processes.clone();
-        let cgroups = cgroups.iter().map(|path| cgroup::find(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
+        let folder = |path: PathBuf| if cgroup::is_unit(&path) { Ok(path) } else { cgroup::find(&path) };
+        let cgroups = cgroups.into_iter().map(folder).collect::<Result<_, Error>>()?;
         Ok(Target { all, cgroups, names, except, ..Target::pids(pids) })
     }
 }

@@ -2,11 +2,12 @@
 
 use super::mapping::{Kind, Mapping};
 use super::process::Process;
-use crate::promote::Target;
-use std::collections::BTreeSet;
+use crate::promote::Selected;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use superpage_linux::Error;
+use superpage_linux::proc::State;
 
 /// The processes of a service; at least one.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,51 +16,71 @@ pub struct Service {
     pub name: String,
     /// Its processes, by number.
     pub processes: Vec<Process>,
+    /// What was selected and is not here, and why, as sentences.
+    pub notes: Vec<String>,
 }
 
 impl Service {
-    /// Inspects the processes that are selected by numbers, names, units of systemd or control groups. One that ends
-    /// meanwhile, or that may not be inspected, is left out if others are there. Costs what [`Process::read`] does, for
-    /// each.
+    /// Inspects the processes that are selected. One that ends meanwhile, or that may not be inspected, is left out if
+    /// others are there, with a note. Costs what [`Process::read`] does, for each.
     ///
     /// # Errors
-    /// There is none ([`Error::Usage`]), or none may be inspected; a unit or control group does not exist.
-    pub fn read(words: &[String]) -> Result<Service, Error> {
-        let name = words.join(" ");
-        if let [word] = words
-            && let Ok(pid) = word.parse()
-        {
-            return Ok(Service { name, processes: vec![Process::read(pid)?] });
-        }
-        let members = Target::which(words)?.members();
-        let mut processes = Vec::new();
-        let mut first = None;
-        for pid in members {
-            match Process::read(pid as u32) {
-                Ok(process) => processes.push(process),
-                Err(error) => drop(first.get_or_insert(error)),
+    /// None that is selected is there ([`Error::Usage`]), or may be inspected; with `each`, also if that holds for one
+    /// of what is selected.
+    pub fn read(which: &[Selected], each: bool) -> Result<Service, Error> {
+        let (mut found, mut notes, mut lacking) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for selected in which {
+            match add(selected, &mut found) {
+                Ok(note) => notes.extend(note),
+                Err(error) => lacking.push(error),
             }
         }
-        if processes.is_empty() {
-            let nobody =
-                || Error::Usage(format!("no process is {name}: see ps for what runs, with its names and numbers"));
-            return Err(first.unwrap_or_else(nobody));
+        if (each || found.is_empty()) && !lacking.is_empty() {
+            return Err(lacking.swap_remove(0));
         }
-        Ok(Service { name, processes })
+        notes.extend(lacking.iter().map(Error::to_string));
+        let name = which.iter().map(Selected::to_string).collect::<Vec<_>>().join(" ");
+        Ok(Service { name, processes: found.into_values().collect(), notes })
     }
 
     /// All of it as one: each mapping with its proportional share of what several processes map, so that memory which
     /// the processes share among each other is in there once.
     pub fn whole(&self) -> Process {
         if let [process] = self.processes.as_slice() {
-            return process.clone();
+            let notes = self.notes.iter().chain(&process.notes).cloned().collect();
+            return Process { notes, ..process.clone() };
         }
         let mappings = self.processes.iter().flat_map(|process| &process.mappings).map(Mapping::proportional).collect();
         let mut known = BTreeSet::new();
         let notes = self.processes.iter().flat_map(|process| &process.notes);
         // What is of one process has its number.
-        let notes = notes.filter(|note| !note.contains("--pid") && known.insert(*note)).cloned().collect();
+        let notes = notes.filter(|note| !note.contains("--pid") && known.insert(*note));
+        let notes = self.notes.iter().chain(notes).cloned().collect();
         Process { pid: self.processes[0].pid, command: self.name.clone(), mappings, notes }
+    }
+}
+
+/// Inspects the processes that are selected and not found yet; returns how many may not be inspected, and why.
+///
+/// # Errors
+/// None is there, or may be inspected.
+fn add(selected: &Selected, found: &mut BTreeMap<i32, Process>) -> Result<Option<String>, Error> {
+    let (mut any, mut left) = (false, Vec::new());
+    for pid in selected.members()? {
+        match if found.contains_key(&pid) { Ok(None) } else { Process::read(pid as u32).map(Some) } {
+            Ok(process) => {
+                found.extend(process.map(|process| (pid, process)));
+                any = true;
+            }
+            Err(error) => left.push((pid, error)),
+        }
+    }
+    // What has ended by now is no loss, if there are others.
+    left.retain(|(pid, _)| !any || State::of(*pid).runs());
+    let number = left.len();
+    match left.into_iter().next() {
+        Some((_, error)) if !any => Err(error),
+        why => Ok(why.map(|(_, error)| format!("{number} of the processes of {selected} left out: {error}"))),
     }
 }
 
@@ -143,12 +164,12 @@ mod tests {
         buffers.huge_bytes = 40 << 20;
         let heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
         let both = vec![process(1, vec![buffers.clone(), heap.clone()]), process(2, vec![buffers, heap])];
-        let service = Service { name: "server".into(), processes: both };
+        let service = Service { name: "server".into(), processes: both, notes: vec!["1 left out".into()] };
         let whole = service.whole();
         let sum = |of: fn(&Mapping) -> u64| whole.mappings.iter().map(of).sum::<u64>() >> 20;
         assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
         assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
-        assert!(whole.notes.is_empty());
+        assert_eq!(whole.notes, service.notes);
     }
 
     #[test]

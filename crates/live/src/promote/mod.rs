@@ -24,7 +24,7 @@ mod target;
 pub use self::counters::Counters;
 pub use self::options::Options;
 pub use self::survey::Finding;
-pub use self::target::Target;
+pub use self::target::{Selected, Target};
 
 use self::claims::admit;
 use self::process::Process;
@@ -32,7 +32,7 @@ use self::survey::Survey;
 use rustix::fd::AsFd;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use superpage_linux::collapse;
 use superpage_linux::cpu::{process_cpu, thread_cpu};
@@ -84,6 +84,8 @@ struct Processes {
     splitter: Option<Option<Splitter>>,
     /// Whether it was told that there are more processes than open files are allowed for.
     told_files: bool,
+    /// The units of systemd of which it was told that they do not run.
+    told_units: BTreeSet<PathBuf>,
     /// What would be promoted, in a dry run, which promotes nothing.
     survey: Option<Survey>,
     counters: Counters,
@@ -173,6 +175,7 @@ impl Promoter {
             tick: Duration::ZERO,
             splitter: None,
             told_files: false,
+            told_units: BTreeSet::new(),
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -502,7 +505,12 @@ impl System for Processes {
     /// The processes that exist. One that ends within the first interval is never scanned.
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
-        let members = self.target.members();
+        let told = &mut self.told_units;
+        let members = self.target.members_but(&mut |unit, error| {
+            if told.insert(unit.to_path_buf()) {
+                tracing::warn!("{error}; until then it has no processes");
+            }
+        });
         self.tell_of_files();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));

@@ -1,10 +1,80 @@
 //! The processes that the promoter works on.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use superpage_linux::proc::{self, Named};
 use superpage_linux::tree::descendants;
 use superpage_linux::{Error, cgroup};
+use superpage_output::quoted;
+
+/// What one types for processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selected {
+    /// One, by its number.
+    Process(i32),
+    /// Those of a unit of systemd or a control group.
+    Group(PathBuf),
+    /// Those of a name, as `ps` shows it.
+    Name(String),
+}
+
+impl Selected {
+    /// The option of `superpage daemon` that selects the same.
+    pub fn option(&self) -> String {
+        match self {
+            Selected::Process(pid) => format!("--pid {pid}"),
+            Selected::Group(path) => format!("--cgroup {}", quoted(&path.display().to_string())),
+            Selected::Name(name) => format!("--name {}", quoted(name)),
+        }
+    }
+
+    /// Its processes, now: a number as it is, of others at least one.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: there is none.
+    pub fn members(&self) -> Result<BTreeSet<i32>, Error> {
+        let (target, none) = match self {
+            Selected::Process(pid) => return Ok([*pid].into()),
+            Selected::Group(path) => (Target { cgroups: vec![cgroup::find(path)?], ..Target::default() }, "in"),
+            Selected::Name(name) => (Target { names: vec![name.clone()], ..Target::default() }, "named"),
+        };
+        let members = target.members();
+        match members.is_empty() {
+            true => Err(Error::Usage(format!(
+                "no process is {none} {self}: see ps for what runs, with its names and numbers"
+            ))),
+            false => Ok(members),
+        }
+    }
+}
+
+impl FromStr for Selected {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Selected, String> {
+        match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true if text.is_empty() => Err("expected the number or the name of a process, as ps shows it".into()),
+            true => {
+                let pid = text.parse().map_err(|_| "there is no process with such a large number")?;
+                Ok(Selected::Process(pid))
+            }
+            false if text.contains('/') || cgroup::is_unit(Path::new(text)) => Ok(Selected::Group(text.into())),
+            false => Ok(Selected::Name(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selected::Process(pid) => write!(f, "{pid}"),
+            Selected::Group(path) => write!(f, "{}", path.display()),
+            Selected::Name(name) => f.write_str(name),
+        }
+    }
+}
 
 /// The processes to promote in: the union of its parts. The promoter's own process is never included. A process that is
 /// named by its number is included until it ends, and whoever gets the number then is not.
@@ -16,7 +86,8 @@ pub struct Target {
     pub pids: Vec<Named>,
     /// These processes and all their descendants, as they come and go.
     pub trees: Vec<Named>,
-    /// The folders of control groups, of version 1 or 2: all processes in them and in the groups below, but for `init`.
+    /// Folders of control groups, of version 1 or 2, and units of systemd, which have a folder while they run: all
+    /// processes in them and in the groups below, but for `init`.
     pub cgroups: Vec<PathBuf>,
     /// Every process of one of these names, as `ps` shows them, except `init`: whoever has it.
     pub names: Vec<String>,
@@ -38,24 +109,6 @@ impl Target {
     /// A process and its descendants. With the caller's own number, the descendants of the caller.
     pub fn tree(pid: i32) -> Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
-    }
-
-    /// What one types for a service: numbers of processes, names of processes, units of systemd, control groups.
-    ///
-    /// # Errors
-    /// [`Error::Usage`]: a unit or control group does not exist.
-    pub fn which(words: &[String]) -> Result<Target, Error> {
-        let mut target = Target::default();
-        for word in words {
-            match word.parse() {
-                Ok(pid) => target.pids.extend(Named::of(pid)),
-                Err(_) if word.contains('/') || cgroup::is_unit(word) => {
-                    target.cgroups.push(cgroup::find(Path::new(word))?);
-                }
-                Err(_) => target.names.push(word.clone()),
-            }
-        }
-        Ok(target)
     }
 
     /// This target, where a number that was named before is of the process that was meant then, even if that has ended.
@@ -86,6 +139,11 @@ impl Target {
     /// The processes, now, including those that must not be touched. O(processes of the system) for all, otherwise of
     /// the target; some 10 us for each that is named.
     pub fn members(&self) -> BTreeSet<i32> {
+        self.members_but(&mut |_, _| ())
+    }
+
+    /// The same; `absent` hears of each unit that has no control group now, and why.
+    pub fn members_but(&self, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {
             named.iter().filter(|named| named.lives()).map(|named| named.pid).collect()
@@ -99,7 +157,13 @@ impl Target {
             members.extend(descendants(root));
         }
         let mut grouped = BTreeSet::new();
-        self.cgroups.iter().for_each(|group| cgroup::members(group, &mut grouped));
+        for group in &self.cgroups {
+            match cgroup::is_unit(group).then(|| cgroup::find(group)) {
+                None => cgroup::members(group, &mut grouped),
+                Some(Ok(folder)) => cgroup::members(&folder, &mut grouped),
+                Some(Err(error)) => absent(group, error),
+            }
+        }
         members.extend(grouped.into_iter().filter(|pid| *pid != 1));
         if !self.names.is_empty() {
             members.extend(all().filter(|pid| *pid != 1 && is_named(*pid, &self.names)));
@@ -173,20 +237,67 @@ mod tests {
     fn a_service_is_what_one_types() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
-        let which = |words: &[&str]| Target::which(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
         while !is_named(pid, &["sleep".into()]) {
             std::thread::yield_now();
         }
-        let named = which(&["sleep"]).unwrap();
-        let members = named.members();
+        let members = |word: &str| word.parse::<Selected>().unwrap().members();
+        let named = Target { names: vec!["sleep".into()], ..Target::default() };
         let except = Target { except: vec!["sleep".into()], ..named.clone() }.members();
-        let number = which(&[&pid.to_string(), "no such name"]).unwrap().members();
+        let found = [members("sleep"), members(&pid.to_string())];
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(members.contains(&pid) && !named.is_over() && !except.contains(&pid));
-        assert_eq!(number.into_iter().collect::<Vec<_>>(), [pid]);
-        for word in ["no-such.service", "/no/such/group"] {
-            assert!(which(&[word]).unwrap_err().to_string().contains("is no control group"));
+        assert!(found.into_iter().all(|found| found.unwrap().contains(&pid)));
+        assert!(!named.is_over() && !except.contains(&pid));
+        for (word, problem) in [
+            ("no-such.service", "no-such.service is no control group"),
+            ("/no/such/group", "is no control group"),
+            ("no such name", "no process is named no such name"),
+        ] {
+            assert!(members(word).unwrap_err().to_string().contains(problem));
+        }
+        for (word, option) in [
+            ("7", "--pid 7"),
+            ("a b", "--name 'a b'"),
+            ("web.service", "--cgroup web.service"),
+            ("/a/b", "--cgroup /a/b"),
+        ] {
+            let selected: Selected = word.parse().unwrap();
+            assert_eq!((selected.option().as_str(), selected.to_string().as_str()), (option, word));
+        }
+        // No process has a number above that.
+        assert!("2147483648".parse::<Selected>().is_err() && "".parse::<Selected>().is_err());
+    }
+
+    #[test]
+    fn a_unit_that_starts_again_is_found_again() {
+        let name = format!("superpage-test-{}.service", std::process::id());
+        let unit = Target { cgroups: vec![name.clone().into()], ..Target::default() };
+        let members = || {
+            let mut absent = 0;
+            let members = unit.members_but(&mut |_, _| absent += 1);
+            (members.into_iter().collect::<Vec<_>>(), absent)
+        };
+        assert_eq!(members(), (vec![], 1));
+        let tops = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+        let Some(folder) = tops.iter().map(|top| Path::new(top).join(&name)).find(|at| std::fs::create_dir(at).is_ok())
+        else {
+            return superpage_testing::skip!("root", "no control group can be made here");
+        };
+        for _ in 0..2 {
+            let _ = std::fs::create_dir(&folder);
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let moved = std::fs::write(folder.join("cgroup.procs"), child.id().to_string());
+            let found = members();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            while std::fs::remove_dir(&folder).is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            if moved.is_err() {
+                return superpage_testing::skip!("root", "no process can be moved to a control group here");
+            }
+            assert_eq!(found, (vec![child.id() as i32], 0));
+            assert_eq!(members(), (vec![], 1));
         }
     }
 
