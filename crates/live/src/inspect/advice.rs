@@ -222,6 +222,7 @@ pub(super) mod tests {
             size_bytes: bytes,
             resident_bytes: bytes,
             proportional_bytes: bytes,
+            pooled: Default::default(),
             populated_share: 1.0,
             swapped_bytes: 0,
             zero_bytes: 0,

@@ -46,8 +46,12 @@ pub struct Mapping {
     pub size_bytes: u64,
     /// Bytes in memory, without zero pages.
     pub resident_bytes: u64,
-    /// Its share of them: of a page that several processes map, its part of that page.
+    /// Its share of them: of a page that several processes map, its part of that page. Of a hugetlb pool, of which the
+    /// kernel does not say that, among the processes of a [`Service`](super::Service).
     pub proportional_bytes: u64,
+    /// What others may map too of a hugetlb pool.
+    #[serde(skip)]
+    pub(super) pooled: Pooled,
     /// Resident bytes divided by the size; 0 for an empty mapping, 1 for a full one.
     pub populated_share: f64,
     /// Bytes in swap space.
@@ -71,6 +75,17 @@ pub struct Mapping {
     pub eligible: Option<bool>,
     /// Why the rest of the resident bytes is not huge, most bytes first.
     pub reasons: Vec<Reason>,
+}
+
+/// Resident pages of a hugetlb pool that other processes may map too.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Pooled {
+    /// Device and inode: also what is shared without a file has one.
+    pub(super) file: ((i32, i32), u64),
+    /// Bytes of a page, or of the part of one that a block is.
+    pub(super) page: u64,
+    /// Where they are in the file.
+    pub(super) offsets: Vec<u64>,
 }
 
 /// What all mappings of a process share.
@@ -116,6 +131,11 @@ impl Mapping {
             proportional_bytes: match kind {
                 Kind::Hugetlb => tally.resident,
                 _ => map.extension.map.get("Pss").map_or(tally.resident, |bytes| (*bytes).min(tally.resident)),
+            },
+            pooled: Pooled {
+                file: (map.dev, map.inode),
+                page: page_bytes.min(around.pagemap.huge()),
+                offsets: tally.pooled.iter().map(|address| address - start + map.offset).collect(),
             },
             populated_share: tally.resident as f64 / size_bytes as f64,
             swapped_bytes: tally.swapped,
@@ -215,6 +235,8 @@ struct Sum {
     zero: u64,
     huge: u64,
     full: u64,
+    /// Addresses of pages of a hugetlb pool, or of blocks of them, that other processes may map too.
+    pooled: Vec<u64>,
     folios: Option<BTreeMap<PageSize, u64>>,
     contiguity: Option<Contiguity>,
     reasons: Vec<Reason>,
@@ -244,7 +266,7 @@ impl<'a> Tally<'a> {
             ..Block::default()
         };
         let mut huge = 0;
-        for entry in entries {
+        for (index, entry) in entries.iter().enumerate() {
             block.swapped += u64::from(entry.swapped());
             self.sum.zero += self.base * u64::from(entry.zero());
             if !entry.resident() {
@@ -254,6 +276,9 @@ impl<'a> Tally<'a> {
             block.anonymous += u64::from(entry.anonymous());
             block.exclusive += u64::from(entry.anonymous() && entry.exclusive());
             huge += u64::from(entry.huge() || self.hugetlb.is_some());
+            let at = address + index as u64 * self.base;
+            let begins = |size: PageSize| at.is_multiple_of(size.bytes().min(self.block));
+            self.sum.pooled.extend((!entry.exclusive() && self.hugetlb.is_some_and(begins)).then_some(at));
             if let Some(folios) = &mut self.sum.folios {
                 let size = self.hugetlb.or_else(|| {
                     let order = self.flags.as_mut().map_or(0, |flags| flags.order(*entry));

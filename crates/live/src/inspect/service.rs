@@ -1,9 +1,9 @@
 //! Several processes that are one service.
 
-use super::mapping::{Kind, Mapping};
+use super::mapping::{Kind, Mapping, Pooled};
 use super::process::Process;
 use crate::promote::Selected;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use superpage_linux::Error;
@@ -40,7 +40,9 @@ impl Service {
         }
         notes.extend(lacking.iter().map(Error::to_string));
         let name = which.iter().map(Selected::to_string).collect::<Vec<_>>().join(" ");
-        Ok(Service { name, processes: found.into_values().collect(), notes })
+        let mut processes: Vec<Process> = found.into_values().collect();
+        share_pools(&mut processes);
+        Ok(Service { name, processes, notes })
     }
 
     /// All of it as one: each mapping with its proportional share of what several processes map, so that memory which
@@ -81,6 +83,19 @@ fn add(selected: &Selected, found: &mut BTreeMap<i32, Process>) -> Result<Option
     match left.into_iter().next() {
         Some((_, error)) if !any => Err(error),
         why => Ok(why.map(|(_, error)| format!("{number} of the processes of {selected} left out: {error}"))),
+    }
+}
+
+/// Gives each process its part of the pages of hugetlb pools that several of them map.
+fn share_pools(processes: &mut [Process]) {
+    let mut mapped: HashMap<_, u32> = HashMap::new();
+    for Pooled { file, offsets, .. } in processes.iter().flat_map(|it| &it.mappings).map(|mapping| &mapping.pooled) {
+        offsets.iter().for_each(|at| *mapped.entry((*file, *at)).or_default() += 1);
+    }
+    for mapping in processes.iter_mut().flat_map(|process| &mut process.mappings) {
+        let Pooled { file, page, offsets } = &mapping.pooled;
+        let others: f64 = offsets.iter().map(|at| 1.0 - 1.0 / f64::from(mapped[&(*file, *at)])).sum();
+        mapping.proportional_bytes -= (others * *page as f64) as u64;
     }
 }
 
@@ -170,6 +185,26 @@ mod tests {
         assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
         assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
         assert_eq!(whole.notes, service.notes);
+    }
+
+    #[test]
+    fn pages_of_a_pool_that_processes_share_are_there_once() {
+        let mapped = |megabytes: u64, offsets: &[u64]| {
+            let mut mapping = mapping(Kind::Hugetlb, "rw-s", "/anon_hugepage (deleted)", Why::NotCollapsed, megabytes);
+            let offsets = offsets.iter().map(|at| at << 20).collect();
+            mapping.pooled = Pooled { file: ((0, 15), 7), page: 2 << 20, offsets };
+            mapping
+        };
+        let mut other = mapped(4, &[0, 2]);
+        other.pooled.file.1 = 8;
+        // One page of the first is of this process alone.
+        let mut all = [mapped(6, &[0, 2]), mapped(4, &[0, 2]), mapped(2, &[2]), other];
+        let mut processes: Vec<Process> = all.iter_mut().map(|it| process(1, vec![it.clone()])).collect();
+        share_pools(&mut processes);
+        let parts: Vec<u64> =
+            processes.iter().map(|it| (it.mappings[0].proportional_bytes + (1 << 19)) >> 20).collect();
+        // 2 + 1 + 2/3, 1 + 2/3, 2/3, and all of another file.
+        assert_eq!(parts, [4, 2, 1, 4]);
     }
 
     #[test]
