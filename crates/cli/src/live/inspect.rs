@@ -59,7 +59,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "DIR", requires = "which", conflicts_with = "watch")]
     write: Option<PathBuf>,
 
-    /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared, code or all
+    /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared (each with its part of
+    /// a hugetlb pool), code or all
     #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with = "watch")]
     expect: Vec<Expectation>,
 
@@ -148,11 +149,9 @@ impl Inspect {
     fn met(&self, whole: &Process) -> ExitCode {
         let mut code = ExitCode::SUCCESS;
         for expectation in &self.expect {
-            let (share, met) = expectation.of(whole);
-            if !met {
+            if let Some(unmet) = expectation.unmet(whole) {
                 code = ExitCode::FAILURE;
-                let name = foreign(&whole.command);
-                eprintln!("superpage: {name}: {:.1} %, where it should be {expectation}", 100.0 * share);
+                eprintln!("superpage: {}: {unmet}", foreign(&whole.command));
             }
         }
         code

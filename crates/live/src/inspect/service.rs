@@ -100,11 +100,11 @@ fn share_pools(processes: &mut [Process]) {
 }
 
 /// How much of a kind of memory must be huge: `heap huge >= 90 %`, of `heap` (private anonymous memory), `shared`, `code`
-/// or `all`.
+/// or `all`; memory of a hugetlb pool is `shared` or `heap`, as it is mapped.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Expectation {
     of: Memory,
-    least: f64,
+    percent: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -116,9 +116,13 @@ enum Memory {
 }
 
 impl Expectation {
-    /// The share that is huge, and whether that is enough; of no such memory at all nothing is.
-    pub fn of(&self, process: &Process) -> (f64, bool) {
+    /// How much is huge, if that is too little: `89.9 %, where it should be heap huge >= 90 %`. Of no such memory at all
+    /// nothing is.
+    pub fn unmet(&self, process: &Process) -> Option<String> {
         let counts = |mapping: &&Mapping| match self.of {
+            Memory::Heap | Memory::Shared if mapping.kind == Kind::Hugetlb => {
+                mapping.permissions.ends_with('s') == (self.of == Memory::Shared)
+            }
             Memory::Heap => mapping.kind == Kind::Anonymous,
             Memory::Shared => mapping.kind == Kind::SharedMemory,
             Memory::Code => mapping.is_code(),
@@ -126,8 +130,9 @@ impl Expectation {
         };
         let sum = |of: fn(&Mapping) -> u64| process.mappings.iter().filter(counts).map(of).sum::<u64>();
         let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
-        let share = if resident == 0 { 0.0 } else { huge as f64 / resident as f64 };
-        (share, share >= self.least)
+        let percent = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
+        // Rounded down, it is below what it should be in print too.
+        (percent < self.percent).then(|| format!("{:.1} %, where it should be {self}", (10.0 * percent).floor() / 10.0))
     }
 }
 
@@ -146,7 +151,7 @@ impl FromStr for Expectation {
         };
         let percent = share.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or(expected)?;
-        Ok(Expectation { of, least: percent / 100.0 })
+        Ok(Expectation { of, percent })
     }
 }
 
@@ -158,7 +163,7 @@ impl fmt::Display for Expectation {
             Memory::Code => "code",
             Memory::All => "all",
         };
-        write!(f, "{of} huge >= {} %", 100.0 * self.least)
+        write!(f, "{of} huge >= {} %", self.percent)
     }
 }
 
@@ -211,17 +216,37 @@ mod tests {
     fn what_is_expected_is_of_a_kind_of_memory() {
         let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
         heap.huge_bytes = 90 << 20;
-        let process = process(1, vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
-        for (text, share, met) in [
-            ("heap huge >= 90 %", 0.9, true),
-            ("heap huge>=90.1%", 0.9, false),
-            ("all huge >= 45%", 0.45, true),
-            ("code huge >= 1 %", 0.0, false),
-            ("shared huge >= 0 %", 0.0, true),
+        let process = |mappings| process(1, mappings);
+        let heap = process(vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
+        for (text, unmet) in [
+            ("heap huge >= 90 %", None),
+            ("heap huge>=90.04%", Some("90.0 %, where it should be heap huge >= 90.04 %")),
+            ("all huge >= 45%", None),
+            ("all huge >= 58 %", Some("45.0 %, where it should be all huge >= 58 %")),
+            ("code huge >= 1 %", Some("0.0 %, where it should be code huge >= 1 %")),
+            ("shared huge >= 0 %", None),
         ] {
             let expectation: Expectation = text.parse().unwrap();
-            assert_eq!(expectation.of(&process), (share, met), "{text}");
+            assert_eq!(expectation.unmet(&heap).as_deref(), unmet, "{text}");
             assert_eq!(expectation.to_string().parse(), Ok(expectation));
+        }
+        let mut almost = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10000);
+        almost.huge_bytes = 8996 << 20;
+        let expectation: Expectation = "heap huge >= 90 %".parse().unwrap();
+        assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 %, "));
+        // Memory of a pool, as it is mapped.
+        let pool = |permissions| {
+            let mapping = mapping(Kind::Hugetlb, permissions, "/anon_hugepage (deleted)", Why::NotCollapsed, 100);
+            process(vec![Mapping { huge_bytes: mapping.resident_bytes, ..mapping }])
+        };
+        for (text, permissions, met) in [
+            ("shared huge >= 90 %", "rw-s", true),
+            ("shared huge >= 90 %", "rw-p", false),
+            ("heap huge >= 90 %", "rw-p", true),
+            ("heap huge >= 90 %", "rw-s", false),
+        ] {
+            let expectation: Expectation = text.parse().unwrap();
+            assert_eq!(expectation.unmet(&pool(permissions)).is_none(), met, "{text} of {permissions}");
         }
         for text in
             ["", "heap >= 90 %", "heap huge > 90 %", "heap huge >= 90", "heap huge >= 101 %", "heap huge >= nan %"]
