@@ -45,10 +45,7 @@ struct Origin {
 
 impl Origin {
     fn of(pid: u32) -> Origin {
-        let texts = |pid: u32, name: &str| -> Vec<String> {
-            let text = proc::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            text.trim_end_matches('\0').split('\0').map(String::from).collect()
-        };
+        let texts = |pid: u32, name: &str| words(&proc::read(format!("/proc/{pid}/{name}")).unwrap_or_default());
         let mut arguments = texts(pid, "cmdline");
         // A process of PostgreSQL shows what it does; the options are those of the one that started it.
         if arguments.first().is_some_and(|first| first.starts_with("postgres: "))
@@ -78,6 +75,11 @@ impl Origin {
             _ => Some(format!("{name}={option}")),
         }
     }
+}
+
+/// The words of a text in which each ends with a zero byte. Any may be empty.
+fn words(text: &str) -> Vec<String> {
+    text.split_terminator('\0').map(String::from).collect()
 }
 
 /// Whether a shell takes it as it is.
@@ -266,8 +268,8 @@ pub(super) mod tests {
         let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
         assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
-        let arguments = ["postgres", "-h", ""].map(String::from).to_vec();
-        let lines_of = postgresql(&Origin { arguments, ..Origin::default() });
+        let lines_of = postgresql(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() });
+        assert!(words("").is_empty());
         assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
         assert_eq!(lines.last().unwrap(), "superpage run --text -- CMD");
         assert_eq!(told(&[buffers], "madvise", None), ["superpage run -p thp:shared=on -- CMD"]);
