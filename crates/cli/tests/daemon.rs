@@ -58,6 +58,13 @@ fn what_makes_no_sense_is_one_line_and_status_two() {
 }
 
 #[test]
+fn the_help_names_what_the_daemon_takes() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let (status, help, _) = output(superpage(Path::new("/nowhere")).arg("--help"));
+    assert!(status == Some(0) && help.contains("  slowdown ") && !help.contains("of-command"), "{help}");
+}
+
+#[test]
 fn a_dry_run_prints_rows_and_nothing_else() {
     let _turn = superpage_testing::turn_of("daemon");
     let folder = tempfile::tempdir().unwrap();

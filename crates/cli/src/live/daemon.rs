@@ -18,7 +18,7 @@ use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
 use superpage_live::daemon::{Config, Daemon as Running, raise_files};
 use superpage_live::launch::Line;
-use superpage_live::policy::LINUX;
+use superpage_live::policy::{LINUX, OF_COMMAND};
 use superpage_live::probe::region_cost;
 use superpage_live::promote::{Finding, Options, Promoter, Selected};
 use superpage_output::quoted;
@@ -99,7 +99,8 @@ fn after_help() -> String {
          Parameters of promote, and what they are if not given (other policies have cpu, burst, batch,\n\
          slowdown and shared too):\n",
     );
-    for parameter in LINUX.accepted(Options::default().policy().definition()) {
+    let parameters = LINUX.accepted(Options::default().policy().definition());
+    for parameter in parameters.filter(|parameter| parameter.name != OF_COMMAND) {
         text += &format!("  {:<9} {:<6} {}\n", parameter.name, parameter.default, parameter.help);
     }
     text

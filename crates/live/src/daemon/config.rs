@@ -1,6 +1,6 @@
 //! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
 
-use crate::policy::LINUX;
+use crate::policy::{LINUX, OF_COMMAND};
 use crate::promote::{Options, Target};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -152,8 +152,8 @@ impl Config {
             return Err(Error::Usage(sentence.to_string()));
         }
         if self.options.of_command != Options::default().of_command {
-            let sentence = "of-command is of a command that is run or compared: a daemon has none, and keeps to cpu";
-            return Err(Error::Usage(sentence.to_string()));
+            let sentence = "is of a command that is run or compared: a daemon has none, and keeps to cpu";
+            return Err(Error::Usage(format!("{OF_COMMAND} {sentence}")));
         }
         if let Some(pid) = self.processes.pids.iter().find(|pid| **pid < 1) {
             return Err(Error::Usage(format!("{pid} is no process: their numbers are above 0")));
@@ -187,7 +187,7 @@ mod tests {
         // Every parameter is there to be changed.
         let text = std::fs::read_to_string(path).unwrap();
         let names = LINUX.accepted(Options::default().policy().definition()).map(|parameter| parameter.name);
-        for key in names.filter(|name| *name != "of-command") {
+        for key in names.filter(|name| *name != OF_COMMAND) {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not in the file");
         }
     }

@@ -83,8 +83,11 @@ const SLOWDOWN: Parameter = Parameter {
     needs: &[],
 };
 
-const OF_COMMAND: Parameter = Parameter {
-    name: "of-command",
+/// The parameter for a command that is run or compared, which a daemon does not have.
+pub const OF_COMMAND: &str = "of-command";
+
+const OF_A_COMMAND: Parameter = Parameter {
+    name: OF_COMMAND,
     values: Values::Share,
     default: "0.1",
     help: "run, compare: of what the command uses, used beyond cpu and burst, and the most it may slow it",
@@ -104,7 +107,7 @@ pub const LINUX: Target = Target {
     name: "a live Linux",
     has: &[Need::Settings, Need::Copying],
     own: &[&now::POLICY, &text::POLICY],
-    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], OF_COMMAND, SLOWDOWN, SHARED],
+    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], OF_A_COMMAND, SLOWDOWN, SHARED],
     // It directs promotions as a configuration does, of root too.
     read: Some(|path| superpage_output::read_own_text(path.as_ref()).map_err(|error| error.to_string())),
 };

@@ -1,6 +1,6 @@
 //! What a promoter does: the background of a policy, and what is kept to whatever that decides.
 
-use crate::policy::LINUX;
+use crate::policy::{LINUX, OF_COMMAND};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Options {
             age: time("age", Duration::ZERO),
             cpu: given.share("cpu"),
             burst: given.time("burst"),
-            of_command: given.share("of-command"),
+            of_command: given.share(OF_COMMAND),
             batch: given.number("batch").expect("it has a default") as usize,
             interval: time("interval", INTERVAL),
             idle: time("idle", IDLE),
