@@ -332,7 +332,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
         assert_eq!(sums(shared), (BLOCK, 0, 0, vec![(Why::Never, BLOCK)]));
         // The setting stops the kernel alone.
         assert!(
-            process.notes.iter().any(|note| note.contains("as root, `superpage daemon --pid")),
+            process.notes.iter().any(|note| note.text.contains("as root, `superpage daemon`")),
             "{:?}",
             process.notes
         );

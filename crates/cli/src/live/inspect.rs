@@ -124,7 +124,7 @@ impl Inspect {
             Format::Table => table(&service, &whole, screen) + &super::typed(ADVICE, &advice, screen),
             Format::Json => {
                 for note in &whole.notes {
-                    eprintln!("superpage: {note}");
+                    eprintln!("superpage: {}", note.text);
                 }
                 let rows = |process| {
                     let Process { pid, command, mappings, .. }: &Process = process;
@@ -184,6 +184,6 @@ fn table(service: &Service, whole: &Process, screen: Screen) -> String {
             }
         }
     }
-    out.extend(whole.notes.iter().map(|note| screen.note(note)));
+    out.extend(whole.notes.iter().map(|note| screen.note(&note.text)));
     out
 }

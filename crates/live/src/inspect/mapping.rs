@@ -297,7 +297,8 @@ impl<'a> Tally<'a> {
             let promoted =
                 matches!(why, Why::NotAdvised | Why::Never | Why::NotEligible | Why::MappedByPages | Why::NotCollapsed);
             let alone = block.anonymous == block.exclusive;
-            self.sum.full += if promoted && alone && block.is_full() { block.pages * self.base } else { 0 };
+            let denied = self.circumstances.word == Some("deny");
+            self.sum.full += if promoted && alone && !denied && block.is_full() { block.pages * self.base } else { 0 };
             let part = self.whys.entry(why).or_default();
             part.bytes += (block.resident - huge) * self.base;
             part.blocks += 1;

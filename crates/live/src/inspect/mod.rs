@@ -13,7 +13,7 @@ mod system;
 
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
-pub use process::Process;
+pub use process::{Note, Process};
 pub use reach::{Library, Reach};
 pub use reason::Share;
 pub use service::{Expectation, Service};

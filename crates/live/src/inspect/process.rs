@@ -23,8 +23,28 @@ pub struct Process {
     pub command: String,
     /// The mappings, by address.
     pub mappings: Vec<Mapping>,
-    /// What a reader must know, as sentences: what could not be seen, and why.
-    pub notes: Vec<String>,
+    /// What a reader must know: what could not be seen, and why.
+    pub notes: Vec<Note>,
+}
+
+/// What a reader must know.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Note {
+    /// A sentence without a full stop.
+    pub text: String,
+    /// Whether it holds for this process, and perhaps for no other one of its service.
+    pub own: bool,
+}
+
+impl From<String> for Note {
+    fn from(text: String) -> Note {
+        Note { text, own: false }
+    }
+}
+
+/// Whether a promoter makes memory huge that the settings forbid to the kernel.
+fn is_promotable(mapping: &Mapping) -> bool {
+    mapping.full_bytes > 0 && mapping.reasons.iter().any(|reason| reason.why == Why::Never)
 }
 
 impl Process {
@@ -87,13 +107,13 @@ impl Process {
         }
         let mut notes = Vec::new();
         if folios.is_none() {
-            notes.push(
-                "folios and contiguity are not shown: the kernel shows frames only to CAP_SYS_ADMIN; run as root"
-                    .into(),
-            );
+            let text =
+                "folios and contiguity are not shown: the kernel shows frames only to CAP_SYS_ADMIN; run as root";
+            notes.push(Note::from(text.to_string()));
         }
         if disabled {
-            notes.push("the process disabled transparent huge pages for itself (PR_SET_THP_DISABLE)".into());
+            let text = "the process disabled transparent huge pages for itself (PR_SET_THP_DISABLE)";
+            notes.push(Note { text: text.into(), own: true });
         }
         let shared = |(map, mapping): (&_, &Mapping)| {
             let whys = || mapping.reasons.iter().map(|reason| reason.why);
@@ -105,15 +125,10 @@ impl Process {
             (mapping.kind == Kind::SharedMemory && stuck).then(kind)
         };
         let stuck: Vec<scan::Kind> = known.clone().zip(&mappings).filter_map(shared).collect();
-        notes.extend(shared_way_out(&stuck, &rules));
-        let promotable = |mapping: &Mapping| {
-            let denied = mapping.kind == Kind::SharedMemory && rules.denies_shared();
-            !denied && mapping.reasons.iter().any(|reason| reason.why == Why::Never)
-        };
-        if mappings.iter().any(promotable) {
-            notes.push(format!(
-                "`never` binds the kernel alone: as root, `superpage daemon --pid {pid}` makes regions huge that are full"
-            ));
+        notes.extend(shared_way_out(&stuck, &rules).map(Note::from));
+        if mappings.iter().any(is_promotable) {
+            let text = "`never` binds the kernel alone: as root, `superpage daemon` makes regions huge that are full";
+            notes.push(Note::from(text.to_string()));
         }
         Ok(Process { pid, command: status.name, mappings, notes })
     }
@@ -132,4 +147,17 @@ pub(super) fn tmpfs(pid: i32) -> BTreeMap<(i32, i32), Option<String>> {
         Some(((major.parse().ok()?, minor.parse().ok()?), Some(rule)))
     });
     ruled.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::mapping;
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_named_for_what_is_full() {
+        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
+        assert!(!is_promotable(&buffers), "this process has not populated it");
+        assert!(is_promotable(&Mapping { full_bytes: 2 << 20, ..buffers }));
+    }
 }

@@ -17,7 +17,7 @@ fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
         Why::Disabled => "not disabling them",
         Why::AdvisedAgainst => "not advising against them",
         Why::NoSettings => "another kernel",
-        Why::Never => "another setting; or superpage daemon",
+        Why::Never => "another setting; or superpage daemon, for what is full",
         Why::NotAdvised => "advice by the program; or superpage daemon, for what is full",
         Why::NotEligible => "not disabling them except where advised",
         Why::MappedByPages => "superpage daemon",

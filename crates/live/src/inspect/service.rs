@@ -1,9 +1,9 @@
 //! Several processes that are one service.
 
 use super::mapping::{Kind, Mapping, Pooled};
-use super::process::Process;
+use super::process::{Note, Process};
 use crate::promote::Selected;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use superpage_linux::Error;
@@ -13,7 +13,7 @@ use superpage_linux::proc::State;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Service {
     /// How it was selected.
-    pub name: String,
+    pub which: Vec<Selected>,
     /// Its processes, by number.
     pub processes: Vec<Process>,
     /// What was selected and is not here, and why, as sentences.
@@ -39,26 +39,46 @@ impl Service {
             return Err(lacking.swap_remove(0));
         }
         notes.extend(lacking.iter().map(Error::to_string));
-        let name = which.iter().map(Selected::to_string).collect::<Vec<_>>().join(" ");
         let mut processes: Vec<Process> = found.into_values().collect();
         share_pools(&mut processes);
-        Ok(Service { name, processes, notes })
+        Ok(Service { which: which.to_vec(), processes, notes })
+    }
+
+    /// What was selected, as it is typed.
+    pub fn name(&self) -> String {
+        self.which.iter().map(Selected::to_string).collect::<Vec<_>>().join(" ")
     }
 
     /// All of it as one: each mapping with its proportional share of what several processes map, so that memory which
     /// the processes share among each other is in there once.
     pub fn whole(&self) -> Process {
+        let mut notes: Vec<Note> = self.notes.iter().cloned().map(Note::from).collect();
         if let [process] = self.processes.as_slice() {
-            let notes = self.notes.iter().chain(&process.notes).cloned().collect();
+            notes.extend(process.notes.iter().cloned());
             return Process { notes, ..process.clone() };
         }
         let mappings = self.processes.iter().flat_map(|process| &process.mappings).map(Mapping::proportional).collect();
-        let mut known = BTreeSet::new();
-        let notes = self.processes.iter().flat_map(|process| &process.notes);
-        // What is of one process has its number.
-        let notes = notes.filter(|note| !note.contains("--pid") && known.insert(*note));
-        let notes = self.notes.iter().chain(notes).cloned().collect();
-        Process { pid: self.processes[0].pid, command: self.name.clone(), mappings, notes }
+        let mut known: BTreeMap<&Note, Vec<u32>> = BTreeMap::new();
+        for process in &self.processes {
+            process.notes.iter().for_each(|note| known.entry(note).or_default().push(process.pid));
+        }
+        notes.extend(known.into_iter().map(|(note, pids)| match note.own {
+            true => Note::from(format!("{}: {}", self.some(&pids), note.text)),
+            false => note.clone(),
+        }));
+        Process { pid: self.processes[0].pid, command: self.name(), mappings, notes }
+    }
+
+    /// Some of its processes, in words.
+    fn some(&self, pids: &[u32]) -> String {
+        const NAMED: usize = 3;
+        let named: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
+        match pids.len() {
+            all if all == self.processes.len() => "each process".into(),
+            1 => format!("process {}", named[0]),
+            some if some > NAMED => format!("processes {} and {} more", named.join(", "), some - NAMED),
+            _ => format!("processes {}", named.join(", ")),
+        }
     }
 }
 
@@ -174,7 +194,7 @@ mod tests {
     use superpage_linux::why::Why;
 
     fn process(pid: u32, mappings: Vec<Mapping>) -> Process {
-        Process { pid, command: "server".into(), mappings, notes: vec![format!("superpage daemon --pid {pid}")] }
+        Process { pid, command: "server".into(), mappings, notes: Vec::new() }
     }
 
     #[test]
@@ -184,12 +204,33 @@ mod tests {
         buffers.huge_bytes = 40 << 20;
         let heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
         let both = vec![process(1, vec![buffers.clone(), heap.clone()]), process(2, vec![buffers, heap])];
-        let service = Service { name: "server".into(), processes: both, notes: vec!["1 left out".into()] };
+        let which = vec![Selected::Name("server".into())];
+        let service = Service { which, processes: both, notes: vec![] };
         let whole = service.whole();
         let sum = |of: fn(&Mapping) -> u64| whole.mappings.iter().map(of).sum::<u64>() >> 20;
         assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
         assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
-        assert_eq!(whole.notes, service.notes);
+        assert_eq!((whole.command.as_str(), whole.notes), ("server", vec![]));
+    }
+
+    #[test]
+    fn a_note_says_whose_it_is() {
+        let (disabled, rules) = (Note { text: "it is so".into(), own: true }, Note::from("rules".to_string()));
+        let mut processes: Vec<Process> = (1..=6).map(|pid| process(pid, vec![])).collect();
+        processes.iter_mut().for_each(|process| process.notes.push(rules.clone()));
+        let mut service = Service { which: vec![], processes, notes: vec!["1 left out".into()] };
+        for (number, whose) in
+            [(1, "process 1"), (2, "processes 1, 2"), (5, "processes 1, 2, 3 and 2 more"), (6, "each process")]
+        {
+            let has = |process: &Process| process.notes.contains(&disabled);
+            let new = service.processes.iter_mut().take(number).filter(|process| !has(process));
+            new.for_each(|process| process.notes.push(disabled.clone()));
+            let mut notes: Vec<String> = service.whole().notes.into_iter().map(|note| note.text).collect();
+            notes.sort();
+            let mut expected = vec!["1 left out".to_string(), format!("{whose}: it is so"), "rules".into()];
+            expected.sort();
+            assert_eq!(notes, expected);
+        }
     }
 
     #[test]

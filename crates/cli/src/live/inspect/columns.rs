@@ -173,7 +173,7 @@ pub(super) fn title(service: &Service, whole: &Process) -> String {
             let (resident, huge) = (sum(|m| m.resident_bytes), sum(|m| m.huge_bytes));
             format!(
                 "{}: {} processes, {} resident, {} of it ({:.1} %) in huge pages; what they share is counted once",
-                foreign(&service.name),
+                foreign(&whole.command),
                 processes.len(),
                 bytes(resident),
                 bytes(huge),

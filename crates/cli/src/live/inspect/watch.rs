@@ -182,7 +182,7 @@ impl View {
     fn above(&self) -> Vec<String> {
         match &self.subject {
             Subject::Process(process, _) => {
-                let notes = note(process).into_iter().chain(process.notes.iter().cloned());
+                let notes = note(process).into_iter().chain(process.notes.iter().map(|note| note.text.clone()));
                 std::iter::once(of_process(process)).chain(notes).collect()
             }
             Subject::System(now, _) => {
