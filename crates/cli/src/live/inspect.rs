@@ -116,7 +116,7 @@ impl Inspect {
         }
         let service = Service::read(&self.which, !self.expect.is_empty())?;
         let whole = service.whole();
-        let advice = whole.advice_for(&self.options(&service));
+        let advice = service.advice(&whole);
         if let Some(folder) = &self.write {
             super::write_files(folder, &advice)?;
         }
@@ -135,14 +135,6 @@ impl Inspect {
         };
         print(text)?;
         Ok(self.met(&whole))
-    }
-
-    /// The options of the daemon that select the same.
-    fn options(&self, service: &Service) -> String {
-        match service.processes.as_slice() {
-            [process] => format!("--pid {}", process.pid),
-            _ => self.which.iter().map(Selected::option).collect::<Vec<_>>().join(" "),
-        }
     }
 
     /// Says what is not as expected.

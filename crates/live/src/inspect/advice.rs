@@ -3,7 +3,9 @@
 use super::mapping::{Kind, Mapping};
 use super::process::Process;
 use super::reach::{Library, library};
+use super::service::Service;
 use crate::launch::{Line, Part};
+use crate::promote::Selected;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
@@ -18,21 +20,22 @@ const LITTLE: f64 = 0.02;
 /// The share of resident memory by which it may grow without a word.
 const GROWTH: f64 = 0.05;
 
-impl Process {
-    /// What to type so that more of its memory becomes huge, now and from its next start on;
+impl Service {
+    /// What to type so that more of its memory, all in `whole`, becomes huge, now and from its next start on;
     /// nothing where nothing that is known would help, or next to nothing is concerned. Reads what
-    /// `/proc/PID` says of how it was started.
-    pub fn advice(&self) -> Vec<Line> {
-        self.advice_for(&format!("--pid {}", self.pid))
-    }
-
-    /// The same of what these options of the daemon select.
-    pub fn advice_for(&self, selected: &str) -> Vec<Line> {
-        advice(selected, &self.mappings, &Rules::read(), &Origin::of(self.pid))
+    /// `/proc/PID` says of how its processes were started.
+    pub fn advice(&self, whole: &Process) -> Vec<Line> {
+        let selected = match self.processes.as_slice() {
+            [process] => format!("--pid {}", process.pid),
+            _ => self.which.iter().map(Selected::option).collect::<Vec<_>>().join(" "),
+        };
+        let origins = self.processes.iter().map(|process| Origin::of(process.pid));
+        let origin = origins.reduce(Origin::and).unwrap_or_default();
+        advice(&selected, &whole.mappings, &Rules::read(), &origin)
     }
 }
 
-/// How a process was started.
+/// How processes were started: what holds for all.
 #[derive(Default)]
 struct Origin {
     /// The systemd service that it is of.
@@ -59,6 +62,21 @@ impl Origin {
             arguments,
             folder: std::fs::read_link(format!("/proc/{pid}/cwd")).map_or(String::new(), |at| at.display().to_string()),
         }
+    }
+
+    /// What also holds for others; nothing, if they are of another service.
+    fn and(mut self, other: Origin) -> Origin {
+        if self.unit != other.unit {
+            return Origin::default();
+        }
+        self.environment.retain(|variable| other.environment.contains(variable));
+        if self.arguments != other.arguments {
+            self.arguments.clear();
+        }
+        if self.folder != other.folder {
+            self.folder.clear();
+        }
+        self
     }
 
     fn variable(&self, name: &str) -> Option<&str> {
@@ -178,7 +196,12 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
     }
     // A JVM loads its code when it runs, where nobody remaps it.
     if concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]) && !java {
-        add(&mut lines, "from the next start on, for its code", "superpage run --text -- CMD");
+        let line = match maps("postgres") {
+            // It does not start as root.
+            true => "superpage run --text -- setpriv --reuid=postgres --regid=postgres --init-groups CMD",
+            false => "superpage run --text -- CMD",
+        };
+        add(&mut lines, "from the next start on, for its code", line);
     }
     lines
 }
@@ -271,7 +294,10 @@ pub(super) mod tests {
         let lines_of = postgresql(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() });
         assert!(words("").is_empty());
         assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
-        assert_eq!(lines.last().unwrap(), "superpage run --text -- CMD");
+        let user = "setpriv --reuid=postgres --regid=postgres --init-groups CMD";
+        assert_eq!(lines.last().unwrap(), &format!("superpage run --text -- {user}"));
+        let code = mapping(Kind::File, "r-xp", "/usr/bin/node", Why::FileFolios, 8);
+        assert_eq!(told(&[code], "madvise", None), ["superpage run --text -- CMD"]);
         assert_eq!(told(&[buffers], "madvise", None), ["superpage run -p thp:shared=on -- CMD"]);
         let heap = mapping(Kind::Anonymous, "rw-p", "[heap]", Why::NotAdvised, 1);
         assert!(
@@ -311,6 +337,24 @@ pub(super) mod tests {
         assert!(lines[3].line.contains("huge_pages = try"), "it starts without the pool too");
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
         assert_eq!(postgresql(&odd)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
+    }
+
+    #[test]
+    fn advice_is_for_all_that_it_is_of() {
+        let origin = |unit: &str, option: &str| Origin {
+            unit: Some(unit.into()),
+            environment: vec!["LANG=C".into(), format!("OPTION={option}")],
+            arguments: vec!["server".into(), option.into()],
+            folder: "/srv".into(),
+        };
+        let both = |one: Origin, other: Origin| {
+            let Origin { unit, environment, arguments, folder } = one.and(other);
+            (unit, environment.len(), arguments.len(), folder)
+        };
+        let web = || origin("web.service", "a");
+        assert_eq!(both(web(), web()), (Some("web.service".into()), 2, 2, "/srv".into()));
+        assert_eq!(both(web(), origin("web.service", "b")), (Some("web.service".into()), 1, 0, "/srv".into()));
+        assert_eq!(both(web(), origin("db.service", "a")), (None, 0, 0, String::new()));
     }
 
     #[test]
