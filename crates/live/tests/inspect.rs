@@ -9,7 +9,8 @@ use superpage_linux::pagemap::Pagemap;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::{HUGETLB_POOL, Settings, THP_ENABLED};
 use superpage_linux::why::Why;
-use superpage_live::inspect::{Kind, Mapping, Process};
+use superpage_live::inspect::{Expectation, Kind, Mapping, Process, Service};
+use superpage_live::promote::Selected;
 use superpage_pages::PageSize;
 
 const BASE: usize = 4096;
@@ -357,6 +358,42 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
         assert_eq!((mapping.kind, sums(mapping)), (Kind::Hugetlb, (BLOCK, BLOCK, 0, vec![])));
         assert_eq!((folios(mapping), mapping.populated_share), (vec![("2M".into(), BLOCK)], 0.5));
     }
+}
+
+/// Two pages of a pool, of which a child maps one.
+#[test]
+fn pages_of_a_pool_that_two_processes_map_count_once() {
+    let _turn = superpage_testing::turn_of("inspect");
+    let pool = Settings::take(true).and_then(|mut settings| settings.set(HUGETLB_POOL, "2").map(|_| settings));
+    let _settings = match pool {
+        Ok(settings) => settings,
+        Err(error) => return superpage_testing::skip!("system", "{HUGETLB_POOL}: {error}"),
+    };
+    let script = "import mmap, os, sys\nMAP_HUGETLB = 0x40000\n\
+                  m = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | MAP_HUGETLB)\n\
+                  m[:] = b'1' * len(m)\n\
+                  if not os.fork():\n m[0] = 50\n print(os.getpid(), flush=True)\nsys.stdin.read()";
+    let python = Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut parent) = python else { return superpage_testing::skip!("python3", "python3 is not installed") };
+    let mut child = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut child).unwrap();
+    let selected = [Selected::Process(parent.id() as i32), Selected::Process(child.trim_end().parse().unwrap())];
+    let service = Service::read(&selected, true);
+    drop(parent.stdin.take());
+    parent.wait().unwrap();
+    let service = service.unwrap();
+    let of = |process: &Process| {
+        let mapping = process.mappings.iter().find(|mapping| mapping.kind == Kind::Hugetlb).unwrap();
+        (mapping.resident_bytes, mapping.proportional_bytes)
+    };
+    let mut parts: Vec<(u64, u64)> = service.processes.iter().map(of).collect();
+    parts.sort();
+    assert_eq!(parts, [(BLOCK, BLOCK / 2), (2 * BLOCK, BLOCK + BLOCK / 2)]);
+    let whole = service.whole();
+    let pool = whole.mappings.iter().filter(|mapping| mapping.kind == Kind::Hugetlb);
+    assert_eq!(pool.map(|mapping| mapping.resident_bytes).sum::<u64>(), 2 * BLOCK);
+    let expected: Expectation = "shared huge >= 100 %".parse().unwrap();
+    assert_eq!(expected.unmet(&whole), None);
 }
 
 /// As any user: where frames are hidden, counts must do.
