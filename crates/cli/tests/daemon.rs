@@ -198,7 +198,7 @@ fn a_unit_that_does_not_run_yet_is_waited_for() {
         return;
     }
     assert_eq!((status.code(), log.matches("is no control group").count()), (Some(0), 1), "{log}");
-    assert!(log.contains("promoting") && log.contains("until then it has no processes"), "{log}");
+    assert!(log.contains("promoting") && log.contains("it is looked for at each scan"), "{log}");
 }
 
 /// Fills 16 MB once the file that it is given exists, with base pages unless somebody promotes them.

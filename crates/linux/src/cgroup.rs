@@ -32,13 +32,15 @@ fn is_mounted(folder: &Path) -> bool {
     kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC].contains(&kind))
 }
 
-/// Whether it is the control group of a unit of systemd, by its name or its path: it comes and goes with the unit.
+/// Whether it is the control group of a unit of systemd, by its name or its path: it comes and goes
+/// with the unit.
 pub fn is_unit(path: &Path) -> bool {
     ["service", "scope", "slice"].iter().any(|kind| path.extension() == Some(OsStr::new(kind)))
 }
 
-/// Adds the folders of a unit of systemd in the slices below a folder. Not in those of users and of machines, nor in
-/// services and scopes, such as containers: there others than root may make groups of any name.
+/// Adds the folders of a unit of systemd in the slices below a folder. Not in those of users and of
+/// machines, nor in services and scopes, such as containers: there others than root may make groups
+/// of any name.
 fn units(folder: &Path, name: &OsStr, into: &mut Vec<PathBuf>) {
     let below = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
@@ -62,9 +64,10 @@ fn only(mut found: Vec<PathBuf>) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// Finds the folder of a control group: a folder as given, or a path inside the mounted hierarchies, that of
-/// version 2 first, then those of version 1, the memory controller's first; of a unit of systemd its name is enough,
-/// if it is in the slices of the system. Some 20 us for each slice.
+/// Finds the folder of a control group: a folder as given, or a path inside the mounted
+/// hierarchies, that of version 2 first, then those of version 1, the memory controller's first; of
+/// a unit of systemd its name is enough, if it is in the slices of the system. Some 20 us for each
+/// slice.
 ///
 /// # Errors
 /// [`Error::Usage`]: there is no such group, or two units of that name.

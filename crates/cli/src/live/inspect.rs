@@ -59,8 +59,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "DIR", requires = "which", conflicts_with = "watch")]
     write: Option<PathBuf>,
 
-    /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared (each with its part of
-    /// a hugetlb pool), code or all
+    /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared
+    /// (each with its part of a hugetlb pool), code or all
     #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with = "watch")]
     expect: Vec<Expectation>,
 

@@ -74,7 +74,8 @@ pub struct Processes {
     pub all: bool,
     /// These processes.
     pub pids: Vec<i32>,
-    /// Those in these control groups and the groups below; also units of systemd, by name or path, whenever they run.
+    /// Those in these control groups and the groups below; also units of systemd, by name or path,
+    /// whenever they run.
     pub cgroups: Vec<PathBuf>,
     /// Those of these names.
     pub names: Vec<String>,
@@ -161,7 +162,8 @@ impl Config {
         Ok(())
     }
 
-    /// The processes, with the folders of the control groups found; units of systemd may start later.
+    /// The processes, with the folders of the control groups found; units of systemd may start
+    /// later.
     ///
     /// # Errors
     /// A control group that is no unit's does not exist.

@@ -21,9 +21,9 @@ const LITTLE: f64 = 0.02;
 const GROWTH: f64 = 0.05;
 
 impl Service {
-    /// What to type so that more of its memory, all in `whole`, becomes huge, now and from its next start on;
-    /// nothing where nothing that is known would help, or next to nothing is concerned. Reads what
-    /// `/proc/PID` says of how its processes were started.
+    /// What to type so that more of its memory, all in `whole`, becomes huge, now and from its next
+    /// start on; nothing where nothing that is known would help, or next to nothing is concerned.
+    /// Reads what `/proc/PID` says of how its processes were started.
     pub fn advice(&self, whole: &Process) -> Vec<Line> {
         let selected = match self.processes.as_slice() {
             [process] => format!("--pid {}", process.pid),

@@ -46,8 +46,9 @@ pub struct Mapping {
     pub size_bytes: u64,
     /// Bytes in memory, without zero pages.
     pub resident_bytes: u64,
-    /// Its share of them: of a page that several processes map, its part of that page. Of a hugetlb pool, of which the
-    /// kernel does not say that, among the processes of a [`Service`](super::Service).
+    /// Its share of them: of a page that several processes map, its part of that page. Of a hugetlb
+    /// pool, of which the kernel does not say that, among the processes of a
+    /// [`Service`](super::Service).
     pub proportional_bytes: u64,
     /// What others may map too of a hugetlb pool.
     #[serde(skip)]
@@ -235,7 +236,8 @@ struct Sum {
     zero: u64,
     huge: u64,
     full: u64,
-    /// Addresses of pages of a hugetlb pool, or of blocks of them, that other processes may map too.
+    /// Addresses of pages of a hugetlb pool, or of blocks of them, that other processes may map
+    /// too.
     pooled: Vec<u64>,
     folios: Option<BTreeMap<PageSize, u64>>,
     contiguity: Option<Contiguity>,

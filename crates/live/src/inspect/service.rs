@@ -21,12 +21,13 @@ pub struct Service {
 }
 
 impl Service {
-    /// Inspects the processes that are selected. One that ends meanwhile, or that may not be inspected, is left out if
-    /// others are there, with a note. Costs what [`Process::read`] does, for each.
+    /// Inspects the processes that are selected. One that ends meanwhile, or that may not be
+    /// inspected, is left out if others are there, with a note. Costs what [`Process::read`] does,
+    /// for each.
     ///
     /// # Errors
-    /// None that is selected is there ([`Error::Usage`]), or may be inspected; with `each`, also if that holds for one
-    /// of what is selected.
+    /// None that is selected is there ([`Error::Usage`]), or may be inspected; with `each`, also if
+    /// that holds for one of what is selected.
     pub fn read(which: &[Selected], each: bool) -> Result<Service, Error> {
         let (mut found, mut notes, mut lacking) = (BTreeMap::new(), Vec::new(), Vec::new());
         for selected in which {
@@ -82,7 +83,8 @@ impl Service {
     }
 }
 
-/// Inspects the processes that are selected and not found yet; returns how many may not be inspected, and why.
+/// Inspects the processes that are selected and not found yet; returns how many may not be
+/// inspected, and why.
 ///
 /// # Errors
 /// None is there, or may be inspected.
@@ -136,8 +138,8 @@ enum Memory {
 }
 
 impl Expectation {
-    /// How much is huge, if that is too little: `89.9 %, where it should be heap huge >= 90 %`. Of no such memory at all
-    /// nothing is.
+    /// How much is huge, if that is too little: `89.9 %, where it should be heap huge >= 90 %`. Of
+    /// no such memory at all nothing is.
     pub fn unmet(&self, process: &Process) -> Option<String> {
         let counts = |mapping: &&Mapping| match self.of {
             Memory::Heap | Memory::Shared if mapping.kind == Kind::Hugetlb => {
@@ -244,8 +246,8 @@ mod tests {
         let mut other = mapped(4, &[0, 2]);
         other.pooled.file.1 = 8;
         // One page of the first is of this process alone.
-        let mut all = [mapped(6, &[0, 2]), mapped(4, &[0, 2]), mapped(2, &[2]), other];
-        let mut processes: Vec<Process> = all.iter_mut().map(|it| process(1, vec![it.clone()])).collect();
+        let all = [mapped(6, &[0, 2]), mapped(4, &[0, 2]), mapped(2, &[2]), other];
+        let mut processes: Vec<Process> = all.into_iter().map(|it| process(1, vec![it])).collect();
         share_pools(&mut processes);
         let parts: Vec<u64> =
             processes.iter().map(|it| (it.mappings[0].proportional_bytes + (1 << 19)) >> 20).collect();

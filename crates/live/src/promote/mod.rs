@@ -84,8 +84,8 @@ struct Processes {
     splitter: Option<Option<Splitter>>,
     /// Whether it was told that there are more processes than open files are allowed for.
     told_files: bool,
-    /// The units of systemd of which it was told that they do not run.
-    told_units: BTreeSet<PathBuf>,
+    /// Units of systemd that do not run, which is logged once.
+    absent_units: BTreeSet<PathBuf>,
     /// What would be promoted, in a dry run, which promotes nothing.
     survey: Option<Survey>,
     counters: Counters,
@@ -175,7 +175,7 @@ impl Promoter {
             tick: Duration::ZERO,
             splitter: None,
             told_files: false,
-            told_units: BTreeSet::new(),
+            absent_units: BTreeSet::new(),
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -505,10 +505,10 @@ impl System for Processes {
     /// The processes that exist. One that ends within the first interval is never scanned.
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
-        let told = &mut self.told_units;
+        let absent = &mut self.absent_units;
         let members = self.target.members_but(&mut |unit, error| {
-            if told.insert(unit.to_path_buf()) {
-                tracing::warn!("{error}; until then it has no processes");
+            if absent.insert(unit.to_path_buf()) {
+                tracing::warn!("{error}; it is looked for at each scan");
             }
         });
         self.tell_of_files();

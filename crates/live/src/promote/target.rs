@@ -86,8 +86,8 @@ pub struct Target {
     pub pids: Vec<Named>,
     /// These processes and all their descendants, as they come and go.
     pub trees: Vec<Named>,
-    /// Folders of control groups, of version 1 or 2, and units of systemd, which have a folder while they run: all
-    /// processes in them and in the groups below, but for `init`.
+    /// Folders of control groups, of version 1 or 2, and units of systemd, which have a folder
+    /// while they run: all processes in them and in the groups below, but for `init`.
     pub cgroups: Vec<PathBuf>,
     /// Every process of one of these names, as `ps` shows them, except `init`: whoever has it.
     pub names: Vec<String>,
