@@ -222,11 +222,14 @@ fn an_interrupt_ends_the_command_and_the_complete_rounds_are_shown_and_written()
         format!("[ $(wc -l < {}) -le 2 ] || {{ echo $$ > {}; exec sleep 1000; }}", log.display(), alive.display());
     let export = folder.path().join("export.json");
     fs::write(&export, "before").unwrap();
-    let options = ["-w", "0", "--policy", "now", "-p", &prepare, "--export-json", export.to_str().unwrap()];
+    let concluded = folder.path().join("concluded");
+    let conclude = format!("echo x >> {}", concluded.display());
+    let export_to = export.to_str().unwrap();
+    let options = ["-w", "0", "--policy", "now", "-p", &prepare, "-c", &conclude, "--export-json", export_to];
     for (signal, status) in
         [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("USR1", 138), ("USR2", 140), ("ALRM", 142)]
     {
-        let _ = (fs::remove_file(&log), fs::remove_file(&alive));
+        let _ = (fs::remove_file(&log), fs::remove_file(&alive), fs::remove_file(&concluded));
         let child = compare(&options, &["sh", "-c", &script]).spawn().unwrap();
         let pid = wait_for(&alive);
         assert!(
@@ -240,6 +243,7 @@ fn an_interrupt_ends_the_command_and_the_complete_rounds_are_shown_and_written()
         assert!(text(&output.stdout).contains("2 of 10 rounds, ended early"), "{}", text(&output.stdout));
         assert!(text(&output.stderr).contains("the 2 of 10 rounds that were complete"), "{}", text(&output.stderr));
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} still runs after {signal}");
+        assert_eq!(fs::read_to_string(&log).unwrap(), fs::read_to_string(&concluded).unwrap(), "{signal}");
     }
 }
 
@@ -309,6 +313,18 @@ fn a_time_limit_ends_a_comparison_which_keeps_its_complete_rounds() {
     );
     let exported: Value = serde_json::from_str(&fs::read_to_string(&export).unwrap()).unwrap();
     assert_eq!(exported["ended_early"], true);
+    // What was prepared is put back, also where the limit comes while that is done.
+    let folder = folder.path().display();
+    let prepare = format!("echo x >> {folder}/prepared");
+    for (sleep, rounds, conclude) in [("1000", 0, ""), ("0", 1, "sleep 3; ")] {
+        let conclude = format!("{conclude}echo x >> {folder}/concluded");
+        let options = ["-w", "0", "--policy", "now", "--time-limit", "1s", "-p", &prepare, "-c", &conclude];
+        let ended = output(&options, &["sleep", sleep]);
+        assert_eq!(ended.status.success(), rounds > 0, "{}", text(&ended.stderr));
+        let [prepared, concluded] =
+            ["prepared", "concluded"].map(|name| fs::read_to_string(format!("{folder}/{name}")).unwrap());
+        assert_eq!(prepared, concluded, "{sleep}");
+    }
     // Nothing is shown where no round is complete.
     let none = output(&["-w", "0", "--policy", "now", "--time-limit", "1s"], &["sleep", "1000"]);
     assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(1), ""));

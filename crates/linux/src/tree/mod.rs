@@ -17,7 +17,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -298,15 +297,15 @@ impl Drop for Tree {
 }
 
 /// Runs a command to its end, outside of any tree and while there is none: what it leaves behind is
-/// nobody's. When `stop` is set, it is ended with its descendants: by SIGTERM, and by SIGKILL after
+/// nobody's. When `stop` says so, it is ended with its descendants: by SIGTERM, and by SIGKILL after
 /// 2 s. Returns its status.
 ///
 /// # Errors
 /// [`Error::Exec`] if it could not be started; [`Error::System`] if it cannot be waited for.
-pub fn run_outside(command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus, Error> {
+pub fn run_outside(command: &mut Command, stop: &dyn Fn() -> bool) -> Result<ExitStatus, Error> {
     const LOOK: Duration = Duration::from_millis(20);
     let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop() {
         if let Some(status) = child.try_wait().map_err(Error::system("wait for a command"))? {
             return Ok(status);
         }

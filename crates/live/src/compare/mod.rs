@@ -48,8 +48,7 @@ use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::Instant;
 use superpage_linux::Error;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
@@ -171,26 +170,21 @@ impl Entry {
     }
 }
 
-/// Sets the flag that ends a comparison when its time is over; dropped, it does so no more.
-struct TimeLimit {
-    /// Whether it has set the flag.
-    over: Arc<AtomicBool>,
-    _waits: Sender<()>,
+/// What ends a comparison early: the caller's flag, and the time limit.
+struct Stop<'a> {
+    flag: &'a Arc<AtomicBool>,
+    deadline: Option<Instant>,
 }
 
-impl TimeLimit {
-    fn start(limit: Duration, stop: &Arc<AtomicBool>) -> Result<TimeLimit, Error> {
-        let (over, (waits, waited)) = (Arc::new(AtomicBool::new(false)), channel::<()>());
-        let (flag, stop) = (Arc::clone(&over), Arc::clone(stop));
-        let wait = move || {
-            let timeout = waited.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
-            if timeout && !stop.load(Ordering::Relaxed) {
-                flag.store(true, Ordering::Relaxed);
-                stop.store(true, Ordering::Relaxed);
-            }
-        };
-        std::thread::Builder::new().name("time-limit".into()).spawn(wait).map_err(Error::thread)?;
-        Ok(TimeLimit { over, _waits: waits })
+impl Stop<'_> {
+    /// Whether the caller's flag is set.
+    fn is_flagged(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Whether the flag is set or the time is over.
+    fn is_set(&self) -> bool {
+        self.is_flagged() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -203,7 +197,7 @@ pub fn settings(options: &Options) -> Settings {
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete
-/// count. The time limit sets it too. While it runs, this process starts no other children.
+/// count, as when the time limit comes. While it runs, this process starts no other children.
 ///
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of the policies is
@@ -280,7 +274,8 @@ pub fn compare_with(
         notes: Vec::new(),
     };
 
-    let limit = options.time_limit.map(|limit| TimeLimit::start(limit, stop)).transpose()?;
+    let deadline = options.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+    let stop = &Stop { flag: stop, deadline };
     let mut looks = Looks::new(others, options.runs);
     let mut total = entries.len() * (options.warmup + options.runs);
     let mut index = 0;
@@ -332,8 +327,8 @@ pub fn compare_with(
     let end = match () {
         () if decided.is_some() => End::Decided,
         () if rounds == options.runs => End::Whole,
-        () if limit.is_some_and(|limit| limit.over.load(Ordering::Relaxed)) => End::TimeLimit,
-        () => End::Stopped,
+        () if stop.is_flagged() => End::Stopped,
+        () => End::TimeLimit,
     };
     notes.append(&mut comparing.notes);
     if comparing.left > 0 {
@@ -526,19 +521,52 @@ struct Comparing<'a> {
 
 impl Comparing<'_> {
     /// One run, with what comes before and after it. `None` if it was stopped.
-    fn run(&mut self, entry: &mut Entry, turn: Turn, stop: &Arc<AtomicBool>) -> Result<Option<Run>, Error> {
-        let (options, Turn { round, expected, warm }) = (self.options, turn);
-        if !aside("--prepare", &options.prepare, options.output, stop)? {
+    fn run(&mut self, entry: &mut Entry, turn: Turn, stop: &Stop) -> Result<Option<Run>, Error> {
+        let options = self.options;
+        if !aside("--prepare", &options.prepare, options.output, &|| stop.is_set())? {
             return Ok(None);
         }
+        let outcome = self.measure(entry, turn, stop);
+        // It puts back what was prepared, so it runs whatever became of the run; only a signal that
+        // comes while it runs ends it.
+        let stopped = stop.flag.swap(false, Ordering::Relaxed);
+        let concluded = aside("--conclude", &options.conclude, options.output, &|| stop.is_flagged());
+        stop.flag.fetch_or(stopped, Ordering::Relaxed);
+        let Some((done, traced)) = outcome? else {
+            self.notes.extend(concluded.err().map(|error| error.to_string()));
+            return Ok(None);
+        };
+        if !concluded? {
+            return Ok(None);
+        }
+        let Done { run, left, code, seen } = done;
+        if run.code != 0 && traced && !options.ignore_failure {
+            // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
+            self.traces = Err("it ended with a failure where it was traced".into());
+            self.note(format!(
+                "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
+                run.code, entry.name
+            ));
+            return self.run(entry, turn, stop);
+        }
+        self.left += left;
+        entry.seen.add(seen);
+        code.into_iter().for_each(|said| self.note(format!("{}: {said}", entry.name)));
+        self.judge(entry, turn, &run)?;
+        Ok(Some(run))
+    }
+
+    /// The run itself, and whether its processes were traced. `None` if it was stopped.
+    fn measure(&mut self, entry: &Entry, turn: Turn, stop: &Stop) -> Result<Option<(Done, bool)>, Error> {
+        let (options, Turn { round, expected, warm }) = (self.options, turn);
         let warmed = if self.warms { host::warm(warm) } else { 0 };
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             return Ok(None);
         }
         let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
         let plan = entry.plan.clone();
         let (folio, thorough) = (plan.policy.live().folios, round.is_none());
-        let looks = sample::Plan { budget, expected, folio, thorough, stop: Arc::clone(stop) };
+        let looks = sample::Plan { budget, expected, folio, thorough, stop: Arc::clone(stop.flag) };
         // What places code traces the command itself, at its start.
         // A server is looked at while it serves.
         let traced = thorough && self.traces.is_ok() && plan.policy.live().way.is_none() && options.server.is_none();
@@ -554,29 +582,14 @@ impl Comparing<'_> {
             }
             error => error,
         })?;
-        let Outcome::Done(done) = outcome else { return Ok(None) };
-        let Done { run, left, code, seen } = *done;
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        if run.code != 0 && traced && !options.ignore_failure {
-            // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
-            self.traces = Err("it ended with a failure where it was traced".into());
-            self.note(format!(
-                "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
-                run.code, entry.name
-            ));
-            if !aside("--conclude", &options.conclude, options.output, stop)? {
-                return Ok(None);
-            }
-            return self.run(entry, turn, stop);
-        }
-        self.left += left;
-        entry.seen.add(seen);
-        code.into_iter().for_each(|said| self.note(format!("{}: {said}", entry.name)));
-        if !aside("--conclude", &options.conclude, options.output, stop)? {
-            return Ok(None);
-        }
+        let Outcome::Done(mut done) = outcome else { return Ok(None) };
+        done.run.warmed = warmed;
+        Ok((!stop.is_set()).then_some((*done, traced)))
+    }
+
+    /// Refuses a run that failed, or whose load said nothing that can be compared.
+    fn judge(&mut self, entry: &Entry, Turn { round, .. }: Turn, run: &Run) -> Result<(), Error> {
+        let options = self.options;
         if let Some(loader) = &self.loader {
             self.show(loader);
         }
@@ -625,7 +638,7 @@ impl Comparing<'_> {
         if run.code != 0 && round.is_none() {
             self.note(format!("the {what} ended with status {} under {} in a warm-up run", run.code, entry.name));
         }
-        Ok(Some(Run { warmed, ..run }))
+        Ok(())
     }
 
     /// What the server and the load said, where that is to be shown. Where nobody reads it, it is
@@ -657,14 +670,14 @@ const NO_NUMBER: &str = "the load's output has no throughput that is known, so t
 const SEVERAL: &str = "the load has several tests: requests/s counts as many requests of each, and percentiles are those \
     of the slowest";
 
-/// What is done before or after a run, without a policy. Returns false if it failed when all was to
+/// What is done before or after a run, without a policy. Returns false if it failed when it was to
 /// stop: it was ended, or got a signal too.
-fn aside(flag: &str, script: &Option<String>, output: Output, stop: &AtomicBool) -> Result<bool, Error> {
+fn aside(flag: &str, script: &Option<String>, output: Output, stop: &dyn Fn() -> bool) -> Result<bool, Error> {
     let Some(script) = script else { return Ok(true) };
     let status = run_outside(&mut options::start(&[script.into()], true, output)?, stop)?;
     match status.success() {
         true => Ok(true),
-        false if stop.load(Ordering::Relaxed) => Ok(false),
+        false if stop() => Ok(false),
         false => Err(Error::Unable(format!("what {flag} says failed with {status}: {script}"))),
     }
 }

@@ -1,5 +1,6 @@
 //! One run of the command under a policy.
 
+use super::Stop;
 use super::constant::Constant;
 use super::counters::Available;
 use super::did;
@@ -9,7 +10,6 @@ use crate::launch::Plan;
 use crate::sample;
 use crate::session::{self, Running, Seen, Session};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::settings::Settings;
@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) enum Outcome {
     /// It was measured.
     Done(Box<Done>),
-    /// The stop flag was set; no process of the command lives any more.
+    /// It was stopped; no process of the command lives any more.
     Stopped,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Task<'a> {
     /// Each of its processes is looked at when it ends, which takes time.
     pub(super) traced: bool,
     pub(super) constant: &'a Constant,
-    pub(super) stop: &'a AtomicBool,
+    pub(super) stop: &'a Stop<'a>,
 }
 
 /// How the command, or the load of a server, ended.
@@ -83,7 +83,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
             in_force.look(running.has_ended_brief());
             looked = Instant::now();
         }
-        !stop.load(Ordering::Relaxed)
+        !stop.is_set()
     };
     let served = serves.is_some();
     let ended = match serves {
@@ -97,7 +97,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         _ => None,
     };
     let counts = counters.read().map_err(Error::system("read hardware counters"));
-    let stopped = stop.load(Ordering::Relaxed);
+    let stopped = stop.is_set();
     let killed = if served { end_server(&mut running, stopped)? } else { 0 };
     if stopped {
         // A signal may have reached the server, or the load, before this process.
