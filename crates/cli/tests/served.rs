@@ -84,6 +84,7 @@ fn a_server_that_fails_is_told_with_its_last_words() {
             "throughput in some runs and none in others",
         ),
         ("sleep 100", "true", "echo 0 requests per second", "had 0.0 requests a second, which is no throughput"),
+        ("sh -c 'sleep 50 & sleep 3; exit 0'", "true", "sleep 30", "server ended with status 0 under its load"),
         ("sh -c 'sleep 50 & exit 0'", "true", "sleep 30", "stay in the foreground, as by redis-server --daemonize no"),
     ];
     for (number, (server, ready, load, said)) in cases.into_iter().enumerate() {
@@ -165,14 +166,22 @@ fn a_load_and_a_command_end_where_the_comparison_is_killed() {
     let runs = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     for server in [&["--server", "sleep 100", "--ready", "true"][..], &[]] {
         let alive = folder.path().join(format!("alive{}", server.len()));
-        let script = format!("echo $$ > {}; exec sleep 1000", alive.display());
+        let mut script = format!("echo $$ > {}; exec sleep 1000", alive.display());
+        let stays = folder.path().join("stays");
+        if !server.is_empty() {
+            // Of a load, also what ignores SIGTERM and does not end with its first process.
+            script = format!("(trap '' TERM; sleep 1000 & echo $! > {}; wait) & {script}", stays.display());
+        }
         let options = [&["-r", "1", "-w", "0", "--policy", "now"], server].concat();
         let own = tempfile::tempdir().unwrap();
         let mut running = compare(&options, &["sh", "-c", &script]).env("TMPDIR", own.path()).spawn().unwrap();
-        let pid = wait_for(&alive);
+        let mut pids = vec![wait_for(&alive)];
+        if !server.is_empty() {
+            pids.push(wait_for(&stays));
+        }
         running.kill().unwrap();
         running.wait().unwrap();
-        until(60, "the load ends", || !runs(pid));
+        until(60, "the load ends", || !pids.iter().any(|pid| runs(*pid)));
         until(60, "its folder goes", || fs::read_dir(own.path()).unwrap().next().is_none());
     }
 }

@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long what is to end at once has to do so.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// A server that ends well in so much of its load may have gone into the background.
+const START: Duration = Duration::from_secs(1);
+
 /// What became of a run.
 pub(super) enum Outcome {
     /// It was measured.
@@ -172,10 +175,10 @@ fn serve(
     look: &mut dyn FnMut(&Running) -> bool,
 ) -> Result<Option<End>, Error> {
     let log = loader.log();
-    let gone = |running: &mut Running, when: &str| {
+    let gone = |running: &mut Running, when: &str, starts: bool| {
         match running.wait(Some(Duration::ZERO))? {
         None => Ok(()),
-        Some(end) if end.code() == 0 && !running.tree.members().is_empty() => Err(Error::Unable(
+        Some(end) if starts && end.code() == 0 && !running.tree.members().is_empty() => Err(Error::Unable(
             "the server went into the background, as its command ended with status 0 and left processes behind: have \
              it stay in the foreground, as by redis-server --daemonize no, postgres without pg_ctl, nginx -g 'daemon off;'"
                 .into(),
@@ -187,7 +190,7 @@ fn serve(
     }
     };
     loop {
-        gone(running, "before it was ready")?;
+        gone(running, "before it was ready", true)?;
         let check = loader.ready()?;
         let ready = loop {
             if !look(running) {
@@ -216,7 +219,7 @@ fn serve(
         running.wait(Some(LOOK))?;
     }
     // What answers may be another server, whose port this one did not get.
-    gone(running, "although something answers that is ready: another server may run there")?;
+    gone(running, "although something answers that is ready: another server may run there", true)?;
     let (mut memory, mut times) = (Looks::begin(), Vec::new());
     let code = loop {
         let load = loader.load()?;
@@ -229,7 +232,7 @@ fn serve(
             if let Some(code) = load.wait(LOOK)? {
                 break code;
             }
-            if let Err(error) = gone(running, "under its load") {
+            if let Err(error) = gone(running, "under its load", memory.elapsed() < START) {
                 load.end();
                 return Err(error);
             }

@@ -161,9 +161,12 @@ exec 3<&0
         echo "$started"
         {
             read -r what
-            kill -TERM -- "-$started" || kill -TERM "$started"
+            # From here on it ends only when all is done: what is ended may ignore SIGTERM.
+            trap '' TERM
+            # The shell of Debian takes no `--` after `-TERM`.
+            kill -s TERM -- "-$started" || kill -TERM "$started"
             sleep 2
-            kill -KILL -- "-$started"
+            kill -s KILL -- "-$started"
         } <&3 &
         watch=$!
         wait "$started"
