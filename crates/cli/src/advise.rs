@@ -23,7 +23,8 @@ use superpage_trace::{Source, workload};
 #[command(after_long_help = "Examples:\n  superpage advise -m zen5 --trace corpus/whole/xz.sp\n  \
     superpage advise -o xz.plan -- xz -9 -k file\n  superpage sim -m zen5 -p plan:file=xz.plan,cost=0 --trace corpus/whole/xz.sp\n\n\
     Regions are ordered by their TLB misses under base pages; what the first N give is not added up, but simulated, for\n\
-    some 25 numbers N, in three passes. Addresses are those of the recording: a program elsewhere has others.")]
+    some 25 numbers N, in three passes. Addresses are those of the recording: a program elsewhere has others. The exit\n\
+    status of CMD is passed on.")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
 pub(crate) struct Advise {
     /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured
@@ -71,11 +72,15 @@ impl Advise {
             crate::export::apart(trace, output)?;
         }
         let export = crate::export::create(self.output.as_ref())?;
-        let mut recorded = None;
+        let (mut recorded, mut status) = (None, ExitCode::SUCCESS);
         if !self.command.is_empty() {
             let folder = tempfile::tempdir().map_err(|error| Failure::Run(format!("no temporary folder: {error}")))?;
             let path = folder.path().join("program.sp");
-            Record::whole(path.clone(), self.command.clone()).run()?;
+            let ended = Record::whole(path.clone(), self.command.clone()).record()?;
+            if ended.stopped {
+                return Ok(part(ended.status));
+            }
+            status = ended.status;
             recorded = Some((path, folder));
         }
         let trace = recorded.as_ref().map(|(path, _)| path).or(self.trace.as_ref());
@@ -91,8 +96,7 @@ impl Advise {
         let advice = superpage_sim::advise(&setups[0], &open, stop.flag(), &|progress| bar.show(progress))?;
         drop(bar);
         if stop.is_set() {
-            eprintln!("superpage: interrupted, and nothing can be said of a part of it");
-            return Ok(stop.status());
+            return Ok(part(stop.status()));
         }
         let least = advice.least(PLANNED);
         let text = match self.format {
@@ -104,7 +108,7 @@ impl Advise {
             eprintln!("superpage: no plan was written, since there is nothing to gain");
         }
         crate::export::write_and_print(file, text, &stop)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(status)
     }
 
     fn table(&self, advice: &Advice) -> String {
@@ -159,6 +163,12 @@ impl Advise {
         }
         out
     }
+}
+
+/// Says that there is no advice, since it was stopped.
+fn part(status: ExitCode) -> ExitCode {
+    eprintln!("superpage: interrupted, and nothing can be said of a part of it");
+    status
 }
 
 /// The smallest layout for each share, and the largest.

@@ -44,6 +44,14 @@ pub(crate) struct Record {
     command: Vec<std::ffi::OsString>,
 }
 
+/// How a recording ended.
+pub(crate) struct Recorded {
+    /// The exit status of the command, or that of a stopped process.
+    pub(crate) status: ExitCode,
+    /// Whether a signal stopped it, so that the trace is a part.
+    pub(crate) stopped: bool,
+}
+
 impl Record {
     /// All accesses of a command, into this file.
     pub(crate) fn whole(output: PathBuf, command: Vec<std::ffi::OsString>) -> Record {
@@ -51,6 +59,10 @@ impl Record {
     }
 
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        Ok(self.record()?.status)
+    }
+
+    pub(crate) fn record(&self) -> Result<Recorded, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
         let command =
             record::Command { sampling, lines: self.lines, calls: self.calls, ..record::Command::new(&self.command) };
@@ -71,7 +83,7 @@ impl Record {
                 // Stopped before the program began: the emulator has nothing to say.
                 Err(_) if runs == 0 && stop.is_set() => {
                     eprintln!("superpage: interrupted before the program began; nothing was written");
-                    return Ok(stop.status());
+                    return Ok(Recorded { status: stop.status(), stopped: true });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -106,8 +118,8 @@ impl Record {
         );
         if stop.is_set() {
             eprintln!("superpage: interrupted; the trace is complete up to there");
-            return Ok(stop.status());
+            return Ok(Recorded { status: stop.status(), stopped: true });
         }
-        Ok(ExitCode::from(record::exit_status(outcome.status)))
+        Ok(Recorded { status: ExitCode::from(record::exit_status(outcome.status)), stopped: false })
     }
 }

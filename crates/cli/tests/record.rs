@@ -160,6 +160,32 @@ fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
 }
 
 #[test]
+fn advice_on_a_command_passes_its_status_on_and_a_part_of_it_gets_none() {
+    let _turn = superpage_testing::turn_of("record");
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let plan = place.path().join("plan");
+    let advise = |program: &str| {
+        let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));
+        advise.args(["advise", "-m", "zen5", "-o"]).arg(&plan).args(["--", "sh", "-c", program]);
+        advise.stdout(Stdio::piped()).stderr(Stdio::piped());
+        advise.spawn().unwrap()
+    };
+    let stopped = advise("sleep 1000 & wait");
+    folder(stopped.id(), 2);
+    assert!(Command::new("kill").args(["-INT", &stopped.id().to_string()]).status().unwrap().success());
+    let output = stopped.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len(), plan.exists()), (Some(130), 0, false), "{said}");
+    assert!(said.contains("nothing can be said of a part of it"), "{said}");
+    let failed = advise("exit 3").wait_with_output().unwrap();
+    assert_eq!(failed.status.code(), Some(3), "{}", String::from_utf8_lossy(&failed.stderr));
+    assert!(!failed.stdout.is_empty());
+}
+
+#[test]
 fn what_the_emulator_cannot_start_leaves_the_file_that_was_there() {
     let _turn = superpage_testing::turn_of("record");
     if !recorder() {
