@@ -103,8 +103,8 @@ fn saved(base: &Row, other: &Row) -> i128 {
 /// stream, which is run three times, with some 12 simulations in two of them.
 ///
 /// # Errors
-/// The machine has no superpage of at most 2 MB, or the stream is sampled ([`Error::Usage`]); the stream cannot be
-/// opened or read. A stream that is stopped gives what is known by then.
+/// The machine has no superpage of at most 2 MB or too little memory for the stream, or the stream
+/// is sampled ([`Error::Usage`]); the stream cannot be opened or read. A stream that is stopped gives what is known by then.
 pub fn advise(
     base: &Setup,
     open: &dyn Fn() -> Result<Box<dyn Source>, Error>,
@@ -130,9 +130,17 @@ pub fn advise(
     let tally = Policy::of(&TALLY, tally, &Target::MANAGER).expect("its parameters are in their ranges");
     let policies = [plan("0-ffffffffffffffff"), crate::policy("thp")?, tally];
     let others = policies.map(|policy| base.clone().with_policy(policy));
-    let rows = passes(&[std::slice::from_ref(base), &others].concat())?;
+    let rows = passes(&[std::slice::from_ref(base), &others].concat());
+    // The tally has ended whether they went well or not.
     let counted = COUNTED.lock().unwrap_or_else(|error| error.into_inner()).remove(&number).unwrap_or_default();
-    let [base_row, everywhere, thp, _] = <[Row; 4]>::try_from(rows).expect("a row for each setup");
+    let [base_row, everywhere, thp, _] = <[Row; 4]>::try_from(rows?).expect("a row for each setup");
+    let cut = [&base_row, &everywhere, &thp].into_iter().find_map(|row| Some((row, row.error.as_ref()?)));
+    if let Some((row, error)) = cut.filter(|_| !stop.load(Ordering::Relaxed)) {
+        return Err(Error::Usage(format!(
+            "{} does not run to its end under {} on {}, so nothing can be advised: {error}",
+            row.workload, row.policy, row.machine
+        )));
+    }
     let mut advice = Advice {
         region_bytes: size.bytes(),
         base: base_row,
@@ -295,5 +303,31 @@ impl Drop for Tally {
             .into_iter()
             .for_each(|(region, misses)| *kept.misses.entry(region).or_default() += misses);
         kept.mappings.append(&mut self.counted.mappings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use superpage_trace::workload;
+
+    #[test]
+    fn a_stream_that_fails_leaves_no_counts() {
+        let setups = crate::plan(&["zen5".into()], &[], &crate::Conditions::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut.sp");
+        let mut source = workload::parse("random:bytes=1M,references=100K").unwrap();
+        let mut writer = superpage_trace::file::Writer::create(&path, source.info(), "").unwrap();
+        let mut batch = superpage_trace::Batch::default();
+        while source.fill(&mut batch).unwrap() {
+            writer.write(&batch).unwrap();
+        }
+        writer.finish().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - whole.len() / 4]).unwrap();
+        let open = || Ok(Box::new(superpage_trace::file::Reader::open(&path)?) as Box<dyn Source>);
+        assert!(advise(&setups[0], &open, &AtomicBool::new(false), &|_| {}).is_err());
+        let kept = COUNTED.lock().unwrap_or_else(|error| error.into_inner());
+        assert!(kept.is_empty(), "{kept:?}");
     }
 }

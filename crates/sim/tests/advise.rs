@@ -49,6 +49,13 @@ fn a_region_is_the_largest_page_of_at_most_2m() {
 }
 
 #[test]
+fn a_stream_that_needs_more_memory_than_there_is_gets_no_advice() {
+    let error = advice("alpha-21264", "random:bytes=2G,references=1M").unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, Error::Usage(_)) && said.contains("full") && said.contains("alpha-21264"), "{said}");
+}
+
+#[test]
 fn a_sampled_stream_is_refused() {
     let setups = plan(&["zen5".into()], &[], &Conditions::default()).unwrap();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/gzip.sp");
