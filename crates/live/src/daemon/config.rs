@@ -183,7 +183,8 @@ mod tests {
     fn the_packaged_configuration_is_the_defaults() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/superpage.toml");
         let config = Config::read(&path).unwrap();
-        assert_eq!(config.options, Options::default());
+        let slowdown = format!("promote:slowdown={}", crate::promote::SLOWDOWN);
+        assert_eq!(config.options, Options::default().changed(&slowdown).unwrap());
         let error = config.validate().unwrap_err();
         assert!(error.to_string().starts_with("which processes?"), "it opts nobody in: {error}");
         // Every parameter is there to be changed.

@@ -78,8 +78,8 @@ static LIVE: [Known; 6] = [
 const SLOWDOWN: Parameter = Parameter {
     name: "slowdown",
     values: Values::Share,
-    default: "0.02",
-    help: "the most by which promotion may slow a process",
+    default: "",
+    help: "the most by which promotion may slow a process; if not given 0.02, under run and compare of-command if more",
     needs: &[],
 };
 
@@ -90,7 +90,7 @@ const OF_A_COMMAND: Parameter = Parameter {
     name: OF_COMMAND,
     values: Values::Share,
     default: "0.1",
-    help: "run, compare: of what the command uses, used beyond cpu and burst, and the most it may slow it",
+    help: "run, compare: of what the command uses, used beyond cpu and burst, and how much it may be slowed by",
     needs: &[],
 };
 

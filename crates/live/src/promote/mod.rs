@@ -22,7 +22,7 @@ mod survey;
 mod target;
 
 pub use self::counters::Counters;
-pub use self::options::Options;
+pub use self::options::{Options, SLOWDOWN};
 pub use self::survey::Finding;
 pub use self::target::{Selected, Target};
 
@@ -191,11 +191,12 @@ impl Promoter {
     }
 
     /// Declares that the processes are those of a command that runs for nothing else: a share of what they use may be
-    /// used beyond the share of a core, and they may be slowed by it ([`Options::of_command`]).
+    /// used beyond the share of a core, and they may be slowed by it unless it is given by how much
+    /// ([`Options::of_command`]).
     pub fn serve_a_command(&mut self) {
         let Processes { clock, options, .. } = &mut self.live;
         clock.earns = true;
-        options.slowdown = options.slowdown.max(options.of_command);
+        options.slowdown.get_or_insert(SLOWDOWN.max(options.of_command));
     }
 
     /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A
@@ -446,7 +447,7 @@ impl Processes {
             outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
             let to = (self.began.elapsed(), cpu(from.1));
             counters.calls += 1;
-            let pause = process.pace.batch(from, to, self.options.slowdown);
+            let pause = process.pace.batch(from, to, self.options.slowdown.unwrap_or(SLOWDOWN));
             counters.back_off(pause);
             let (pid, name) = (process.pid, process.name.as_str());
             let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
@@ -669,14 +670,14 @@ mod tests {
 
     #[test]
     fn a_command_earns_a_share_of_what_it_uses_and_no_more_than_may_be_saved() {
-        let options: Options = "promote:of-command=50%,burst=1h,slowdown=1%".parse().unwrap();
+        let options: Options = "promote:of-command=50%,burst=1h".parse().unwrap();
         let mut promoter = Promoter::observer(options, Target::default()).unwrap();
         let own = std::process::id() as i32;
         promoter.live.processes.insert(own, Process::new(own, Duration::ZERO));
         promoter.live.earn();
         assert_eq!(promoter.live.clock.earned, Duration::ZERO, "no command");
         promoter.serve_a_command();
-        assert_eq!(promoter.live.options.slowdown, 0.5);
+        assert_eq!(promoter.live.options.slowdown, Some(0.5));
         spin(Duration::from_millis(2));
         promoter.live.earn();
         let first = promoter.live.clock.earned;
@@ -689,3 +690,12 @@ mod tests {
         assert_eq!(promoter.live.clock.earned, Duration::from_micros(5));
     }
 }
+
+    #[test]
+    fn a_command_is_slowed_by_no_more_than_is_given() {
+        for (text, slowdown) in [("promote", 0.1), ("promote:of-command=1%", 0.02), ("promote:slowdown=2%", 0.02)] {
+            let mut promoter = Promoter::observer(text.parse().unwrap(), Target::default()).unwrap();
+            promoter.serve_a_command();
+            assert_eq!(promoter.live.options.slowdown, Some(slowdown), "{text}");
+        }
+    }

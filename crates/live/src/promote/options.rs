@@ -22,7 +22,7 @@ pub struct Options {
     /// The processor time that may be saved up, and used in one call; a daemon has charged it when it begins.
     pub burst: Duration,
     /// Of a command that is run under the policy: the share of what it uses that may be used beyond [`cpu`](Options::cpu),
-    /// and by which promotion may slow it if that is more than [`slowdown`](Options::slowdown).
+    /// and by which promotion may slow it if no [`slowdown`](Options::slowdown) is given.
     pub of_command: f64,
     /// Regions promoted in one call.
     pub batch: usize,
@@ -31,11 +31,14 @@ pub struct Options {
     /// The longest time between two scans of a process that does not change.
     pub idle: Duration,
     /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it more,
-    /// the next one waits.
-    pub slowdown: f64,
+    /// the next one waits. `None`: [`SLOWDOWN`].
+    pub slowdown: Option<f64>,
     /// Whether memory files are promoted too.
     pub shared: bool,
 }
+
+/// The most by which promotion may slow a process where nothing else is given.
+pub const SLOWDOWN: f64 = 0.02;
 
 /// Under a policy that does not go by age: between two scans for processes, and between two of a
 /// process that does not change.
@@ -77,7 +80,7 @@ impl Options {
             batch: given.number("batch").expect("it has a default") as usize,
             interval: time("interval", INTERVAL),
             idle: time("idle", IDLE),
-            slowdown: given.share("slowdown"),
+            slowdown: given.find_share("slowdown"),
             shared: given.is_on("shared"),
             policy: Box::new(policy),
         };
