@@ -137,7 +137,7 @@ impl Collector for Shared {
         now("sparse_regions", "Regions of the watched that are populated below the share", counters.sparse_regions)?;
         if let Some(cost) = counters.region_cost() {
             let gauge = ConstGauge::new(cost.as_secs_f64());
-            let help = "CPU time that the promotion of a region took in the mean";
+            let help = "CPU time that the kernel took to promote a region in the mean";
             gauge.encode(encoder.encode_descriptor("region_cost_seconds", help, None, gauge.metric_type())?)?;
         }
         let mut excluded = encoder.encode_descriptor(
@@ -197,7 +197,7 @@ mod tests {
         let mut counters = Counters { region_bytes: 2 << 20, ..Counters::default() };
         let metrics = Metrics::start(&config, counters.clone()).unwrap();
         counters.promoted_regions = 3;
-        counters.promote_cpu = std::time::Duration::from_millis(6);
+        counters.collapse_cpu = std::time::Duration::from_millis(6);
         counters.refused.insert("busy", 2);
         counters.excluded.insert("kernel", 70);
         metrics.update(counters);

@@ -55,6 +55,8 @@ pub struct Counters {
     pub scan_cpu: Duration,
     /// The part of it spent in promotions.
     pub promote_cpu: Duration,
+    /// The part of that in calls of the kernel that made huge pages.
+    pub collapse_cpu: Duration,
     /// The time for which the promoter has run.
     pub elapsed: Duration,
 }
@@ -65,12 +67,12 @@ impl Counters {
         self.promoted_regions * self.region_bytes
     }
 
-    /// The processor time that a promotion took in the mean; `None` if there was none.
+    /// The processor time that the kernel took to promote a region in the mean; `None` if none was promoted.
     pub fn region_cost(&self) -> Option<Duration> {
         u32::try_from(self.promoted_regions)
             .ok()
             .filter(|regions| *regions > 0)
-            .map(|regions| self.promote_cpu / regions)
+            .map(|regions| self.collapse_cpu / regions)
     }
 
     /// The share of one core that was used; 0 before any time has passed.
@@ -89,6 +91,13 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_to_nothing_is_no_cost_of_a_region() {
+        let [promote_cpu, collapse_cpu] = [3600, 1].map(Duration::from_secs);
+        let counters = Counters { promoted_regions: 2, promote_cpu, collapse_cpu, ..Counters::default() };
+        assert_eq!(counters.region_cost(), Some(Duration::from_millis(500)));
+    }
 
     #[test]
     fn a_pause_of_microseconds_is_no_decision() {

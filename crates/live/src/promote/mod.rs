@@ -444,13 +444,16 @@ impl Processes {
             let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * size).collect();
             let cpu = |before| process_cpu(process.pid).unwrap_or(before);
             let from = (self.began.elapsed(), cpu(Duration::ZERO));
+            let before = thread_cpu();
             outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
+            let used = thread_cpu().saturating_sub(before);
             let to = (self.began.elapsed(), cpu(from.1));
             counters.calls += 1;
             let pause = process.pace.batch(from, to, self.options.slowdown.unwrap_or(SLOWDOWN));
             counters.back_off(pause);
             let (pid, name) = (process.pid, process.name.as_str());
             let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            counters.collapse_cpu += if done > 0 { used } else { Duration::ZERO };
             let took = (to.0 - from.0).as_micros() as u64;
             tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
         }
@@ -689,7 +692,6 @@ mod tests {
         promoter.live.earn();
         assert_eq!(promoter.live.clock.earned, Duration::from_micros(5));
     }
-}
 
     #[test]
     fn a_command_is_slowed_by_no_more_than_is_given() {
@@ -699,3 +701,4 @@ mod tests {
             assert_eq!(promoter.live.options.slowdown, Some(slowdown), "{text}");
         }
     }
+}
