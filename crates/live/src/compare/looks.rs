@@ -21,11 +21,13 @@ pub(super) struct Looks {
     most: usize,
     next: usize,
     spent: f64,
+    /// After how many rounds the last look was, and what those before it had spent.
+    before: (usize, f64),
 }
 
 impl Looks {
     pub(super) fn new(of: usize, most: usize) -> Looks {
-        Looks { of, most, next: 0, spent: 0.0 }
+        Looks { of, most, next: 0, spent: 0.0, before: (0, 0.0) }
     }
 
     /// The look after `rounds` rounds, if there is one: the first as soon as it can find anything,
@@ -34,17 +36,20 @@ impl Looks {
     pub(super) fn due(&mut self, rounds: usize) -> Option<Family> {
         let share = rounds as f64 / self.most as f64;
         let allowed = (1.0 - LEVEL) * (1.0 + (E - 1.0) * share).ln() - self.spent;
-        let family = Family { allowed, ..self.last() };
+        let family = Family { of: self.of, spent: self.spent, allowed };
         let error =
             (self.of > 0 && (self.next..self.most).contains(&rounds)).then(|| family.error(rounds)).flatten()?;
+        self.before = (rounds, self.spent);
         self.spent += error;
         self.next = rounds + rounds / 3;
         Some(family)
     }
 
-    /// The look when the comparison has ended: it has all that is left.
-    pub(super) fn last(&self) -> Family {
-        Family { spent: self.spent, allowed: 1.0 - LEVEL - self.spent, of: self.of }
+    /// The look when the comparison has ended after `rounds` rounds: it has all that is left, and
+    /// what the last look used if that saw the same rounds.
+    pub(super) fn last(&self, rounds: usize) -> Family {
+        let spent = if self.before.0 == rounds { self.before.1 } else { self.spent };
+        Family { spent, allowed: 1.0 - LEVEL - spent, of: self.of }
     }
 }
 
@@ -90,7 +95,7 @@ mod tests {
             order.iter().for_each(|policy| times[*policy].push(took[*policy]));
             let due = looks.due(round + 1);
             let last = round + 1 == most.min(clock);
-            let Some(family) = (if last { Some(looks.last()) } else { due }) else { continue };
+            let Some(family) = (if last { Some(looks.last(round + 1)) } else { due }) else { continue };
             let rows: Vec<Row> = (0..speeds.len())
                 .map(|policy| {
                     let family = lost[policy].as_ref().map_or(family, |(family, _)| *family);
@@ -145,11 +150,19 @@ mod tests {
     }
 
     #[test]
+    fn an_end_right_after_a_look_is_as_sure_as_that() {
+        let mut looks = Looks::new(1, 8);
+        assert!(looks.due(6).unwrap().error(6).is_some());
+        assert!(looks.last(6).error(6).is_some());
+        assert!(looks.last(7).spent > 0.0);
+    }
+
+    #[test]
     fn the_looks_never_use_more_than_there_is() {
         for (of, most) in [(1, 6), (1, 50), (5, 50), (20, 1000)] {
             let mut looks = Looks::new(of, most);
             let due: Vec<usize> = (1..=most).filter(|rounds| looks.due(*rounds).is_some()).collect();
-            assert!(looks.spent < 1.0 - LEVEL && looks.last().allowed > 0.0, "{looks:?}");
+            assert!(looks.spent < 1.0 - LEVEL && looks.last(most).allowed > 0.0, "{looks:?}");
             assert!(due.windows(2).all(|pair| pair[1] > pair[0] + 1), "{due:?}");
         }
         assert!(Looks::new(0, 50).due(20).is_none(), "nothing is compared");

@@ -342,7 +342,7 @@ pub fn compare_with(
         let (name, runs, how) = (&entry.name, entry.differed(rounds).count(), entry.differed(rounds).next()?);
         Some(format!("settings differed in {} of {name}, so it gets no verdict: {how}", counted(runs, "run")))
     }));
-    let rows = rows(options, &entries, (rounds, decided.unwrap_or(looks.last())), (memory_before, &rules));
+    let rows = rows(options, &entries, (rounds, decided.unwrap_or(looks.last(rounds))), (memory_before, &rules));
     let early = matches!(end, End::TimeLimit | End::Stopped);
     let rows: Vec<Row> = rows.into_iter().map(|row| Row { ended_early: early, ..row }).collect();
     notes.extend(unseen(options, &rows, comparing.traces.err()));
