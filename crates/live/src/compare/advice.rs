@@ -85,6 +85,28 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     Advice { policy: Some(chosen.policy.clone()), sentence }
 }
 
+/// A sentence if the time of a policy that did nothing differs by as much as one with a verdict.
+pub(super) fn as_far(rows: &[Row]) -> Option<String> {
+    let moved = |row: &Row| row.time_ratio.map_or(0.0, |ratio| ratio.estimate.ln().abs());
+    let of = |verdicts: &'static [Verdict]| {
+        rows.iter().filter(move |row| row.verdict.is_some_and(|verdict| verdicts.contains(&verdict)))
+    };
+    let idle = of(&[Verdict::NothingReached]).max_by(|a, b| moved(a).total_cmp(&moved(b)))?;
+    let told: Vec<&str> = of(&[Verdict::Faster, Verdict::Slower])
+        .filter(|row| moved(row) <= moved(idle))
+        .map(|row| row.policy.as_str())
+        .collect();
+    (!told.is_empty()).then(|| {
+        let by = percent((idle.time_ratio.map_or(1.0, |ratio| ratio.estimate) - 1.0).abs());
+        format!(
+            "{} did nothing, and its time differs by {by} all the same, as much as that of {}: trust that less, and \
+             compare while this machine is quiet",
+            idle.policy,
+            told.join(", ")
+        )
+    })
+}
+
 /// The reference, and why.
 fn stay(reference: &Row, others: &[&Row]) -> String {
     let ratios = || others.iter().filter_map(|row| row.time_ratio.map(|ratio| (row, ratio)));
@@ -223,6 +245,14 @@ pub(super) mod tests {
         rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false), true);
         rows[2].tell("nothing".into(), Some(false), true);
         assert_eq!(rows[1].verdict, Some(Verdict::NothingReached));
+        assert_eq!(as_far(&rows), None, "nothing has a verdict");
+        rows[2].tell("all of it huge".into(), Some(true), true);
+        let said = as_far(&rows).unwrap();
+        assert!(
+            said.starts_with("promote did nothing, and its time differs by 21 %") && said.contains("of thp:"),
+            "{said}"
+        );
+        rows[2].tell("nothing".into(), Some(false), true);
         let advice = advise(&rows);
         assert_eq!(advice.policy.as_deref(), Some("now"));
         assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");

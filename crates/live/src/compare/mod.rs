@@ -352,6 +352,7 @@ pub fn compare_with(
     if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }
+    notes.extend(advice::as_far(&rows));
     let advice = (!rows.is_empty()).then(|| advice::advise(&rows));
     let command = options.command_line();
     Ok(Comparison { command, seed: options.seed, rounds, of: options.runs, end, rows, advice, notes })
