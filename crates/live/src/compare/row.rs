@@ -63,7 +63,7 @@ pub struct Row {
     pub latency_p99_seconds: Option<f64>,
     /// The same of 999 in 1000.
     pub latency_p999_seconds: Option<f64>,
-    /// How long the load took.
+    /// How long the load took; where it is repeated, all its times together.
     pub load_seconds: Option<f64>,
     /// The most memory that the server and its descendants had under the load, where what they
     /// share counts once (PSS).

@@ -56,7 +56,7 @@ pub struct Load {
     pub requests_per_second: Option<f64>,
     /// Its median, 99th and 99.9th percentile of the time of a request, in seconds.
     pub latencies: [Option<f64>; 3],
-    /// How long it took.
+    /// How long it took, all its times together.
     pub seconds: f64,
     /// How many tests it had, each with a throughput.
     #[serde(skip)]
