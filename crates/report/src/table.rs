@@ -102,9 +102,14 @@ impl Table {
         &self.rows
     }
 
-    /// The table for a screen of so many columns; without a number all of it, unwrapped.
+    /// The table for a screen of so many columns, in parts where prose in it would be broken within
+    /// words; without a number all of it, unwrapped.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
-        self.lay_out(&self.shown(width), width)
+        let shown = self.shown(width);
+        let least: usize = shown.iter().map(|&index| self.least_width(index, width)).sum();
+        let breaks =
+            width.is_some_and(|most| least > most) && shown.iter().any(|&index| self.columns[index].is_prose());
+        if breaks { self.render_in_parts(width) } else { self.lay_out(&shown, width) }
     }
 
     /// The same; if it does not fit, several tables, each with the first column and as many of the others as fit.
@@ -114,14 +119,14 @@ impl Table {
         let mut parts: Vec<Vec<usize>> = Vec::new();
         let mut used = usize::MAX;
         for &index in others {
-            let wants = self.natural_width(index, width);
+            let wants = self.least_width(index, width);
             match parts.last_mut() {
                 Some(part) if used + wants <= most => {
                     used += wants;
                     part.push(index);
                 }
                 _ => {
-                    used = self.natural_width(first, width) + wants;
+                    used = self.least_width(first, width) + wants;
                     parts.push(vec![first, index]);
                 }
             }
@@ -151,6 +156,12 @@ impl Table {
     fn longest_word(&self, index: usize) -> usize {
         let words = |row: &Vec<String>| fold_words(&row[index]).split_whitespace().map(UnicodeWidthStr::width).max();
         self.rows.iter().filter_map(words).max().unwrap_or(0) + 2
+    }
+
+    /// The width that a column needs, with the space around it.
+    fn least_width(&self, index: usize, width: Option<usize>) -> usize {
+        let natural = self.natural_width(index, width);
+        if self.columns[index].is_prose() { natural.min(self.longest_word(index)) } else { natural }
     }
 
     fn lay_out(&self, shown: &[usize], width: Option<usize>) -> String {

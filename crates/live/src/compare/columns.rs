@@ -152,6 +152,21 @@ mod tests {
             "{text}"
         );
         assert!(widest(Screen::of(100).table(&did_table(&comparison))) <= 100);
+        // Of a server, under a policy with many parameters: in two parts, and no word is broken.
+        let (mut server, percent) = (comparison.clone(), "folios 94 %");
+        for row in &mut server.rows {
+            (row.requests_per_second, row.end_bytes) = (Some(225_000.0), Some(1023 << 20));
+            [&mut row.latency_p50_seconds, &mut row.latency_p99_seconds, &mut row.latency_p999_seconds]
+                .into_iter()
+                .for_each(|latency| *latency = Some(16.87e-3));
+        }
+        server.rows[1].policy = "mthp:size=16K+32K+64K+128K+256K+512K+1M".into();
+        let text = Screen::of(100).table(&table(&server));
+        assert!(text.lines().count() <= 20 && widest(text.clone()) <= 100, "{text}");
+        assert!(
+            ["p99.9", "16K+32K+", percent, "time per request / now"].iter().all(|part| text.contains(part)),
+            "{text}"
+        );
         let all = Screen::stdout(true).table(&table(&comparison));
         assert!(["user", "system", "faults", "major", "dTLB loads"].iter().all(|word| all.contains(word)), "{all}");
     }
