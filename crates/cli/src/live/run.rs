@@ -79,7 +79,7 @@ impl Run {
                 }
                 if self.verbose {
                     summary(&self.policy, &outcome);
-                    lasting(&self.policy);
+                    lasting(&self.policy, &outcome);
                 }
                 left(&self.policy, &outcome, self.verbose);
                 Ok(ExitCode::from(outcome.code))
@@ -127,7 +127,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         let left = work.candidates.saturating_sub(promoted.promoted_regions);
         if let Some(cost) = promoted.region_cost().filter(|_| left > 0) {
             eprintln!(
-                "superpage: {} regions were left when it ended: {} of CPU time, at {} each",
+                "superpage: at one time up to {} more regions could have become huge: {} of CPU time, at {} each",
                 count(left),
                 time(left as f64 * cost.as_secs_f64()),
                 time(cost.as_secs_f64()),
@@ -163,8 +163,13 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     }
 }
 
-/// Prints what to type to have the policy without this command.
-fn lasting(policy: &Policy) {
+/// Prints what to type to have the policy without this command, if it did anything.
+fn lasting(policy: &Policy, outcome: &Outcome) {
+    let idle = outcome.work.as_ref().is_some_and(|work| work.counters.promoted_regions == 0);
+    let aims = outcome.reach.as_ref().zip(policy.live().aim).filter(|(_, aim)| aim.asks());
+    if idle || aims.is_some_and(|(reach, aim)| reach.reached(aim) == 0) {
+        return;
+    }
     let system = System::live();
     let lines = Plan::new(policy, &system).map_or(Vec::new(), |plan| plan.lines(&system));
     for Line { does, line, .. } in lines.iter().filter(|line| !line.line.starts_with("superpage run ")) {
