@@ -53,7 +53,8 @@ fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
     let output = superpage(&["advise", "-m", "zen5", "-o", plan, workload]);
     let table = text(&output.stdout);
     assert!(output.status.success() && table.contains("95 %") && table.contains("mapping at"), "{table}");
-    assert!(std::fs::read_to_string(plan).unwrap().lines().all(|line| line.starts_with("huge,mmap,")));
+    let lines = std::fs::read_to_string(plan).unwrap();
+    assert!(!lines.is_empty() && lines.lines().all(|line| line.starts_with("huge,mmap,")), "{lines}");
     let policy = format!("plan:file={plan},cost=0");
     assert!(superpage(&["sim", "-m", "zen5", "-p", &policy, workload]).status.success());
     let output = superpage(&["advise", "-m", "zen5", "--format", "json", workload]);
@@ -564,7 +565,7 @@ fn inputs_that_never_end_or_never_come_are_refused() {
 fn a_wrong_number_of_a_process_is_told_in_words() {
     let _turn = superpage_testing::turn_of("command");
     refused(&["inspect", "self"], &["no process is self"]);
-    refused(&["inspect", "-1"], &[]);
+    refused(&["inspect", "-1"], &["no process is -1"]);
     refused(&["inspect", "99999999999999999999"], &["no process with such a large number"]);
 }
 
