@@ -317,7 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cut.sp");
         let mut source = workload::parse("random:bytes=1M,references=100K").unwrap();
-        let mut writer = superpage_trace::file::Writer::create(&path, source.info(), "").unwrap();
+        let mut writer = superpage_trace::file::Writer::create(&path, source.info(), &[]).unwrap();
         let mut batch = superpage_trace::Batch::default();
         while source.fill(&mut batch).unwrap() {
             writer.write(&batch).unwrap();
