@@ -137,7 +137,8 @@ pub fn advise(
     let cut = [&base_row, &everywhere, &thp].into_iter().find_map(|row| Some((row, row.error.as_ref()?)));
     if let Some((row, error)) = cut.filter(|_| !stop.load(Ordering::Relaxed)) {
         return Err(Error::Usage(format!(
-            "{} does not run to its end under {} on {}, so nothing can be advised: {error}",
+            "{} does not run to its end under {} on {}, so nothing can be advised: {error}; \
+             advise has neither option, so name a machine with more memory by -m",
             row.workload, row.policy, row.machine
         )));
     }

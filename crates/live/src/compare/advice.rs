@@ -92,17 +92,17 @@ pub(super) fn as_far(rows: &[Row]) -> Option<String> {
         rows.iter().filter(move |row| row.verdict.is_some_and(|verdict| verdicts.contains(&verdict)))
     };
     let idle = of(&[Verdict::NothingReached]).max_by(|a, b| moved(a).total_cmp(&moved(b)))?;
-    let told: Vec<&str> = of(&[Verdict::Faster, Verdict::Slower])
+    let alike: Vec<&str> = of(&[Verdict::Faster, Verdict::Slower])
         .filter(|row| moved(row) <= moved(idle))
         .map(|row| row.policy.as_str())
         .collect();
-    (!told.is_empty()).then(|| {
+    (!alike.is_empty()).then(|| {
         let by = percent((idle.time_ratio.map_or(1.0, |ratio| ratio.estimate) - 1.0).abs());
         format!(
             "{} did nothing, and its time differs by {by} all the same, as much as that of {}: trust that less, and \
              compare while this machine is quiet",
             idle.policy,
-            told.join(", ")
+            alike.join(", ")
         )
     })
 }
