@@ -17,8 +17,9 @@ fn setting(definition: &Definition, case: u64, random: &mut Random) -> Setting {
     let ladder = [6, 5, 2][case as usize % 3];
     let setting = setting_of(definition, "", ladder, u128::from(random.next()), 4 + 8 * (random.next() as u16 % 64));
     let (name, drawn) = setting.policy.split_once(':').expect("a colon follows the name");
-    let own =
-        |pair: &&str| case % 2 == 0 && Policy::keys().iter().all(|key| !pair.starts_with(&format!("{}=", key.name)));
+    let own = |pair: &&str| {
+        case.is_multiple_of(2) && Policy::keys().iter().all(|key| !pair.starts_with(&format!("{}=", key.name)))
+    };
     let pairs: Vec<&str> = drawn.split(',').filter(own).collect();
     Setting { policy: format!("{name}:{}", pairs.join(",")), lacks: "", daemon_comes: true, ..setting }
 }

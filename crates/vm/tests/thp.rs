@@ -84,6 +84,22 @@ fn khugepaged_is_a_switch_of_thp() {
     machine.end();
 }
 
+/// What is refused for its own sake, here since it cannot be zeroed, does not keep the blocks behind it from a try.
+#[test]
+fn khugepaged_tries_each_block_of_a_region() {
+    let mut machine = Machine::new("4K 64K 2M", 4096, "mthp:size=64K,khugepaged=on,place=base");
+    machine.anonymous(512, 512, Growth::Fixed);
+    (0..32).for_each(|block| machine.put(512 + 16 * block, block));
+    machine.disk.fills = Some(0);
+    advance(&mut machine, 10, 0);
+    let refused: Vec<(Why, u64)> = machine.vm.refusals().filter(|(_, count)| *count > 0).collect();
+    assert!(matches!(refused[..], [(Why::Contents, 32..)]), "{refused:?}");
+    machine.disk.fills = None;
+    advance(&mut machine, 20, 0);
+    assert!((512..1024).all(|page| machine.level(page) == Some(Level(1))));
+    machine.end();
+}
+
 #[test]
 fn khugepaged_collapses_what_enabled_allows() {
     for (enabled, levels) in [("always", [1, 1, 0]), ("madvise", [0, 1, 0])] {

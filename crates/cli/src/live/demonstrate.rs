@@ -114,7 +114,7 @@ impl Try {
             // They are of this machine, so that those of the last program stand for all.
             notes.clone_from(&comparison.notes);
             match self.format {
-                Format::Table => print(&shown(*program, &comparison, Screen::stdout(self.wide)))?,
+                Format::Table => print(shown(*program, &comparison, Screen::stdout(self.wide)))?,
                 Format::Json => _ = rows.insert(name, comparison.rows),
             }
         }
@@ -126,7 +126,7 @@ impl Try {
             }
             Format::Json => {
                 notes.iter().for_each(|note| eprintln!("superpage: {note}"));
-                print(&(serde_json::to_string_pretty(&rows).expect("rows are plain values") + "\n"))?;
+                print(serde_json::to_string_pretty(&rows).expect("rows are plain values") + "\n")?;
             }
         }
         Ok(ExitCode::SUCCESS)
