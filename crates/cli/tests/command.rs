@@ -564,8 +564,8 @@ fn inputs_that_never_end_or_never_come_are_refused() {
 #[test]
 fn a_wrong_number_of_a_process_is_told_in_words() {
     let _turn = superpage_testing::turn_of("command");
-    refused(&["inspect", "self"], &["no process is self"]);
-    refused(&["inspect", "-1"], &["no process is -1"]);
+    refused(&["inspect", "self"], &["no process is named self"]);
+    refused(&["inspect", "-1"], &["no process is named -1"]);
     refused(&["inspect", "99999999999999999999"], &["no process with such a large number"]);
 }
 
