@@ -440,13 +440,12 @@ fn nobody_changes_settings_while_they_are_measured_under() {
     let measures = |said: &str| said.contains(&refused) && said.contains(") measures under the settings");
     until(60, &refused, || lock().is_err_and(|error| measures(&error.to_string())));
     // Another that only measures runs at the same time, and one that changes settings waits.
-    let begun = Instant::now();
     rows(&["-r", "1", "-w", "0", "--policy", "now"], &["true"]);
     let done = output(&["-r", "1", "-w", "0", "--policy", "thp"], &["true"]);
     let said = text(&done.stderr);
     // Of several that measure, as other tests may do now, it names one.
     assert!(said.contains("waiting until process") && said.contains("has ended, which measures"), "{said}");
-    assert!(begun.elapsed() > Duration::from_secs(2) && reader.wait().unwrap().success());
+    assert!(reader.wait().unwrap().success());
 }
 
 #[test]
