@@ -98,10 +98,9 @@ impl Try {
         let (mut rows, mut notes) = (BTreeMap::new(), Vec::new());
         for program in Program::value_variants() {
             let name = program.to_possible_value().expect("none is skipped").get_name().to_owned();
-            let policies = ["thp:malloc=on", "promote:age=200ms,shared=off"];
+            let policies = ["base", "thp:malloc=on", "promote:age=200ms,shared=off"];
             let named = |policy: &str| policy.parse().expect("it is one of ours");
             let options = Options {
-                reference: named("base"),
                 policies: policies.map(named).into(),
                 reach: Reaches::OnlyMine,
                 runs: self.runs as usize,
