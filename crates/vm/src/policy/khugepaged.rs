@@ -4,9 +4,10 @@
 //! fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that
 //! of `thp:khugepaged=on`.
 //!
-//! With `text=on`, of every policy, it collapses programs' text too, whoever has it in memory and whether or not it was accessed: at most
-//! `max-none` pages of a region are read for it, and the next access of each program maps it huge. Most distributions
-//! build kernels without that (`CONFIG_READ_ONLY_THP_FOR_FS`), so it is off.
+//! With `text=on`, of every policy, it collapses programs' text too, whoever has it in memory and
+//! whether or not it was accessed: at most `max-none` pages of a region are read for it, and the
+//! next access of each program maps it huge. Most distributions build kernels without that
+//! (`CONFIG_READ_ONLY_THP_FOR_FS`), so it is off.
 //!
 //! Not modelled: regions with pages in swap space or shared since a fork, which Linux collapses within the limits and
 //! the manager refuses; shared memory; files that are opened for writing, which keep their huge pages here.
