@@ -104,7 +104,8 @@ fn saved(base: &Row, other: &Row) -> i128 {
 ///
 /// # Errors
 /// The machine has no superpage of at most 2 MB or too little memory for the stream, or the stream
-/// is sampled ([`Error::Usage`]); the stream cannot be opened or read. A stream that is stopped gives what is known by then.
+/// is sampled ([`Error::Usage`]); the stream cannot be opened or read. A stream that is stopped
+/// gives what is known by then.
 pub fn advise(
     base: &Setup,
     open: &dyn Fn() -> Result<Box<dyn Source>, Error>,

@@ -545,7 +545,8 @@ impl Comparing<'_> {
             // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
             self.traces = Err("it ended with a failure where it was traced".into());
             self.note(format!(
-                "the command ended with status {} under {} in a warm-up run that traced it; it was run again without tracing",
+                "the command ended with status {} under {} in a warm-up run that traced it; it was run again \
+                 without tracing",
                 run.code, entry.name
             ));
             return self.run(entry, turn, stop);
