@@ -3,6 +3,7 @@
 
 mod command;
 mod compare;
+mod compare_ends;
 mod daemon;
 mod docs;
 mod hints;

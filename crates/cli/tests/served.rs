@@ -202,3 +202,11 @@ fn an_interrupt_that_the_server_gets_too_leaves_whole_rounds() {
     assert!(text(&output.stdout).contains("of 50 rounds, ended early"), "{}", text(&output.stdout));
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_unit_is_no_server_to_be_started() {
+    let refused = served(&[], "redis-server.service", "true", "true");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("systemctl show -p ExecStart redis-server.service"), "{said}");
+}

@@ -3,6 +3,7 @@
 
 use crate::headroom::Headroom;
 use crate::proc::bytes_of;
+use rustix::mm::{Advice, madvise};
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::Path;
@@ -37,6 +38,17 @@ pub fn left() -> Vec<Left> {
         }
     }
     all
+}
+
+/// Asks the kernel for huge pages at first touches of the whole pages in `memory`. Where there are none, as with
+/// `enabled=never`, nothing changes.
+pub fn ask_for_huge_pages<T>(memory: &mut [T]) {
+    let (bytes, page) = (size_of_val(memory), rustix::param::page_size());
+    let start = memory.as_mut_ptr().cast::<u8>();
+    let skipped = start.align_offset(page).min(bytes);
+    let whole = (bytes - skipped) / page * page;
+    // SAFETY: the range lies in `memory`, which is borrowed, and the advice leaves its contents as they are.
+    let _ = unsafe { madvise(start.add(skipped).cast(), whole, Advice::LinuxHugepage) };
 }
 
 /// What the kernel thinks can be had of the system's memory without swapping, in bytes; `None` where it does not say.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use superpage_linux::settings::System;
 use superpage_live::Policy;
 use superpage_live::compare::{
-    Advice, At, Comparison, End, Options, Output, Reaches, Server, Watch, With, compare_with, did_table, export, html,
-    settings, table,
+    Advice, At, Comparison, End, MemoryState, Options, Output, Reaches, Server, Watch, With, compare_with, did_table,
+    export, html, settings, table,
 };
 use superpage_live::launch::{Line, Plan};
 use superpage_report::{Export, Screen};
@@ -122,6 +122,10 @@ pub(crate) struct Compare {
     #[arg(long)]
     cold_host: bool,
 
+    /// What free memory is like when runs begin
+    #[arg(long, value_name = "STATE", value_enum, default_value = "as-it-is", conflicts_with = "only_mine")]
+    memory_state: State,
+
     /// Show every column, and wrap no line
     #[arg(long)]
     wide: bool,
@@ -179,7 +183,16 @@ fn with(text: &str) -> Result<With, String> {
     let mut parts = places.map(|place| (&text[..place], &text[place + 1..]));
     let found = parts.find_map(|(policy, command)| Some((super::run::policy(policy).ok()?, command)));
     let (policy, command) = found.ok_or("it begins with no policy: give POLICY=CMD, as in thp=./service --fast")?;
-    Ok(With { policy, command: words(command)?.0 })
+    Ok(With { name: None, policy, command: words(command)?.0 })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    /// Untouched, but for what a host may have taken
+    AsItIs,
+    /// Without a free block of 2 MB, for the whole system, as on one that has run for long: all that are free are
+    /// broken up
+    Fragmented,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -272,6 +285,10 @@ impl Compare {
             conclude: self.conclude.clone(),
             ignore_failure: self.ignore_failure,
             cold_host: self.cold_host,
+            memory_state: match self.memory_state {
+                State::AsItIs => MemoryState::AsItIs,
+                State::Fragmented => MemoryState::Fragmented,
+            },
             output: match (self.show_output, self.format) {
                 (false, _) => Output::Null,
                 (true, Format::Table) => Output::Inherit,

@@ -7,15 +7,16 @@ use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::process::ExitCode;
-use superpage_live::compare::{Comparison, End, Options, Reaches, compare_with, settings, table};
+use superpage_linux::memory::ask_for_huge_pages;
+use superpage_live::compare::{Comparison, End, Options, Reaches, With, compare_with, settings, table};
 use superpage_report::Screen;
 
 /// See on this machine, in a minute, what huge pages do to three small programs
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage try\n  superpage try -r 20 --format json\n\n\
-    Each program runs under three policies that set something for it alone, so that it needs no root\n\
-    and changes nothing on this system: base (only base pages), thp:malloc=on (huge pages at\n\
-    first touches, as the C library asks for them) and promote (huge pages of what is full and settled).\n\
+    Each program runs in ways that set something for it alone, so that it needs no root and changes\n\
+    nothing on this system: as it is (now), with only base pages (base), asking for huge pages itself,\n\
+    by madvise (asks), and under promote, which makes huge pages of what is full and settled.\n\
     `superpage compare -- CMD` does the same for a program of yours.")]
 pub(crate) struct Try {
     /// The number of measured rounds of each program
@@ -33,6 +34,10 @@ pub(crate) struct Try {
     /// Only do what one of the programs does
     #[arg(long, value_name = "PROGRAM", value_enum)]
     only: Option<Program>,
+
+    /// ... and ask for huge pages at its first touches
+    #[arg(long, requires = "only")]
+    asks: bool,
 }
 
 /// What is tried.
@@ -55,27 +60,27 @@ impl Program {
         }
     }
 
-    /// The work itself, in memory of malloc.
-    fn work(self) {
+    /// The work itself, in memory of malloc, for which it asks for huge pages if `asks`.
+    fn work(self, asks: bool) {
         match self {
             Program::Table => {
                 // Each line of 64 bytes names the next one: all of them, in no order that a prefetcher sees.
                 let lines = 1_usize << 22;
-                let mut table = vec![0_usize; 8 * lines];
+                let mut table = zeroes(8 * lines, asks);
                 (0..lines).for_each(|at| table[8 * at] = (at * 1_664_525 + 1_013_904_223) % lines);
                 let mut at = 0;
                 (0..2 * lines).for_each(|_| at = table[8 * at]);
                 black_box(at);
             }
             Program::Mixer => {
-                let mut words = vec![1_u64; 1 << 15];
+                let mut words = zeroes::<u64>(1 << 15, asks);
                 for round in 0..6000 {
                     words.iter_mut().for_each(|word| *word = (*word ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15));
                     black_box(&mut words);
                 }
             }
             Program::Sparse => {
-                let mut memory = vec![0_u8; 512 << 20];
+                let mut memory = zeroes::<u8>(512 << 20, asks);
                 for round in 0..20_000_u32 {
                     memory.iter_mut().step_by(256 << 10).for_each(|byte| *byte = byte.wrapping_add(round as u8));
                     black_box(&mut memory);
@@ -85,10 +90,19 @@ impl Program {
     }
 }
 
+/// Zeroes of the C library's allocator, untouched.
+fn zeroes<T: Clone + Default>(length: usize, asks: bool) -> Vec<T> {
+    let mut memory = vec![T::default(); length];
+    if asks {
+        ask_for_huge_pages(&mut memory);
+    }
+    memory
+}
+
 impl Try {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(program) = self.only {
-            program.work();
+            program.work(self.asks);
             return Ok(ExitCode::SUCCESS);
         }
         let myself = std::env::current_exe().map_err(|error| {
@@ -98,13 +112,15 @@ impl Try {
         let (mut rows, mut notes) = (BTreeMap::new(), Vec::new());
         for program in Program::value_variants() {
             let name = program.to_possible_value().expect("none is skipped").get_name().to_owned();
-            let policies = ["base", "thp:malloc=on", "promote:age=200ms,shared=off"];
             let named = |policy: &str| policy.parse().expect("it is one of ours");
+            let command = [myself.as_os_str(), "try".as_ref(), "--only".as_ref(), name.as_ref()];
+            let asking = command.into_iter().chain(["--asks".as_ref()]).map(Into::into).collect();
             let options = Options {
-                policies: policies.map(named).into(),
+                policies: ["base", "promote:age=200ms,shared=off"].map(named).into(),
+                with: vec![With { name: Some("asks".into()), policy: named("now"), command: asking }],
                 reach: Reaches::OnlyMine,
                 runs: self.runs as usize,
-                ..Options::new([myself.as_os_str(), "try".as_ref(), "--only".as_ref(), name.as_ref()])
+                ..Options::new(command)
             };
             let comparison = compare_with(settings(&options), &options, stop.flag(), &mut Bar::new(None))?;
             if comparison.end == End::Stopped {

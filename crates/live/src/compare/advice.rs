@@ -177,6 +177,7 @@ pub(super) mod tests {
             counts: Vec::new(),
             code: 0,
             warmed: 0,
+            free_blocks: None,
             differed: None,
             load: None,
         };

@@ -8,7 +8,7 @@ use superpage_report::{Column, Table, bytes, count, time};
 type Cell = fn(&Row) -> Option<String>;
 
 /// The columns but the last: those that answer, which are always shown, and those that are only shown wide.
-const COLUMNS: [(&str, bool, Cell); 22] = [
+const COLUMNS: [(&str, bool, Cell); 23] = [
     ("time", true, |row| {
         row.requests_per_second.is_none().then(|| spread(row.wall_seconds.median, row.wall_seconds.stddev))
     }),
@@ -34,6 +34,7 @@ const COLUMNS: [(&str, bool, Cell); 22] = [
     ("iTLB loads", false, |row| row.itlb_loads.map(count)),
     ("misses", false, |row| row.itlb_misses.map(count)),
     ("walk cycles", false, |row| row.walk_cycles.map(count)),
+    ("free 2M before", false, |row| row.free_blocks.map(count)),
     ("runs", false, |row| Some(row.runs.to_string())),
 ];
 
@@ -51,7 +52,7 @@ pub fn table(comparison: &Comparison) -> Table {
     let last = Column::number(format!("{of} / {reference}"));
     let mut table = Table::new(std::iter::once(Column::prose("policy")).chain(head).chain([last]));
     for row in rows {
-        let cold = if row.memory_before == super::COLD { " (cold host)" } else { "" };
+        let cold = if row.memory_before == super::host::COLD { " (cold host)" } else { "" };
         let cells = shown.iter().map(|(_, _, cell)| cell(row).unwrap_or_else(|| "-".into()));
         table.row(std::iter::once(format!("{}{cold}", row.policy)).chain(cells).chain([ratio(row)]));
     }

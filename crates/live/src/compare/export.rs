@@ -98,6 +98,7 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("load_seconds", number(row.load_seconds)),
         ("end_bytes", some(row.end_bytes)),
         ("load_peak_bytes", some(row.load_peak_bytes)),
+        ("free_blocks", some(row.free_blocks)),
     ]
 }
 

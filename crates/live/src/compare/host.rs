@@ -4,17 +4,115 @@
 //! and policies that allocate large blocks pay more of this, so they appear worse than they are. Therefore as much
 //! memory as the run needs is touched and freed right before it.
 
+use super::fragmented::Fragmented;
+use super::{MemoryState, Options};
+use crate::inspect::free_blocks;
+use procfs::{Current, LoadAverage};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::path::Path;
+use superpage_linux::Error;
 use superpage_linux::memory::available;
+use superpage_linux::pagemap::huge_page_bytes;
+
+/// The words for the state of free memory before each run.
+const METAL: &str = "metal";
+const WARMED: &str = "warmed";
+pub(super) const COLD: &str = "cold host";
+
+/// What is done to free memory before each run.
+pub(super) struct Before {
+    /// Its state then, as rows name it.
+    pub(super) words: &'static str,
+    fragmented: Option<Fragmented>,
+}
+
+/// Free memory right before a run.
+pub(super) struct Free {
+    /// How many bytes were touched and freed.
+    pub(super) warmed: u64,
+    /// How many blocks of a huge page's size are free; `None` where the kernel does not show it.
+    pub(super) blocks: Option<u64>,
+}
+
+impl Before {
+    /// What lies under this machine decides, and the options do; `notes` say what that means for the rows. `huge` says
+    /// whether huge pages are compared at all.
+    pub(super) fn look(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<Before, Error> {
+        let words = look_under(options, huge, notes)?;
+        let fragmented = (options.memory_state == MemoryState::Fragmented).then(Fragmented::new).transpose()?;
+        Ok(Before { words, fragmented })
+    }
+
+    /// Prepares memory for a run: `bytes` of it are touched and freed where the host may have taken them, and free
+    /// blocks are broken up where that is asked for. `stop` ends it early.
+    ///
+    /// # Errors
+    /// Those of [`Fragmented::break_up`].
+    pub(super) fn prepare(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<Free, Error> {
+        // Huge pages would have the kernel compact what is broken up.
+        let warmed = if self.words == WARMED { warm(bytes, self.fragmented.is_none()) } else { 0 };
+        self.fragmented.as_mut().map_or(Ok(()), |fragmented| fragmented.break_up(stop))?;
+        Ok(Free { warmed, blocks: free_blocks(huge_page_bytes()) })
+    }
+
+    /// How many free blocks were broken up so far.
+    pub(super) fn broken_up(&self) -> Option<u64> {
+        self.fragmented.as_ref().map(Fragmented::blocks)
+    }
+}
+
+/// What lies under this machine, and what that means for the rows. `huge` says whether huge pages are compared at all.
+fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<&'static str, Error> {
+    let (guest, reports) = (is_virtual(), reports_free_memory());
+    if !guest && !reports {
+        return Ok(METAL);
+    }
+    if guest && huge {
+        // On a thread of its own, since it chooses a processor for itself.
+        let finding = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, crate::probe::host_fractured);
+            thread.map_err(Error::thread).map(|thread| thread.join().expect("probing does not panic"))
+        })?;
+        notes.push(match finding.is_so() {
+            Some(true) => format!(
+                "host-fractured: the host backs huge pages with small ones, so they reach no further in the TLB; gains come \
+                 from cheaper walks and fewer faults ({})",
+                finding.evidence
+            ),
+            Some(false) => format!("not host-fractured: huge pages reach as far in the TLB as they should ({})", finding.evidence),
+            None => format!("whether the host fractures huge pages {}", finding.evidence),
+        });
+    }
+    let why = match reports {
+        true => "this machine may hand free memory back to its host",
+        false => "the host of this virtual machine may take free memory",
+    };
+    if options.cold_host {
+        notes.push(format!(
+            "cold host: {why}, and nothing was touched before the runs; huge pages look worse than they are"
+        ));
+        return Ok(COLD);
+    }
+    notes.push(format!("{why}: before each run as much memory as any run needed so far was touched and freed"));
+    Ok(WARMED)
+}
+
+/// A sentence if other programs leave this machine no rest, by the load average of the last minute.
+pub(super) fn busy() -> Option<String> {
+    let load = LoadAverage::current().ok()?.one;
+    let processors = std::thread::available_parallelism().ok()?.get();
+    let said =
+        || format!("other programs keep this machine busy (load {load} on {processors} processors): times vary more");
+    (load > processors as f32 / 2.0).then(said)
+}
 
 /// Whether a hypervisor is under this machine, as far as it shows.
-pub(super) fn is_virtual() -> bool {
+fn is_virtual() -> bool {
     says_processor() || Path::new("/sys/hypervisor/type").exists()
 }
 
 /// Whether this kernel can hand free memory back to a host.
-pub(super) fn reports_free_memory() -> bool {
+fn reports_free_memory() -> bool {
     Path::new("/sys/module/page_reporting").exists()
 }
 
@@ -32,10 +130,10 @@ fn says_processor() -> bool {
         || ["QEMU", "Amazon EC2", "Google", "Microsoft", "VMware"].iter().any(|name| vendor.contains(name))
 }
 
-/// Touches `bytes` of fresh memory, in huge pages where the kernel has them, and frees it again. Not more than nine tenths
-/// of what is available. Returns how much it was: less where the system has no more. Costs 50 us per MB that is warm
+/// Touches `bytes` of fresh memory, in huge pages where `huge` says so and the kernel has them, and frees it again. Not
+/// more than nine tenths of what is available. Returns how much it was: less where the system has no more. Costs 50 us per MB that is warm
 /// already, and some ms per MB that is cold.
-pub(super) fn warm(bytes: u64) -> u64 {
+fn warm(bytes: u64, huge: bool) -> u64 {
     let bytes = bytes.min(available().unwrap_or(0) / 10 * 9) as usize & !(PAGE - 1);
     if bytes == 0 {
         return 0;
@@ -50,8 +148,9 @@ pub(super) fn warm(bytes: u64) -> u64 {
         )
     };
     let Ok(start) = mapped else { return 0 };
+    let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
     // SAFETY: the range is the mapping. Where the kernel has no huge pages it says so, and base pages are touched.
-    let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
+    let _ = unsafe { madvise(start, bytes, advice) };
     for page in (0..bytes).step_by(PAGE) {
         // SAFETY: the byte is in the mapping, which nobody else knows of.
         unsafe { start.cast::<u8>().add(page).write_volatile(1) };
@@ -70,11 +169,12 @@ mod tests {
 
     #[test]
     fn memory_is_touched_and_freed() {
+        let _turn = superpage_testing::turn_of("resident memory");
         let resident = || procfs::process::Process::myself().unwrap().statm().unwrap().resident;
         let before = resident();
-        assert_eq!(warm(32 << 20), 32 << 20);
+        assert_eq!(warm(32 << 20, true), 32 << 20);
         assert!(resident() < before + 4096, "{before} -> {}", resident());
-        assert_eq!(warm(0), 0);
+        assert_eq!(warm(0, false), 0);
         assert!(available().is_some_and(|bytes| bytes > 0));
     }
 }

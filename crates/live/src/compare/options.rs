@@ -29,6 +29,8 @@ pub enum Output {
 /// options are worth.
 #[derive(Clone, PartialEq, Debug)]
 pub struct With {
+    /// How the row is named; else by its policy and number.
+    pub name: Option<String>,
     /// The policy.
     pub policy: Policy,
     /// The program and its arguments; words like `NAME=VALUE` before it are set in its environment.
@@ -46,6 +48,16 @@ pub enum Reaches {
     Considerate,
     /// Everybody's.
     System,
+}
+
+/// What free memory is like when runs begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryState {
+    /// As it is.
+    #[default]
+    AsItIs,
+    /// Without a free block of a huge page's size, as on a machine that has run for long.
+    Fragmented,
 }
 
 /// The options of a comparison.
@@ -85,6 +97,8 @@ pub struct Options {
     pub ignore_failure: bool,
     /// Do not touch memory before each run.
     pub cold_host: bool,
+    /// What free memory is like before each run.
+    pub memory_state: MemoryState,
     /// Where the command's output goes.
     pub output: Output,
     /// The seed of the order within rounds.
@@ -113,6 +127,7 @@ impl Options {
             conclude: None,
             ignore_failure: false,
             cold_host: false,
+            memory_state: MemoryState::default(),
             output: Output::Null,
             seed: 1,
         }

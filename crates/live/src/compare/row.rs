@@ -30,6 +30,8 @@ pub struct Run {
     pub code: u8,
     /// How many bytes were touched and freed right before the run.
     pub warmed: u64,
+    /// How many blocks of a huge page's size were free then, if the kernel shows it.
+    pub free_blocks: Option<u64>,
     /// The first setting of the system that was not as when the comparison began, or changed during the run, in words.
     pub differed: Option<String>,
     /// Of a server: what its load said.
@@ -128,6 +130,8 @@ pub struct Row {
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
     pub warmed_bytes: u64,
+    /// How many blocks of a huge page's size were free before each run.
+    pub free_blocks: Option<u64>,
     /// The wall-clock time of each run, in the order of the rounds, in seconds.
     pub times: Vec<f64>,
     /// Processor time in the kernel of each run, in seconds.
@@ -259,6 +263,7 @@ impl Row {
             settings_differed: 0,
             memory_before,
             warmed_bytes: whole(&|run| Some(run.warmed)).expect("there are runs"),
+            free_blocks: whole(&|run| run.free_blocks),
             times,
             system_times: runs.iter().map(|run| run.system).collect(),
             faults: runs.iter().map(|run| run.minor_faults + run.major_faults).collect(),
@@ -299,6 +304,7 @@ mod tests {
             counts: Vec::new(),
             code: 0,
             warmed: 0,
+            free_blocks: None,
             differed: None,
             load: None,
         };

@@ -128,6 +128,7 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
         counts,
         code,
         warmed: 0,
+        free_blocks: None,
         differed,
         load,
     };

@@ -17,5 +17,5 @@ pub use process::{Note, Process};
 pub use reach::{Library, Reach};
 pub use reason::Share;
 pub use service::{Expectation, Service};
-pub(crate) use system::pools;
 pub use system::{Pool, System, Zone};
+pub(crate) use system::{free_blocks, pools};

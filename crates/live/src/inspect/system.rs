@@ -131,6 +131,22 @@ impl System {
     }
 }
 
+/// How many free blocks of `size` bytes there are, larger ones counted as several; `None` where the kernel does not
+/// show it.
+pub(crate) fn free_blocks(size: u64) -> Option<u64> {
+    let buddyinfo = std::fs::read_to_string("/proc/buddyinfo").ok()?;
+    Some(blocks_of(&zones(&buddyinfo), size / rustix::param::page_size() as u64))
+}
+
+/// The free blocks of this many base pages.
+fn blocks_of(zones: &[Zone], pages: u64) -> u64 {
+    let of = |zone: &Zone| -> u64 {
+        let orders = zone.free_blocks.iter().enumerate();
+        orders.map(|(order, blocks)| blocks * ((1 << order) / pages)).sum()
+    };
+    zones.iter().map(of).sum()
+}
+
 fn zones(buddyinfo: &str) -> Vec<Zone> {
     let zone = |line: &str| {
         let (place, rest) = line.split_once(", zone")?;
@@ -198,6 +214,7 @@ mod tests {
             (found[1].unusable(0), found[1].unusable(1), found[1].unusable(2)),
             (Some(0.0), Some(0.5), Some(1.0))
         );
+        assert_eq!([1, 2, 4].map(|pages| blocks_of(&found, pages)), [4 + 4 + 2 * 2, 2 + 2, 1]);
         let none = Zone { free_blocks: vec![0, 0], ..found[0].clone() };
         assert_eq!(none.unusable(1), None);
     }

@@ -137,6 +137,13 @@ impl Memory {
         self.bytes
     }
 
+    /// The base page that begins at this offset.
+    pub(crate) fn page(&self, at: usize) -> &[u8] {
+        assert!(at + BASE <= self.bytes, "the page lies in the memory");
+        // SAFETY: the page is in the mapping, which is ours; nobody writes to it while this is borrowed.
+        unsafe { std::slice::from_raw_parts(self.start.add(at), BASE) }
+    }
+
     /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
     pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
         let range = self.start() as u64..(self.start() + self.bytes) as u64;

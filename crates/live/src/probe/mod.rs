@@ -14,7 +14,7 @@ mod finding;
 mod fracture;
 mod kept;
 mod machine;
-mod memory;
+pub(crate) mod memory;
 mod page;
 mod pin;
 mod promotion;

@@ -13,6 +13,7 @@ pub(super) use output::Measured;
 use super::statistics::Spread;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -40,6 +41,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// The unit of systemd that it names in place of a command, if it does.
+    pub(super) fn unit(&self) -> Option<Cow<'_, str>> {
+        let [unit] = &self.command[..] else { return None };
+        Some(unit.to_string_lossy()).filter(|unit| unit.ends_with(".service") && !unit.contains('/'))
+    }
+
     /// Makes the command of a server ready: it says what it says in `log`.
     pub(super) fn prepare(command: &mut Command, log: &Path) -> Result<(), Error> {
         let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));

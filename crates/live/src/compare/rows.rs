@@ -1,0 +1,75 @@
+//! The rows of all policies, and what each did.
+
+use super::did::{self, Arm};
+use super::entries::Entry;
+use super::row::{Row, Run};
+use super::statistics::Family;
+use super::{Options, options};
+use crate::policy::Did;
+use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::rules::Rules;
+
+/// A row for each policy, of the first `rounds` rounds, at a look at the `family`. `rules` are the
+/// settings of the system when they began.
+pub(super) fn rows(
+    options: &Options,
+    entries: &[Entry],
+    (rounds, family): (usize, Family),
+    (memory_before, rules): (&'static str, &Rules),
+) -> Vec<Row> {
+    if rounds == 0 {
+        return Vec::new();
+    }
+    let reference: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
+    let rows = entries.iter().enumerate().map(|(index, entry)| {
+        let runs: Vec<&Run> = entry.runs(rounds).iter().collect();
+        let family = entry.dropped.as_ref().map_or(family, |(family, _)| *family);
+        let beside = (index > 0).then_some((&reference[..], family));
+        let line = options.line_with(entry.own.as_deref());
+        let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
+        let own_command = entry.own.as_deref().map(options::line);
+        let (settings_differed, dropped) = (entry.differed(rounds).count(), entry.dropped.as_ref());
+        Row { settings_differed, dropped: dropped.map(|(_, why)| why.clone()), own_command, ..row }
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    let arm = |index: usize| {
+        let Entry { plan, seen, .. } = &entries[index];
+        Arm { policy: &plan.policy, row: &rows[index], seen }
+    };
+    let huge = huge_page_bytes();
+    let others = (1..entries.len()).map(|index| match entries[index].own {
+        // What is huge under the reference is another command's.
+        Some(_) => Did::new(did::as_it_is(arm(index), huge, rules), None),
+        None => did::beside(arm(index), arm(0), huge, rules),
+    });
+    let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
+    let told: Vec<Did> = std::iter::once(first).chain(others).collect();
+    let comparable = entries[0].differed(rounds).next().is_none();
+    for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
+        let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
+        row.tell(did, reached, comparable);
+    }
+    rows
+}
+
+/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they
+/// ended.
+pub(super) fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<String> {
+    let unseen: Vec<&str> =
+        rows.iter().filter(|row| row.huge_coverage_percent.is_none()).map(|row| row.policy.as_str()).collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let why = match traces {
+        _ if options.server.is_some() => {
+            "it served too short a time: give more of the load, or warm-up runs (-w), which are looked at more closely"
+                .into()
+        }
+        _ if options.warmup == 0 => {
+            "only runs that do not count are looked at when they end, and there are none".into()
+        }
+        Some(why) => format!("the command is not looked at when it ends: {why}"),
+        None => "at its end it had given back what it had at the peak, which was too short to be looked at".into(),
+    };
+    Some(format!("what is huge at the peak was not seen under {}: {why}", unseen.join(", ")))
+}
