@@ -1,6 +1,7 @@
 //! What to type so that a process's memory becomes huge, by who allocates it.
 
 use super::mapping::{Kind, Mapping};
+use super::pool;
 use super::process::Process;
 use super::reach::{Library, library};
 use super::service::Service;
@@ -142,7 +143,9 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
             true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
             false => String::new(),
         };
-        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java;
+        // Of gperftools. It grows the heap by a MB at a time, so that of thp it has next to nothing.
+        let pooled = maps("libtcmalloc");
+        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !pooled;
         let allocators = [
             (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
             (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
@@ -162,6 +165,13 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         } else if let Some(variable) = &variable {
             let does = format!("from the next start on, for what its allocator takes{growth}");
             add(&mut lines, &does, &format!("{variable} CMD"));
+        } else if pooled && origin.variable("TCMALLOC_MEMFS_MALLOC_PATH").is_none() {
+            let taken = mappings.iter().filter(|mapping| anonymous(mapping)).map(|mapping| mapping.resident_bytes);
+            lines.extend(pool::set_aside(taken.sum::<u64>().div_ceil(huge_page_bytes())));
+            let mount = "mkdir -p /mnt/huge && mount -t hugetlbfs -o mode=1777 none /mnt/huge";
+            add(&mut lines, "lets programs take pages of it (root)", mount);
+            let does = "from the next start on, for what its allocator takes: it falls back where the pool is empty";
+            add(&mut lines, does, "TCMALLOC_MEMFS_MALLOC_PATH=/mnt/huge/tcmalloc CMD");
         } else {
             // Go, or a program without a dynamic allocator; or what past it maps memory.
             let does = format!("from the next start on, for all of it (root: sets the whole system meanwhile){growth}");
@@ -186,7 +196,7 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
     }
     if concerned(&shared, &[Why::Misaligned, Why::Never]) {
         match maps("postgres") {
-            true => lines.extend(postgresql(origin)),
+            true => lines.extend(postgresql(origin, pool::needed(mappings.iter().filter(|it| shared(it))))),
             false => add(
                 &mut lines,
                 "from the next start on, for shared memory (root)",
@@ -206,24 +216,22 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
     lines
 }
 
-/// A pool for the buffers of PostgreSQL, which the server computes from its options.
-fn postgresql(origin: &Origin) -> Vec<Line> {
+/// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages hold what it has mapped.
+fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
     let started = match plain {
         true => origin.arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" "),
         false => format!("postgres -D {folder}"),
     };
+    let [pool, at_boot] = pool::set_aside(now);
     vec![
         Line::new(
             "how many pages N its buffers need of a pool (as its own user, while it is stopped; PostgreSQL 15 or later)",
             format!("{started} -C shared_memory_size_in_huge_pages"),
         ),
-        Line::new("sets that pool aside, for nothing else to use (root; undone by 0)", "sysctl -w vm.nr_hugepages=N"),
-        Line::new(
-            "the same at each boot (root; undone by removing the file)",
-            "echo 'vm.nr_hugepages = N' > /etc/sysctl.d/superpage.conf",
-        ),
+        pool,
+        at_boot,
         // Not `on`: where the pool is not there it would not start.
         Line::new("uses it from the next start on", format!("echo 'huge_pages = try' >> {folder}/postgresql.conf")),
     ]
@@ -279,6 +287,9 @@ pub(super) mod tests {
         ] {
             assert_eq!(told(&with(name), "madvise", None), [daemon, line]);
         }
+        let pooled =
+            told(&[&with("/usr/lib/libc.so.6")[..], &with("/usr/lib/libtcmalloc.so.4")[1..]].concat(), "madvise", None);
+        assert_eq!(pooled.last().unwrap(), "TCMALLOC_MEMFS_MALLOC_PATH=/mnt/huge/tcmalloc CMD");
         assert_eq!(told(&with("/usr/bin/static"), "madvise", None), [daemon, "superpage run -p thp -- CMD"]);
         let never = told(&with("/usr/lib/libc.so.6"), "never", Some("web.service"));
         assert!(never.len() == 5 && never[1].starts_with("echo madvise >"), "{never:?}");
@@ -291,7 +302,7 @@ pub(super) mod tests {
         let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
         assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
-        let lines_of = postgresql(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() });
+        let lines_of = postgresql(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() }, 1);
         assert!(words("").is_empty());
         assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
         let user = "setpriv --reuid=postgres --regid=postgres --init-groups CMD";
@@ -331,12 +342,12 @@ pub(super) mod tests {
     fn the_buffers_of_postgresql_are_computed_from_its_options() {
         let arguments = ["postgres", "-D", "/srv/data", "-c", "shared_buffers=256MB"].map(String::from).to_vec();
         let origin = Origin { arguments, folder: "/srv/data".into(), ..Origin::default() };
-        let lines = postgresql(&origin);
+        let lines = postgresql(&origin, 1);
         let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
         assert_eq!((lines[0].line.as_str(), lines.len()), (first, 4));
         assert!(lines[3].line.contains("huge_pages = try"), "it starts without the pool too");
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
-        assert_eq!(postgresql(&odd)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
+        assert_eq!(postgresql(&odd, 1)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod advice;
 mod contiguity;
 mod folios;
 mod mapping;
+mod pool;
 mod process;
 mod reach;
 mod reason;

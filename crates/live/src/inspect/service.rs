@@ -1,6 +1,7 @@
 //! Several processes that are one service.
 
 use super::mapping::{Kind, Mapping, Pooled};
+use super::pool;
 use super::process::{Note, Process};
 use crate::promote::Selected;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,7 @@ impl Service {
         notes.extend(lacking.iter().map(Error::to_string));
         let mut processes: Vec<Process> = found.into_values().collect();
         share_pools(&mut processes);
+        notes.extend(pool::notes(&processes));
         Ok(Service { which: which.to_vec(), processes, notes })
     }
 
