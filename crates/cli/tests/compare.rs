@@ -495,10 +495,14 @@ fn memory_can_be_fragmented() {
     }
     let asks = [SUPERPAGE, "try", "--only", "table", "--asks"];
     let fragmented = ["-r", "1", "-w", "0", "--policy", "now", "--memory-state", "fragmented"];
-    let rows = rows(&fragmented, &asks);
-    let (free, huge) = (rows[0]["free_blocks"].as_u64().unwrap(), rows[0]["huge_bytes"].as_u64());
-    assert!(free < 64, "{free} blocks were free");
-    assert!(huge.is_none_or(|huge| huge < 64 << 20), "{huge:?} bytes are huge");
+    let fragments = || {
+        let rows = rows(&fragmented, &asks);
+        let (free, huge) = (rows[0]["free_blocks"].as_u64().unwrap(), rows[0]["huge_bytes"].as_u64());
+        let worked = free < 64 && huge.is_none_or(|huge| huge < 64 << 20);
+        worked.then_some(()).ok_or(format!("{free} blocks were free, and {huge:?} bytes are huge"))
+    };
+    // Other programs may give whole blocks back in between.
+    (0..3).fold(fragments(), |done, _| done.or_else(|_| fragments())).unwrap();
     let refused = output(&["--memory-state", "fragmented", "--only-mine"], &["true"]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }

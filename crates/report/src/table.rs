@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 /// Longer heads are broken after their punctuation if the screen is not wide,
 const LONG_HEAD: usize = 24;
 /// and so are longer words of prose in a table that would not fit.
-const LONG_WORD: usize = 18;
+const LONG_WORD: usize = 20;
 
 /// The content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

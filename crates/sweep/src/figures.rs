@@ -25,11 +25,17 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
+    /// Of one row.
     fn unit(self) -> &'static str {
         match self {
-            Measure::OverBase => "speedup over base, geometric mean",
-            Measure::OverFirst => "speedup over the first values, geometric mean",
+            Measure::OverBase => "speedup over base",
+            Measure::OverFirst => "speedup over the first values",
         }
+    }
+
+    /// Of several rows together.
+    fn mean_unit(self) -> String {
+        format!("{}, geometric mean", self.unit())
     }
 }
 
@@ -198,14 +204,11 @@ impl<'a> Data<'a> {
         let of = only.map_or(String::new(), |(bundle, value)| format!(", {}", self.bundles[bundle].values[value]));
         let title = format!("Each {} under each {}{of}", self.bundles[groups].name, bundle.name);
         let figure = Figure {
-            alt: format!("{title}: {} for each of {}", measure.unit(), names.join(", ")),
+            alt: format!("{title}: {} for each of {}", measure.mean_unit(), names.join(", ")),
             title,
             kind: Kind::Bars,
             x: Axis { label: self.bundles[groups].name.clone(), ..Axis::default() },
-            y: Axis {
-                label: format!("{}{}", self.sign, measure.unit().replace(", geometric mean", "")),
-                ..Axis::default()
-            },
+            y: Axis { label: format!("{}{}", self.sign, measure.unit()), ..Axis::default() },
             groups: names,
             series: series_list,
             baseline: Some(1.0),
@@ -245,7 +248,7 @@ impl<'a> Data<'a> {
                     title: format!("{} and {}", row.name, column.name),
                     rows: (row.name.clone(), rows_kept.iter().map(|r| row.values[*r].clone()).collect()),
                     columns: (column.name.clone(), columns_kept.iter().map(|c| column.values[*c].clone()).collect()),
-                    unit: format!("{}{}", self.sign, measure.unit()),
+                    unit: format!("{}{}", self.sign, measure.mean_unit()),
                     values: rows_kept.iter().map(|r| columns_kept.iter().map(|c| values[*r][*c]).collect()).collect(),
                 };
                 shown.push(self.shown(Drawn::Heat(heat), &[*rows, *columns]));
@@ -287,7 +290,7 @@ impl<'a> Data<'a> {
             }
             let title = format!("Over {}", bundle.name);
             let figure = Figure {
-                alt: format!("{title}: {}, a line for each policy", measure.unit()),
+                alt: format!("{title}: {}, a line for each policy", measure.mean_unit()),
                 title,
                 kind: Kind::Lines,
                 x: Axis {
@@ -296,10 +299,7 @@ impl<'a> Data<'a> {
                     bytes: ["memory", "swap"].contains(&axis.as_str()),
                     exact: true,
                 },
-                y: Axis {
-                    label: format!("{}{}", self.sign, measure.unit().replace(", geometric mean", "")),
-                    ..Axis::default()
-                },
+                y: Axis { label: format!("{}{}", self.sign, measure.unit()), ..Axis::default() },
                 groups: Vec::new(),
                 series,
                 baseline: Some(1.0),

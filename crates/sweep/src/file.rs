@@ -127,8 +127,10 @@ impl Sweep {
                 ("set", Value::Table(keys)) => keys.iter().try_for_each(|(key, value)| set(key, value, &mut axes))?,
                 (name, value) if is_known(name) => axes.push(Axis { name: name.into(), values: values(name, value)? }),
                 (name, _) => {
-                    let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-                    let known = known.join(", ").replace("workload, ", "workload, trace, ");
+                    // What a workload is may also be a trace.
+                    let named = |name: &'static str| [Some(name), (name == "workload").then_some("trace")];
+                    let known: Vec<&str> = KINDS.iter().flat_map(|kind| named(kind.name)).flatten().collect();
+                    let known = known.join(", ");
                     return Err(format!(
                         "axes.{name}: there is no such axis; take one of {known}, or set.\"machine.key\""
                     ));

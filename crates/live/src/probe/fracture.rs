@@ -45,7 +45,7 @@ pub fn host_fractured() -> Finding {
     }
     let finding = match ask() {
         Ok(finding) => finding,
-        Err(error) => Finding::unknown(NAME, WHAT, format!("it failed to {error}").replace("to cannot ", "to ")),
+        Err(error) => Finding::unknown(NAME, WHAT, format!("could not be determined: {error}")),
     };
     if let Some(yes) = finding.is_so() {
         kept::write(NAME, &kept::Kept { yes, confidence: finding.confidence, evidence: finding.evidence.clone() });
