@@ -3,15 +3,23 @@ SHELL = /bin/bash
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install wheel demo test kernel lint package bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install deb wheel demo test kernel lint package bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 build: ## build the command, target/release/superpage, and the programs that `superpage reproduce piehl12` runs
 	$(CARGO) build --release --locked -p superpage --bins -p superpage-live --examples
 
-install: ## put the command into ~/.cargo/bin
+SHARE ?= $(HOME)/.local/share
+install: ## put the command into ~/.cargo/bin, its manual pages and completions into ~/.local/share (or SHARE=DIR)
 	$(CARGO) install --path crates/cli --locked
+	$${CARGO_HOME:-$(HOME)/.cargo}/bin/superpage pages $(SHARE)
+
+deb: ## build a Debian package, target/debian/superpage_*.deb (installs cargo-deb if it is missing)
+	@$(CARGO) deb --version > /dev/null 2>&1 || $(CARGO) install cargo-deb --version '^3' --locked
+	$(CARGO) build --release --locked -p superpage --bins
+	$(SUPERPAGE) pages target/release/share
+	$(CARGO) deb -p superpage --no-build --strip
 
 WHEEL = target/wheel
 wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes (needs Python 3.11)

@@ -11,6 +11,7 @@ mod live;
 #[cfg(not(target_os = "linux"))]
 #[path = "live_elsewhere.rs"]
 mod live;
+mod pages;
 mod progress;
 mod record;
 mod reproduce;
@@ -54,6 +55,9 @@ enum Verb {
     Reproduce(reproduce::Reproduce),
     #[command(flatten)]
     Live(live::Live),
+    /// Write manual pages and completions for shells
+    #[command(hide = true)]
+    Pages(pages::Pages),
 }
 
 /// How a verb failed: the message for the user, and the exit status.
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Verb::Reproduce(verb) => with_stack(&|| verb.run()),
         // `run` holds signals back in the one thread that this process has.
         Verb::Live(verb) => verb.run(),
+        Verb::Pages(verb) => with_stack(&|| verb.run(&Command::command())),
     });
     match done {
         Ok(code) => code,

@@ -8,6 +8,7 @@ mod daemon;
 mod docs;
 mod hints;
 mod inspect;
+mod pages;
 mod print;
 mod probe;
 mod record;

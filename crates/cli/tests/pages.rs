@@ -1,0 +1,48 @@
+//! The hidden verb `pages`: what packages install.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_pages_are_those_of_all_verbs() {
+    let _turn = superpage_testing::turn_of("pages");
+    let folder = tempfile::tempdir().unwrap();
+    let pages =
+        |folder: &Path| Command::new(env!("CARGO_BIN_EXE_superpage")).arg("pages").arg(folder).output().unwrap();
+    assert!(pages(folder.path()).status.success());
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let daemon = read("man/man1/superpage-daemon.1");
+    assert!(daemon.contains("metrics") && daemon.contains("/etc/superpage.toml"), "{daemon}");
+    assert!(read("man/man1/superpage-trace-import.1").contains("superpage"));
+    for name in ["bash-completion/completions/superpage", "zsh/site-functions/_superpage"] {
+        assert!(read(name).contains("--metrics-listen"), "{name}");
+    }
+    assert!(read("fish/vendor_completions.d/superpage.fish").contains("metrics-listen"));
+    // Nobody types it.
+    assert!(!folder.path().join("man/man1/superpage-pages.1").exists());
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = pages(&file);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+}
+
+/// The files of the Debian package are there, and the unit starts the command that it installs.
+#[test]
+fn the_package_names_files_that_exist() {
+    let _turn = superpage_testing::turn_of("pages");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = std::fs::read_to_string(root.join("crates/cli/Cargo.toml")).unwrap();
+    let named = manifest.split('"').filter_map(|word| word.strip_prefix("../../"));
+    let named: Vec<&str> = named.filter(|path| !path.starts_with("target/")).collect();
+    assert!(named.len() > 4, "{named:?}");
+    for path in named {
+        let there = root.join(path.trim_end_matches('*'));
+        let folder = there.parent().unwrap();
+        let begins = there.file_name().unwrap().to_string_lossy().into_owned();
+        let mut names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(names.any(|name| name.to_string_lossy().starts_with(&begins)), "{path}");
+    }
+    let unit = std::fs::read_to_string(root.join("packaging/superpage.service")).unwrap();
+    assert!(unit.contains("\nExecStart=superpage daemon --config /etc/superpage.toml\n"));
+}
