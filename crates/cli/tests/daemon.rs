@@ -3,6 +3,8 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -387,4 +389,63 @@ fn a_daemon_is_the_only_one_and_hears_its_signals() {
     drop(sleeper);
     assert!(hear(&mut log, "have ended").is_some());
     assert_eq!(next.wait().unwrap().code(), Some(0));
+}
+
+/// What a service manager hears, line by line, from a socket at a path and from one of the abstract namespace.
+#[test]
+fn a_service_manager_hears_of_start_reload_and_end() {
+    let _turn = superpage_testing::turn_of("daemon");
+    for is_abstract in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, name) = (folder.path().join("notify"), format!("superpage-test-{}", std::process::id()));
+        let (address, given) = match is_abstract {
+            true => (SocketAddr::from_abstract_name(&name).unwrap(), format!("@{name}")),
+            false => (SocketAddr::from_pathname(&path).unwrap(), path.display().to_string()),
+        };
+        let socket = UnixDatagram::bind_addr(&address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let config = folder.path().join("superpage.toml");
+        let sleeper = Sleeper::new();
+        let write = |more: &str| {
+            std::fs::write(&config, format!("[processes]\npids = [{}]\n{more}\n", sleeper.0.id())).unwrap();
+        };
+        write("");
+        let mut command = superpage(&folder.path().join("run"));
+        command.arg("--config").arg(&config).env("NOTIFY_SOCKET", given).stderr(Stdio::piped());
+        let mut daemon = command.spawn().unwrap();
+        let mut heard = Vec::new();
+        // Reads until a line begins so; `None` where the daemon ends before.
+        let mut hear = |daemon: &mut Child, begins: &str| loop {
+            let mut bytes = [0; 4096];
+            if let Ok(length) = socket.recv(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                heard.extend(text.lines().map(String::from));
+            } else if daemon.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if let Some(at) = heard.iter().position(|line: &String| line.starts_with(begins)) {
+                return Some(heard.drain(..=at).collect::<Vec<_>>());
+            }
+        };
+        let Some(first) = hear(&mut daemon, "STATUS=") else {
+            superpage_testing::skip!("system", "no daemon can promote here");
+            return;
+        };
+        assert_eq!(first[0], "READY=1");
+        assert!(first[1].starts_with("STATUS=watching ") && first[1].ends_with(", promoted 0 regions"), "{first:?}");
+        write("[promote]\nage = \"whenever\"");
+        signal(&daemon, "-HUP");
+        let reload = hear(&mut daemon, "STATUS=").unwrap();
+        let begun = reload.iter().position(|line| line == "RELOADING=1").unwrap();
+        let since = reload[begun + 1].strip_prefix("MONOTONIC_USEC=").unwrap();
+        assert!(since.parse::<u64>().is_ok() && reload[begun + 2] == "READY=1", "{reload:?}");
+        assert!(reload[begun + 3].contains("stays as it was: ") && reload[begun + 3].contains(".toml:4"), "{reload:?}");
+        write("[promote]\nage = \"3s\"");
+        signal(&daemon, "-HUP");
+        let reload = hear(&mut daemon, "STATUS=").unwrap();
+        assert!(!reload.last().unwrap().contains("stays"), "{reload:?}");
+        signal(&daemon, "-TERM");
+        assert!(hear(&mut daemon, "STOPPING=1").is_some());
+        assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    }
 }

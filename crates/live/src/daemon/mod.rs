@@ -5,10 +5,12 @@ mod config;
 mod endpoint;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
+mod notify;
 
 pub use self::config::{Config, MetricsConfig, Processes};
 pub use self::metrics::Metrics;
 
+use self::notify::Manager;
 use crate::promote::Promoter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,7 @@ pub struct Daemon {
     promoter: Promoter,
     config: Config,
     metrics: Metrics,
+    manager: Manager,
     _lock: Lock,
 }
 
@@ -51,7 +54,7 @@ impl Daemon {
         if let Some(address) = metrics.address() {
             tracing::info!("metrics at http://{address}/metrics");
         }
-        Ok(Daemon { promoter, config, metrics, _lock: lock })
+        Ok(Daemon { promoter, config, metrics, manager: Manager::of_environment(), _lock: lock })
     }
 
     /// Promotes until `stop` is set or, if only processes were named, until all of them have ended. When `reload` is
@@ -69,13 +72,16 @@ impl Daemon {
         self.tell("promoting");
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
         let mut before = self.promoter.counters();
+        self.manager.ready(std::slice::from_ref(&before));
         while !stop.load(Ordering::Relaxed) {
             if reload.swap(false, Ordering::Relaxed) {
                 self.reload(&read);
             }
             let rest = self.promoter.step();
             if due(&mut updated, METRICS) {
-                self.metrics.update(self.promoter.counters());
+                let counters = self.promoter.counters();
+                self.manager.status(std::slice::from_ref(&counters));
+                self.metrics.update(counters);
                 if self.promoter.target().is_over() {
                     tracing::info!("all processes that were named have ended");
                     break;
@@ -106,6 +112,7 @@ impl Daemon {
             }
             std::thread::sleep(rest.min(NAP));
         }
+        self.manager.stopping();
         let counters = self.promoter.counters();
         tracing::info!(
             regions = counters.promoted_regions,
@@ -130,13 +137,14 @@ impl Daemon {
     }
 
     fn reload(&mut self, read: impl Fn() -> Result<Config, Error>) {
+        self.manager.reloading();
         let new = read().and_then(|mut config| {
             config.validate()?;
             config.processes.leave_out_gone()?;
             self.promoter.reconfigure(config.options.clone(), config.target()?);
             Ok(config)
         });
-        match new {
+        let refused = match new {
             Ok(config) => {
                 let metrics = self.config.metrics.clone();
                 if config.metrics != metrics {
@@ -144,9 +152,14 @@ impl Daemon {
                 }
                 self.tell("configured anew");
                 self.config = Config { metrics, ..config };
+                None
             }
-            Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
-        }
+            Err(error) => {
+                tracing::warn!("the configuration stays as it was: {error}");
+                Some(error.to_string())
+            }
+        };
+        self.manager.reloaded(refused, &[self.promoter.counters()]);
     }
 
     /// The promoter.

@@ -1,0 +1,111 @@
+//! What a service manager hears of the daemon, by `sd_notify(3)`: nothing where it gave no `NOTIFY_SOCKET`.
+//!
+//! The crate sd-notify 0.5 knows no sockets of the abstract namespace, which managers of containers use.
+
+use crate::promote::Counters;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+/// How often the line of status is sent, at most.
+const STATUS: Duration = Duration::from_secs(10);
+
+/// The manager's view of the daemon.
+#[derive(Debug)]
+pub(super) struct Manager {
+    /// Where it listens, if there is one.
+    socket: Option<OsString>,
+    /// The line of status that it has, and since when.
+    told: Option<(String, Instant)>,
+    /// Why the last reload changed nothing.
+    refused: Option<String>,
+}
+
+impl Manager {
+    /// The one that started this process.
+    pub(super) fn of_environment() -> Manager {
+        Manager { socket: std::env::var_os("NOTIFY_SOCKET"), told: None, refused: None }
+    }
+
+    /// The daemon has started.
+    pub(super) fn ready(&mut self, counters: &[Counters]) {
+        self.send("READY=1");
+        self.status(counters);
+    }
+
+    /// The configuration is read again, until [`reloaded`](Manager::reloaded).
+    pub(super) fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+    }
+
+    /// A reload has ended; `refused` says why it changed nothing.
+    pub(super) fn reloaded(&mut self, refused: Option<String>, counters: &[Counters]) {
+        (self.refused, self.told) = (refused, None);
+        self.ready(counters);
+    }
+
+    /// Sends the line of status if it has changed and the last one is old enough.
+    pub(super) fn status(&mut self, counters: &[Counters]) {
+        if self.told.as_ref().is_some_and(|(_, since)| since.elapsed() < STATUS) {
+            return;
+        }
+        let line = line(counters, self.refused.as_deref());
+        if self.told.as_ref().is_none_or(|(told, _)| *told != line) {
+            self.send(&format!("STATUS={line}"));
+            self.told = Some((line, Instant::now()));
+        }
+    }
+
+    /// The daemon ends.
+    pub(super) fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    fn send(&self, text: &str) {
+        let Some(socket) = &self.socket else { return };
+        if let Err(error) = send_to(socket, text) {
+            tracing::debug!("the service manager cannot be told: {error}");
+        }
+    }
+}
+
+/// The line of `systemctl status`.
+fn line(counters: &[Counters], refused: Option<&str>) -> String {
+    let sum = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
+    let (watched, promoted) = (sum(|counters| counters.watched), sum(|counters| counters.promoted_regions));
+    let line = format!("watching {watched} processes, promoted {promoted} regions");
+    // A line feed would end the status.
+    let refused = refused.map(|error| format!("; the configuration stays as it was: {}", error.replace('\n', " ")));
+    line + &refused.unwrap_or_default()
+}
+
+/// Sends to a path, or to a name of the abstract namespace after an `@`. Waits for nobody who does not read.
+fn send_to(socket: &OsStr, text: &str) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    let from = UnixDatagram::unbound()?;
+    from.set_nonblocking(true)?;
+    from.send_to_addr(text.as_bytes(), &address)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_one_line() {
+        let of = |watched, promoted_regions| Counters { watched, promoted_regions, ..Counters::default() };
+        assert_eq!(line(&[of(3, 40), of(1, 2)], None), "watching 4 processes, promoted 42 regions");
+        let refused = line(&[], Some("a.toml:1: no\nsuch key"));
+        assert!(refused.ends_with("stays as it was: a.toml:1: no such key"), "{refused}");
+    }
+}
