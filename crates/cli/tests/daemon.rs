@@ -449,3 +449,69 @@ fn a_service_manager_hears_of_start_reload_and_end() {
         assert_eq!(daemon.wait().unwrap().code(), Some(0));
     }
 }
+
+/// Two programs, each with a name of its own: one is a service with parameters of its own, the other is among all.
+#[test]
+fn a_service_has_its_own_policy_and_its_own_metrics() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+        for name in alpha beta; do
+            ln -s $(command -v python3) $name || exit 77
+            ./$name -c \"$1\" go > $name.said & eval $name=$!
+            until grep -qs ready $name.said; do kill -0 ${!name} || exit 77; sleep 0.05; done
+        done
+        touch go
+        until grep -qs filled alpha.said && grep -qs filled beta.said; do sleep 0.05; done
+        printf '%s\\n' 'policy = \"promote:interval=50ms,idle=50ms,cpu=1,burst=10s,age=1h\"' \
+            '[processes]' 'all = true' '[[service]]' 'names = [\"alpha\"]' 'policy = \"promote:age=200ms\"' > a.toml
+        \"$0\" daemon --dry-run --config a.toml > dry || exit 77
+        \"$0\" daemon --config a.toml --metrics-file prom 2> log & daemon=$!
+        until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
+        for i in $(seq 400); do [ $(huge $alpha) -gt 0 ] && break; sleep 0.05; done
+        sleep 1; echo $(huge $alpha) $(huge $beta)
+        # Now one policy for all.
+        printf '%s\\n' 'policy = \"promote:interval=50ms,idle=50ms,cpu=1,burst=10s,age=200ms\"' '[processes]' 'all = true' > a.toml
+        kill -HUP $daemon
+        for i in $(seq 400); do [ $(huge $beta) -gt 0 ] && break; sleep 0.05; done
+        echo $(huge $beta)
+        printf '%s\\n' '[[service]]' 'names = [\"alpha\"]' '[[service]]' 'label = \"b\"' 'names = [\"beta\"]' > a.toml
+        kill -HUP $daemon; sleep 3
+        kill $daemon; wait $daemon; cat log prom dry
+        kill $alpha $beta";
+    let Some(output) = alone(script, folder.path()) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut lines = said.lines();
+    let mut sizes = || -> Vec<u64> { lines.next().unwrap().split(' ').map(|size| size.parse().unwrap()).collect() };
+    let (first, second) = (sizes(), sizes());
+    assert!(first[0] > 0 && first[1] == 0 && second[0] > 0, "{said}");
+    assert!(said.contains("service=\"alpha\"") && said.contains("service=\"processes\""), "{said}");
+    assert!(said.contains("superpage_watched_processes{service=\"alpha\"} 1"), "{said}");
+    assert!(said.contains("superpage_watched_processes{service=\"b\"} 1"), "{said}");
+    assert!(said.contains("\nsuperpage_cpu_seconds_total 0"), "one process has one time: {said}");
+    assert!(said.contains("service alpha, policy promote:"), "the dry run: {said}");
+}
+
+/// What little time it may use is used up by its start.
+#[test]
+fn the_metrics_say_what_promotion_waits_for() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+        python3 -c \"$1\" go > named & named=$!
+        until grep -qs ready named; do kill -0 $named || exit 77; sleep 0.05; done
+        \"$0\" daemon --pid $named --policy promote:cpu=0.1% --metrics-file prom 2> log & daemon=$!
+        until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
+        sleep 3; kill $daemon; wait $daemon; kill $named
+        cat prom";
+    let Some(output) = alone(script, folder.path()) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let waited = |by: &str| -> f64 {
+        let name = format!("superpage_throttled_seconds_total{{by=\"{by}\"}} ");
+        said.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    };
+    assert!(waited("cpu") > 0.0, "{said}");
+    for by in ["slowdown", "pressure", "headroom", "no_huge_page"] {
+        assert_eq!(waited(by), 0.0, "{by}");
+    }
+}

@@ -5,6 +5,7 @@ use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGHUP;
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use superpage_live::policy::{LINUX, OF_COMMAND};
 use superpage_live::probe::region_cost;
 use superpage_live::promote::{Finding, Options, Promoter, Selected};
 use superpage_output::quoted;
-use superpage_report::{Column, Screen, Table, bytes, count, foreign_json, time};
+use superpage_report::{Column, Screen, Table, bytes, count, foreign, foreign_json, time};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -127,6 +128,7 @@ impl Daemon {
     fn configuration(&self) -> Result<Config, Error> {
         let mut config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
         if self.all || !(self.pid.is_empty() && self.cgroup.is_empty() && self.name.is_empty()) {
+            config.services.clear();
             config.processes.all = self.all;
             config.processes.pids.clone_from(&self.pid);
             config.processes.cgroups.clone_from(&self.cgroup);
@@ -173,35 +175,51 @@ impl Daemon {
 
     fn survey(&self, mut config: Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.leave_out_gone()?;
-        let mut promoter = Promoter::observer(config.options.clone(), config.target()?)?;
+        let mut observers = config.observers()?;
         raise_files();
-        let looks = config.options.looks();
-        if std::io::stderr().is_terminal() || looks > Duration::from_secs(30) {
-            eprintln!("superpage: looking for {looks:?}, promoting nothing");
-        }
-        let began = Instant::now();
-        let findings = promoter.survey(stop.flag());
-        let looked = began.elapsed();
-        if stop.is_set() {
-            eprintln!(
-                "superpage: interrupted after {looked:.1?} of {looks:?}: what would be promoted later than that is not in what follows"
-            );
-        }
-        let text = match self.format {
-            Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => {
-                let screen = self.width.screen();
-                let shown = table(&findings, promoter.region_bytes(), (&config.options, looked), screen);
-                let regions = findings.iter().map(|finding| finding.promotable).sum();
-                let (some, pace) = (regions > 0, pace(regions, &config.options));
-                let shown = shown + &pace.map(|pace| screen.paragraph(&pace)).unwrap_or_default();
-                let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
-                shown + &super::typed("To begin:", if some { std::slice::from_ref(&line) } else { &[] }, screen)
+        let screen = self.width.screen();
+        let (mut text, mut all, mut promotable) = (String::new(), Vec::new(), 0);
+        let mut others = BTreeSet::new();
+        for (service, promoter) in &mut observers {
+            let (options, members) = (promoter.options().clone(), promoter.target().members());
+            let (findings, looked) = look(promoter, others.clone(), stop);
+            others.extend(members);
+            let regions: u64 = findings.iter().map(|finding| finding.promotable).sum();
+            promotable += regions;
+            if let Some(service) = service {
+                text += &screen.paragraph(&format!("service {}, policy {options}:", foreign(service)));
             }
-        };
+            text += &table(&findings, promoter.region_bytes(), (&options, looked), screen);
+            text += &pace(regions, &options).map(|pace| screen.paragraph(&pace)).unwrap_or_default();
+            text += if service.is_some() { "\n" } else { "" };
+            all.extend(findings);
+        }
+        let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
+        text += &super::typed("To begin:", if promotable > 0 { std::slice::from_ref(&line) } else { &[] }, screen);
+        if let Format::Json = self.format {
+            text = foreign_json(&serde_json::to_string_pretty(&all).expect("findings are plain")) + "\n";
+        }
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
     }
+}
+
+/// What a promoter would promote, beside the processes of others, and for how long it has looked.
+fn look(promoter: &mut Promoter, others: BTreeSet<i32>, stop: &Stop) -> (Vec<Finding>, Duration) {
+    let looks = promoter.options().looks();
+    if std::io::stderr().is_terminal() || looks > Duration::from_secs(30) {
+        eprintln!("superpage: looking for {looks:?}, promoting nothing");
+    }
+    let began = Instant::now();
+    promoter.leave(others);
+    let findings = promoter.survey(stop.flag());
+    let looked = began.elapsed();
+    if stop.is_set() {
+        eprintln!(
+            "superpage: interrupted after {looked:.1?} of {looks:?}: what would be promoted later than that is not in what follows"
+        );
+    }
+    (findings, looked)
 }
 
 /// The command line of this process, without what is for looking alone.

@@ -1,7 +1,7 @@
 //! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
 
 use crate::policy::{LINUX, OF_COMMAND};
-use crate::promote::{Options, Target};
+use crate::promote::{Options, Promoter, Target};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,13 +15,40 @@ use toml::{Spanned, Value};
 /// The configuration: which processes, how, and where the metrics go.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Config {
-    /// Which processes.
+    /// Which processes, but for those of a service.
     pub processes: Processes,
+    /// Services with parameters of their own: the first that selects a process has it.
+    pub services: Vec<Service>,
     /// The policy, and what is kept to.
     pub options: Options,
     /// Where the metrics go.
     pub metrics: MetricsConfig,
 }
+
+/// A service with parameters of its own.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Service {
+    /// Its name in metrics and the log.
+    pub label: String,
+    /// Its processes.
+    pub processes: Processes,
+    /// Its policy, where that differs from the daemon's.
+    pub policy: Option<String>,
+}
+
+/// What one promoter does.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The name of the service, or that of all other processes.
+    pub(super) label: String,
+    /// Whether it is a service's.
+    pub(super) is_service: bool,
+    pub(super) options: Options,
+    pub(super) target: Target,
+}
+
+/// The label of the processes that are no service's.
+const OTHERS: &str = "processes";
 
 /// A file. The policy is a text, or the parameters of `promote` are a table.
 #[derive(Default, Deserialize)]
@@ -30,10 +57,54 @@ struct Text {
     policy: Option<Spanned<String>>,
     promote: BTreeMap<Spanned<String>, Spanned<Value>>,
     processes: Processes,
+    service: Vec<Spanned<ServiceText>>,
     metrics: MetricsConfig,
 }
 
+/// A table `[[service]]` of a file.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ServiceText {
+    label: Option<String>,
+    cgroups: Vec<PathBuf>,
+    names: Vec<String>,
+    except: Vec<String>,
+    policy: Option<Spanned<String>>,
+}
+
+impl ServiceText {
+    /// The name in metrics: the label that is given, or what selects its first processes.
+    fn label(&self) -> Option<String> {
+        let first = || self.cgroups.first().map(|path| path.display().to_string());
+        self.label.clone().or_else(first).or_else(|| self.names.first().cloned())
+    }
+}
+
 impl Text {
+    /// The services, whose policies are tried with these options; or what is wrong, and where.
+    fn services(&self, options: &Options) -> Result<Vec<Service>, (Range<usize>, String)> {
+        let mut services: Vec<Service> = Vec::new();
+        for table in &self.service {
+            let (text, wrong) = (table.as_ref(), |problem: &str| (table.span(), problem.to_string()));
+            if text.cgroups.is_empty() && text.names.is_empty() {
+                return Err(wrong("which processes? Give the service cgroups or names"));
+            }
+            let label = text.label().unwrap_or_default();
+            if label == OTHERS || services.iter().any(|service| service.label == label) {
+                return Err(wrong(&format!("two services are {label} in the metrics: give this one another label")));
+            }
+            if let Some(policy) = &text.policy {
+                options.of_service(policy.as_ref()).map_err(|error| (policy.span(), error.to_string()))?;
+            }
+            let ServiceText { cgroups, names, except, .. } = text;
+            let (cgroups, names, except) = (cgroups.clone(), names.clone(), except.clone());
+            let processes = Processes { cgroups, names, except, ..Processes::default() };
+            let policy = text.policy.as_ref().map(|policy| policy.as_ref().clone());
+            services.push(Service { label, processes, policy });
+        }
+        Ok(services)
+    }
+
     /// The policy; or what is wrong, and where.
     fn options(&self) -> Result<Options, (Range<usize>, String)> {
         let mut options = Options::default();
@@ -94,6 +165,19 @@ pub struct MetricsConfig {
 }
 
 impl Processes {
+    /// Whether none is selected.
+    fn is_empty(&self) -> bool {
+        *self == (Processes { except: self.except.clone(), ..Processes::default() })
+    }
+
+    /// With the folders of the control groups found; units of systemd may start later.
+    fn target(&self) -> Result<Target, Error> {
+        let Processes { all, pids, cgroups, names, except } = self.clone();
+        let folder = |path: PathBuf| if cgroup::is_unit(&path) { Ok(path) } else { cgroup::find(&path) };
+        let cgroups = cgroups.into_iter().map(folder).collect::<Result<_, Error>>()?;
+        Ok(Target { all, cgroups, names, except, ..Target::pids(pids) })
+    }
+
     /// Leaves out the processes named by number that do not exist: their numbers may be given to others. Logs
     /// each, if others are left.
     ///
@@ -139,7 +223,8 @@ impl Config {
         };
         let read: Text = toml::from_str(&text).map_err(|error| wrong(error.span(), error.message()))?;
         let options = read.options().map_err(|(span, problem)| wrong(Some(span), &problem))?;
-        Ok(Config { processes: read.processes, options, metrics: read.metrics })
+        let services = read.services(&options).map_err(|(span, problem)| wrong(Some(span), &problem))?;
+        Ok(Config { processes: read.processes, services, options, metrics: read.metrics })
     }
 
     /// Checks that it selects processes.
@@ -147,9 +232,9 @@ impl Config {
     /// # Errors
     /// [`Error::Usage`].
     pub fn validate(&self) -> Result<(), Error> {
-        if self.processes == (Processes { except: self.processes.except.clone(), ..Processes::default() }) {
+        if self.processes.is_empty() && self.services.is_empty() {
             let sentence = "which processes? Give --pid, --name, --cgroup or --all, or a --config that does in its \
-                            table [processes]";
+                            table [processes] or in tables [[service]]";
             return Err(Error::Usage(sentence.to_string()));
         }
         if self.options.of_command != Options::default().of_command {
@@ -162,16 +247,35 @@ impl Config {
         Ok(())
     }
 
-    /// The processes, with the folders of the control groups found; units of systemd may start
-    /// later.
+    /// What each promoter does, in their order: the services, then all other processes, if any are selected.
     ///
     /// # Errors
-    /// A control group that is no unit's does not exist.
-    pub fn target(&self) -> Result<Target, Error> {
-        let Processes { all, pids, cgroups, names, except } = self.processes.clone();
-        let folder = |path: PathBuf| if cgroup::is_unit(&path) { Ok(path) } else { cgroup::find(&path) };
-        let cgroups = cgroups.into_iter().map(folder).collect::<Result<_, Error>>()?;
-        Ok(Target { all, cgroups, names, except, ..Target::pids(pids) })
+    /// A control group that is no unit's does not exist; the policy of a service contradicts the daemon's.
+    pub(super) fn parts(&self) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
+        for Service { label, processes, policy } in &self.services {
+            let options =
+                policy.as_deref().map_or_else(|| Ok(self.options.clone()), |text| self.options.of_service(text));
+            parts.push(Part { label: label.clone(), is_service: true, options: options?, target: processes.target()? });
+        }
+        if parts.is_empty() || !self.processes.is_empty() {
+            let (options, target) = (self.options.clone(), self.processes.target()?);
+            parts.push(Part { label: OTHERS.into(), is_service: false, options, target });
+        }
+        Ok(parts)
+    }
+
+    /// A promoter for each part that only looks, with its name where there are services.
+    ///
+    /// # Errors
+    /// As for [`Promoter::observer`], and those of the control groups.
+    pub fn observers(&self) -> Result<Vec<(Option<String>, Promoter)>, Error> {
+        let parts = self.parts()?;
+        let observer = |part: Part| {
+            let label = (!self.services.is_empty()).then_some(part.label);
+            Ok((label, Promoter::observer(part.options, part.target)?))
+        };
+        parts.into_iter().map(observer).collect()
     }
 }
 
@@ -196,6 +300,32 @@ mod tests {
     }
 
     #[test]
+    fn services_come_before_all_other_processes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("services.toml");
+        let parts = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let config = Config::read(&path).unwrap();
+            config.validate().unwrap();
+            let told = |part: Part| (part.label, part.is_service, part.options.to_string());
+            config.parts().unwrap().into_iter().map(told).collect::<Vec<_>>()
+        };
+        let services = "[promote]\nage = \"3s\"\n[[service]]\ncgroups = [\"a.service\"]\npolicy = \"promote:share=0.5\"\n\
+                        [[service]]\nlabel = \"db\"\nnames = [\"postgres\"]\npolicy = \"ingens\"\n";
+        let own = [
+            ("a.service".to_string(), true, "promote:share=0.5,age=3s".to_string()),
+            ("db".into(), true, "ingens".into()),
+        ];
+        assert_eq!(parts(services), own);
+        let rest = ("processes".to_string(), false, "promote:age=3s".to_string());
+        assert_eq!(
+            parts(&format!("{services}[processes]\nall = true\n")),
+            [&own[..], std::slice::from_ref(&rest)].concat()
+        );
+        assert_eq!(parts("[processes]\nall = true\n[promote]\nage = \"3s\"\n"), [rest]);
+    }
+
+    #[test]
     fn a_bad_file_is_told_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.toml");
@@ -214,6 +344,11 @@ mod tests {
             ("policy = \"thp\"\n", "bad.toml:1: policy thp has no background work"),
             ("\npolicy = \"promote\"\n[promote]\nshare = 1\n", "bad.toml:2: the parameters are in"),
             ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
+            ("\n[[service]]\npolicy = \"promote\"\n", "bad.toml:2: which processes?"),
+            ("[[service]]\nnames = [\"a\"]\npolicy = \"promote:cpu=1%\"\n", "bad.toml:3: cpu is of the daemon"),
+            ("[[service]]\nnames = [\"a\"]\npolicy = \"promote:idle=1ms\"\n", "bad.toml:3: policy promote: idle=1ms"),
+            ("[[service]]\nnames = [\"a\"]\n[[service]]\nnames = [\"a\"]\n", "bad.toml:3: two services are a"),
+            ("[[service]]\nall = true\n", "bad.toml:2: unknown field `all`"),
         ] {
             let error = error(text);
             assert!(error.to_string().contains(part) && error.status() == 2, "{error}");

@@ -2,12 +2,14 @@
 
 use super::config::MetricsConfig;
 use super::endpoint::Endpoint;
+use super::services::Counted;
 use crate::promote::Counters;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -29,14 +31,14 @@ pub struct Metrics {
 
 /// What the endpoint's thread and the daemon's share.
 #[derive(Debug, Default)]
-struct Shared(Mutex<Counters>);
+struct Shared(Mutex<Vec<Counted>>);
 
 impl Metrics {
     /// Opens the endpoint and checks the file, if there are any.
     ///
     /// # Errors
     /// The address cannot be used, or the file cannot be written.
-    pub fn start(config: &MetricsConfig, counters: Counters) -> Result<Metrics, Error> {
+    pub fn start(config: &MetricsConfig, counters: Vec<Counted>) -> Result<Metrics, Error> {
         let shared = Arc::new(Shared(Mutex::new(counters)));
         let told = Arc::clone(&shared);
         let endpoint =
@@ -52,7 +54,7 @@ impl Metrics {
     }
 
     /// Replaces the published counters.
-    pub fn update(&self, counters: Counters) {
+    pub fn update(&self, counters: Vec<Counted>) {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
 
@@ -92,74 +94,114 @@ fn render(shared: &Arc<Shared>) -> String {
 
 impl Collector for Shared {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut sum = |name: &str, help: &str, value: f64| {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of = counted.as_slice();
+        let out = &mut encoder;
+        sum(out, of, "promoted_bytes", "Bytes that became huge pages", |c| c.promoted_bytes() as f64)?;
+        sum(out, of, "promoted_regions", "Regions that became huge pages", |c| c.promoted_regions as f64)?;
+        sum(out, of, "grown_bytes", "Bytes that promotion populated", |c| c.grown_bytes as f64)?;
+        sum(out, of, "changed", "Candidates left alone: their population had changed", |c| c.changed as f64)?;
+        sum(out, of, "shared", "Candidates left alone: others share their pages", |c| c.shared as f64)?;
+        sum(out, of, "no_room", "Candidates left alone: too little memory would be left", |c| c.no_room as f64)?;
+        sum(out, of, "calls", "Calls that promote", |c| c.calls as f64)?;
+        sum(out, of, "scans", "Scans of a process", |c| c.scans as f64)?;
+        sum(out, of, "quiet_scans", "Scans that found a process unchanged", |c| c.quiet_scans as f64)?;
+        let help = "Pauses of 0.1 s or more of a process that promotion had slowed";
+        sum(out, of, "backoffs", help, |c| c.backoffs as f64)?;
+        let help = "Pauses of processes that promotion had slowed, all together";
+        sum(out, of, "backoff_seconds", help, |c| c.paused.as_secs_f64())?;
+        sum(out, of, "memory_backoffs", "Pauses because no free huge page could be had", |c| c.memory_backoffs as f64)?;
+        sum(out, of, "pressure_backoffs", "Pauses because tasks waited for memory", |c| c.pressure_backoffs as f64)?;
+        let help = "Time for which promotion waited in at least one process, by reason";
+        let waited =
+            |c: &Counters| c.waited.iter().map(|(why, time)| (*why, ConstCounter::new(time.as_secs_f64()))).collect();
+        by(out, of, ("throttled_seconds", help), "by", waited)?;
+        // That of the whole process, which each promoter is charged.
+        let whole: Vec<Counted> = of.first().map(|(_, first)| (None, first.clone())).into_iter().collect();
+        sum(out, &whole, "cpu_seconds", "CPU time used", |c| c.cpu.as_secs_f64())?;
+        sum(out, of, "scan_cpu_seconds", "CPU time used in looks and scans", |c| c.scan_cpu.as_secs_f64())?;
+        sum(out, of, "promote_cpu_seconds", "CPU time used in promotions", |c| c.promote_cpu.as_secs_f64())?;
+        let refused = |c: &Counters| c.refused.iter().map(|(why, n)| (*why, ConstCounter::new(*n))).collect();
+        by(out, of, ("refused_regions", "Regions that the kernel did not promote"), "reason", refused)?;
+        now(out, of, "watched_processes", "Processes that are watched", |c| c.watched)?;
+        now(out, &whole, "region_bytes", "Bytes in a region", |c| c.region_bytes)?;
+        now(out, of, "huge_regions", "Regions of the watched that are huge pages", |c| c.huge_regions)?;
+        let help = "Regions of the watched that are populated to the share";
+        now(out, of, "candidate_regions", help, |c| c.candidate_regions)?;
+        let help = "Regions of the watched that are populated below the share";
+        now(out, of, "sparse_regions", help, |c| c.sparse_regions)?;
+        let help = "CPU time that the kernel took to promote a region in the mean";
+        let cost = |c: &Counters| c.region_cost().map(|cost| ConstGauge::new(cost.as_secs_f64()));
+        each(out, of, ("region_cost_seconds", help), cost)?;
+        let gauges = |of: &BTreeMap<&'static str, u64>| {
+            of.iter().map(|(why, n)| (*why, ConstGauge::new(*n as i64))).collect::<Vec<_>>()
         };
-        sum("promoted_bytes", "Bytes that became huge pages", counters.promoted_bytes() as f64)?;
-        sum("promoted_regions", "Regions that became huge pages", counters.promoted_regions as f64)?;
-        sum("grown_bytes", "Bytes that promotion populated", counters.grown_bytes as f64)?;
-        sum("changed", "Candidates left alone: their population had changed", counters.changed as f64)?;
-        sum("shared", "Candidates left alone: others share their pages", counters.shared as f64)?;
-        sum("no_room", "Candidates left alone: too little memory would be left", counters.no_room as f64)?;
-        sum("calls", "Calls that promote", counters.calls as f64)?;
-        sum("scans", "Scans of a process", counters.scans as f64)?;
-        sum("quiet_scans", "Scans that found a process unchanged", counters.quiet_scans as f64)?;
-        sum("backoffs", "Pauses of 0.1 s or more of a process that promotion had slowed", counters.backoffs as f64)?;
-        sum(
-            "backoff_seconds",
-            "Pauses of processes that promotion had slowed, all together",
-            counters.paused.as_secs_f64(),
-        )?;
-        sum("memory_backoffs", "Pauses because no free huge page could be had", counters.memory_backoffs as f64)?;
-        sum("pressure_backoffs", "Pauses because tasks waited for memory", counters.pressure_backoffs as f64)?;
-        sum("cpu_seconds", "CPU time used", counters.cpu.as_secs_f64())?;
-        sum("scan_cpu_seconds", "CPU time used in looks and scans", counters.scan_cpu.as_secs_f64())?;
-        sum("promote_cpu_seconds", "CPU time used in promotions", counters.promote_cpu.as_secs_f64())?;
-        let mut refused = encoder.encode_descriptor(
-            "refused_regions",
-            "Regions that the kernel did not promote",
-            None,
-            ConstCounter::new(0_u64).metric_type(),
-        )?;
-        for (reason, value) in &counters.refused {
-            ConstCounter::new(*value).encode(refused.encode_family(&[("reason", *reason)])?)?;
-        }
-        let mut now = |name: &str, help: &str, value: u64| {
-            let gauge = ConstGauge::new(value as i64);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-        };
-        now("watched_processes", "Processes that are watched", counters.watched)?;
-        now("region_bytes", "Bytes in a region", counters.region_bytes)?;
-        now("huge_regions", "Regions of the watched that are huge pages", counters.huge_regions)?;
-        now("candidate_regions", "Regions of the watched that are populated to the share", counters.candidate_regions)?;
-        now("sparse_regions", "Regions of the watched that are populated below the share", counters.sparse_regions)?;
-        if let Some(cost) = counters.region_cost() {
-            let gauge = ConstGauge::new(cost.as_secs_f64());
-            let help = "CPU time that the kernel took to promote a region in the mean";
-            gauge.encode(encoder.encode_descriptor("region_cost_seconds", help, None, gauge.metric_type())?)?;
-        }
-        let mut excluded = encoder.encode_descriptor(
-            "excluded_processes",
-            "Processes that are left alone",
-            None,
-            ConstGauge::new(0_i64).metric_type(),
-        )?;
-        for (reason, value) in &counters.excluded {
-            ConstGauge::new(*value as i64).encode(excluded.encode_family(&[("reason", *reason)])?)?;
-        }
-        let mut left = encoder.encode_descriptor(
-            "left_alone_bytes",
-            "Resident bytes in which nothing is promoted, by the reason as inspect has it",
-            None,
-            ConstGauge::new(0_i64).metric_type(),
-        )?;
-        for (reason, value) in &counters.left {
-            ConstGauge::new(*value as i64).encode(left.encode_family(&[("reason", *reason)])?)?;
-        }
-        Ok(())
+        let help = "Processes that are left alone";
+        by(out, of, ("excluded_processes", help), "reason", |c| gauges(&c.excluded))?;
+        let help = "Resident bytes in which nothing is promoted, by the reason as inspect has it";
+        by(out, of, ("left_alone_bytes", help), "reason", |c| gauges(&c.left))
     }
+}
+
+/// A counter of each service.
+fn sum(
+    out: &mut DescriptorEncoder<'_>,
+    counted: &[Counted],
+    name: &str,
+    help: &str,
+    of: fn(&Counters) -> f64,
+) -> fmt::Result {
+    each(out, counted, (name, help), |counters| Some(ConstCounter::new(of(counters))))
+}
+
+/// What is so now with each service.
+fn now(
+    out: &mut DescriptorEncoder<'_>,
+    counted: &[Counted],
+    name: &str,
+    help: &str,
+    of: fn(&Counters) -> u64,
+) -> fmt::Result {
+    each(out, counted, (name, help), |counters| Some(ConstGauge::new(of(counters) as i64)))
+}
+
+/// A value of each service that has one.
+fn each<M: EncodeMetric>(
+    out: &mut DescriptorEncoder<'_>,
+    counted: &[Counted],
+    (name, help): (&str, &str),
+    of: impl Fn(&Counters) -> Option<M>,
+) -> fmt::Result {
+    let values = counted.iter().filter_map(|(service, counters)| Some((service, of(counters)?)));
+    let values: Vec<_> = values.collect();
+    let Some((_, first)) = values.first() else { return Ok(()) };
+    let mut family = out.encode_descriptor(name, help, None, first.metric_type())?;
+    for (service, value) in &values {
+        match service {
+            Some(service) => value.encode(family.encode_family(&[("service", service.as_str())])?)?,
+            None => return value.encode(family),
+        }
+    }
+    Ok(())
+}
+
+/// Values of each service by `key`.
+fn by<M: EncodeMetric + Default>(
+    out: &mut DescriptorEncoder<'_>,
+    counted: &[Counted],
+    (name, help): (&str, &str),
+    key: &str,
+    of: impl Fn(&Counters) -> Vec<(&'static str, M)>,
+) -> fmt::Result {
+    let mut family: MetricEncoder<'_> = out.encode_descriptor(name, help, None, M::default().metric_type())?;
+    for (service, counters) in counted {
+        for (reason, value) in of(counters) {
+            let mut labels = vec![(key, reason)];
+            labels.extend(service.as_deref().map(|service| ("service", service)));
+            value.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -182,7 +224,7 @@ mod tests {
     #[test]
     fn a_place_that_takes_no_file_is_bad_usage() {
         let folder = tempfile::tempdir().unwrap();
-        let start = |file| Metrics::start(&MetricsConfig { listen: None, file: Some(file) }, Counters::default());
+        let start = |file| Metrics::start(&MetricsConfig { listen: None, file: Some(file) }, Vec::new());
         for file in [folder.path().join("none/superpage.prom"), folder.path().to_path_buf()] {
             let error = start(file).unwrap_err();
             assert!(error.status() == 2 && error.to_string().starts_with("cannot write "), "{error}");
@@ -195,20 +237,35 @@ mod tests {
         let file = folder.path().join("superpage.prom");
         let config = MetricsConfig { listen: Some("127.0.0.1:0".parse().unwrap()), file: Some(file.clone()) };
         let mut counters = Counters { region_bytes: 2 << 20, ..Counters::default() };
-        let metrics = Metrics::start(&config, counters.clone()).unwrap();
+        let metrics = Metrics::start(&config, vec![(None, counters.clone())]).unwrap();
         counters.promoted_regions = 3;
         counters.collapse_cpu = std::time::Duration::from_millis(6);
         counters.refused.insert("busy", 2);
         counters.excluded.insert("kernel", 70);
-        metrics.update(counters);
+        counters.waited.insert("cpu", std::time::Duration::from_secs(4));
+        metrics.update(vec![(None, counters.clone())]);
         metrics.write().unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         for line in [
             "superpage_promoted_bytes_total 6291456",
             "superpage_refused_regions_total{reason=\"busy\"} 2",
             "superpage_region_cost_seconds 0.002",
+            "superpage_throttled_seconds_total{by=\"cpu\"} 4",
             "superpage_excluded_processes{reason=\"kernel\"} 70",
             "# TYPE superpage_promoted_regions counter",
+        ] {
+            assert!(text.lines().any(|found| found.trim_end_matches(".0") == line), "{line} is not in {text}");
+        }
+        let of = |service: &str| (Some(service.to_string()), counters.clone());
+        metrics.update(vec![of("a.service"), of("b")]);
+        metrics.write().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        for line in [
+            "superpage_promoted_bytes_total{service=\"a.service\"} 6291456",
+            "superpage_promoted_bytes_total{service=\"b\"} 6291456",
+            "superpage_refused_regions_total{reason=\"busy\",service=\"b\"} 2",
+            "superpage_region_bytes 2097152",
+            "superpage_cpu_seconds_total 0",
         ] {
             assert!(text.lines().any(|found| found.trim_end_matches(".0") == line), "{line} is not in {text}");
         }
@@ -217,15 +274,15 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("superpage_region_bytes 2097152"), "{answer}");
         assert!(get(address, "/").starts_with("HTTP/1.1 404"));
         let taken = MetricsConfig { listen: Some(address), file: None };
-        assert_eq!(Metrics::start(&taken, Counters::default()).unwrap_err().status(), 1);
+        assert_eq!(Metrics::start(&taken, Vec::new()).unwrap_err().status(), 1);
         let nowhere = MetricsConfig { listen: None, file: Some(folder.path().join("no/such")) };
-        assert!(Metrics::start(&nowhere, Counters::default()).unwrap_err().to_string().contains("no/such"));
+        assert!(Metrics::start(&nowhere, Vec::new()).unwrap_err().to_string().contains("no/such"));
         drop(metrics);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-written is left");
     }
 
     fn told_in(file: &Path) -> Result<Metrics, Error> {
-        Metrics::start(&MetricsConfig { listen: None, file: Some(file.into()) }, Counters::default())
+        Metrics::start(&MetricsConfig { listen: None, file: Some(file.into()) }, Vec::new())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `superpage daemon`: a [`Promoter`] that runs as long as the system.
+//! `superpage daemon`: [`Promoter`]s that run as long as the system.
 
 mod config;
 #[cfg(feature = "metrics")]
@@ -6,12 +6,15 @@ mod endpoint;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod notify;
+mod services;
 
-pub use self::config::{Config, MetricsConfig, Processes};
+pub use self::config::{Config, MetricsConfig, Processes, Service};
 pub use self::metrics::Metrics;
+pub use self::services::Counted;
 
 use self::notify::Manager;
-use crate::promote::Promoter;
+use self::services::Services;
+use crate::promote::{Counters, Promoter};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,10 +31,10 @@ const METRICS_FILE: Duration = Duration::from_secs(15);
 /// How often what was done is told, if anything was.
 const TELL: Duration = Duration::from_secs(60);
 
-/// A promoter, its configuration and its metrics.
+/// Promoters, their configuration and their metrics.
 #[derive(Debug)]
 pub struct Daemon {
-    promoter: Promoter,
+    services: Services,
     config: Config,
     metrics: Metrics,
     manager: Manager,
@@ -48,13 +51,12 @@ impl Daemon {
         config.processes.leave_out_gone()?;
         let lock = lock()?;
         raise_files();
-        let mut promoter = Promoter::new(config.options.clone(), config.target()?)?;
-        promoter.count_the_process();
-        let metrics = Metrics::start(&config.metrics, promoter.counters())?;
+        let services = Services::new(config.parts()?)?;
+        let metrics = Metrics::start(&config.metrics, services.counters())?;
         if let Some(address) = metrics.address() {
             tracing::info!("metrics at http://{address}/metrics");
         }
-        Ok(Daemon { promoter, config, metrics, manager: Manager::of_environment(), _lock: lock })
+        Ok(Daemon { services, config, metrics, manager: Manager::of_environment(), _lock: lock })
     }
 
     /// Promotes until `stop` is set or, if only processes were named, until all of them have ended. When `reload` is
@@ -71,18 +73,18 @@ impl Daemon {
     ) -> Result<(), Error> {
         self.tell("promoting");
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
-        let mut before = self.promoter.counters();
-        self.manager.ready(std::slice::from_ref(&before));
+        let mut before = self.services.counters();
+        self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
             if reload.swap(false, Ordering::Relaxed) {
                 self.reload(&read);
             }
-            let rest = self.promoter.step();
+            let rest = self.services.step();
             if due(&mut updated, METRICS) {
-                let counters = self.promoter.counters();
-                self.manager.status(std::slice::from_ref(&counters));
+                let counters = self.services.counters();
+                self.manager.status(&counters);
                 self.metrics.update(counters);
-                if self.promoter.target().is_over() {
+                if self.services.is_over() {
                     tracing::info!("all processes that were named have ended");
                     break;
                 }
@@ -94,30 +96,21 @@ impl Daemon {
             }
             if told.elapsed() >= TELL {
                 told = Instant::now();
-                let counters = self.promoter.counters();
-                if counters.promoted_regions != before.promoted_regions {
-                    let (regions, cost) = (counters.promoted_regions - before.promoted_regions, counters.region_cost());
-                    let left = counters.candidate_regions;
-                    tracing::info!(
-                        regions,
-                        grown_bytes = counters.grown_bytes - before.grown_bytes,
-                        processes = counters.watched,
-                        cpu = percent(counters.cpu_share()),
-                        left,
-                        takes = cost.map(|cost| format!("{:.0?}", self.promoter.options().takes(left, cost))),
-                        "promoted"
-                    );
+                for (service, promoter) in self.services.iter() {
+                    let then = before.iter().find(|(then, _)| then.as_deref() == service);
+                    log(service, promoter, then.map(|(_, counters)| counters));
                 }
-                before = counters;
+                before = self.services.counters();
             }
             std::thread::sleep(rest.min(NAP));
         }
         self.manager.stopping();
-        let counters = self.promoter.counters();
+        let counters = self.services.counters();
+        let sum = |of: fn(&Counters) -> u64| counters.iter().map(|(_, counters)| of(counters)).sum::<u64>();
         tracing::info!(
-            regions = counters.promoted_regions,
-            grown_bytes = counters.grown_bytes,
-            cpu = percent(counters.cpu_share()),
+            regions = sum(|counters| counters.promoted_regions),
+            grown_bytes = sum(|counters| counters.grown_bytes),
+            cpu = counters.first().map(|(_, counters)| percent(counters.cpu_share())),
             "ends"
         );
         self.metrics.update(counters);
@@ -126,13 +119,17 @@ impl Daemon {
 
     /// Tells the policy, and what of it does not happen here, or surprises.
     fn tell(&self, what: &str) {
-        let options = self.promoter.options();
-        tracing::info!(policy = %options, "{what}");
-        if let Some(without) = crate::policy::without(options.policy()) {
-            tracing::info!("{without}");
-        }
-        if !options.goes_by_age() {
-            tracing::warn!("how full a region must be is this policy's own: if it is less than full, processes grow");
+        for (service, promoter) in self.services.iter() {
+            let options = promoter.options();
+            tracing::info!(service, policy = %options, "{what}");
+            if let Some(without) = crate::policy::without(options.policy()) {
+                tracing::info!(service, "{without}");
+            }
+            if !options.goes_by_age() {
+                let sentence =
+                    "how full a region must be is this policy's own: if it is less than full, processes grow";
+                tracing::warn!(service, "{sentence}");
+            }
         }
     }
 
@@ -141,7 +138,7 @@ impl Daemon {
         let new = read().and_then(|mut config| {
             config.validate()?;
             config.processes.leave_out_gone()?;
-            self.promoter.reconfigure(config.options.clone(), config.target()?);
+            self.services.reconfigure(config.parts()?)?;
             Ok(config)
         });
         let refused = match new {
@@ -159,13 +156,34 @@ impl Daemon {
                 Some(error.to_string())
             }
         };
-        self.manager.reloaded(refused, &[self.promoter.counters()]);
+        self.manager.reloaded(refused, &self.services.counters());
     }
+}
 
-    /// The promoter.
-    pub fn promoter(&self) -> &Promoter {
-        &self.promoter
+/// Logs what a promoter has done since then, if anything.
+fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
+    let (now, none) = (promoter.counters(), Counters::default());
+    let then = then.unwrap_or(&none);
+    let (regions, left) = (now.promoted_regions - then.promoted_regions, now.candidate_regions);
+    let waited = |(reason, time): (&&str, &Duration)| {
+        let time = time.saturating_sub(then.waited.get(*reason).copied().unwrap_or_default());
+        (time >= Duration::from_secs(1)).then(|| format!("{reason} {time:.0?}"))
+    };
+    let waited = now.waited.iter().filter_map(waited).collect::<Vec<_>>().join(", ");
+    if regions == 0 && waited.is_empty() {
+        return;
     }
+    tracing::info!(
+        service,
+        regions,
+        grown_bytes = now.grown_bytes - then.grown_bytes,
+        processes = now.watched,
+        cpu = percent(now.cpu_share()),
+        left,
+        takes = now.region_cost().map(|cost| format!("{:.0?}", promoter.options().takes(left, cost))),
+        waited = (!waited.is_empty()).then_some(waited),
+        "promoted"
+    );
 }
 
 /// A share for people: `0.32%`.

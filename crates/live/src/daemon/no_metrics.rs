@@ -1,7 +1,7 @@
 //! The replacement for the metrics if the crate is built without the feature `metrics`: there are none.
 
 use super::config::MetricsConfig;
-use crate::promote::Counters;
+use super::services::Counted;
 use std::net::SocketAddr;
 use superpage_linux::Error;
 
@@ -14,7 +14,7 @@ impl Metrics {
     ///
     /// # Errors
     /// [`Error::Unable`] if metrics are configured.
-    pub fn start(config: &MetricsConfig, _: Counters) -> Result<Metrics, Error> {
+    pub fn start(config: &MetricsConfig, _: Vec<Counted>) -> Result<Metrics, Error> {
         match *config == MetricsConfig::default() {
             true => Ok(Metrics(())),
             false => Err(Error::Unable(
@@ -29,7 +29,7 @@ impl Metrics {
     }
 
     /// Does nothing.
-    pub fn update(&self, _: Counters) {}
+    pub fn update(&self, _: Vec<Counted>) {}
 
     /// Writes nothing.
     ///

@@ -2,6 +2,7 @@
 //!
 //! The crate sd-notify 0.5 knows no sockets of the abstract namespace, which managers of containers use.
 
+use super::services::Counted;
 use crate::promote::Counters;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{OsStr, OsString};
@@ -32,7 +33,7 @@ impl Manager {
     }
 
     /// The daemon has started.
-    pub(super) fn ready(&mut self, counters: &[Counters]) {
+    pub(super) fn ready(&mut self, counters: &[Counted]) {
         self.send("READY=1");
         self.status(counters);
     }
@@ -45,13 +46,13 @@ impl Manager {
     }
 
     /// A reload has ended; `refused` says why it changed nothing.
-    pub(super) fn reloaded(&mut self, refused: Option<String>, counters: &[Counters]) {
+    pub(super) fn reloaded(&mut self, refused: Option<String>, counters: &[Counted]) {
         (self.refused, self.told) = (refused, None);
         self.ready(counters);
     }
 
     /// Sends the line of status if it has changed and the last one is old enough.
-    pub(super) fn status(&mut self, counters: &[Counters]) {
+    pub(super) fn status(&mut self, counters: &[Counted]) {
         if self.told.as_ref().is_some_and(|(_, since)| since.elapsed() < STATUS) {
             return;
         }
@@ -76,8 +77,8 @@ impl Manager {
 }
 
 /// The line of `systemctl status`.
-fn line(counters: &[Counters], refused: Option<&str>) -> String {
-    let sum = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
+fn line(counters: &[Counted], refused: Option<&str>) -> String {
+    let sum = |of: fn(&Counters) -> u64| counters.iter().map(|(_, counters)| of(counters)).sum::<u64>();
     let (watched, promoted) = (sum(|counters| counters.watched), sum(|counters| counters.promoted_regions));
     let line = format!("watching {watched} processes, promoted {promoted} regions");
     // A line feed would end the status.
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_status_is_one_line() {
-        let of = |watched, promoted_regions| Counters { watched, promoted_regions, ..Counters::default() };
+        let of = |watched, promoted_regions| (None, Counters { watched, promoted_regions, ..Counters::default() });
         assert_eq!(line(&[of(3, 40), of(1, 2)], None), "watching 4 processes, promoted 42 regions");
         let refused = line(&[], Some("a.toml:1: no\nsuch key"));
         assert!(refused.ends_with("stays as it was: a.toml:1: no such key"), "{refused}");

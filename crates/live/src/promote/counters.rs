@@ -32,6 +32,9 @@ pub struct Counters {
     pub backoffs: u64,
     /// The pauses after batches that slowed a process, shorter ones too.
     pub paused: Duration,
+    /// For how long promotion waited, by reason: `cpu`, `slowdown`, `pressure`, `headroom`, `no_huge_page`. Each is at
+    /// most the time that has passed; several may pass at once.
+    pub waited: BTreeMap<&'static str, Duration>,
     /// Times that no free huge page was available.
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.

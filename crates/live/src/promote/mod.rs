@@ -20,6 +20,7 @@ mod pace;
 mod process;
 mod survey;
 mod target;
+mod waits;
 
 pub use self::counters::Counters;
 pub use self::options::{Options, SLOWDOWN};
@@ -29,6 +30,7 @@ pub use self::target::{Selected, Target};
 use self::claims::admit;
 use self::process::Process;
 use self::survey::Survey;
+use self::waits::Waits;
 use rustix::fd::AsFd;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +68,8 @@ pub struct Promoter {
 struct Processes {
     options: Options,
     target: Target,
+    /// Processes that are another promoter's.
+    others: BTreeSet<i32>,
     /// All processes that were ever named by a number: who gets it later is not meant.
     named: Vec<Named>,
     ladder: Ladder,
@@ -89,6 +93,7 @@ struct Processes {
     /// What would be promoted, in a dry run, which promotes nothing.
     survey: Option<Survey>,
     counters: Counters,
+    waits: Waits,
     began: Instant,
     clock: Clock,
 }
@@ -165,6 +170,7 @@ impl Promoter {
             least: options.least(size),
             options,
             target: target.after(&mut named),
+            others: BTreeSet::new(),
             named,
             ladder,
             size,
@@ -178,6 +184,7 @@ impl Promoter {
             absent_units: BTreeSet::new(),
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
+            waits: Waits::default(),
             began: Instant::now(),
             clock: Clock::default(),
         };
@@ -188,6 +195,27 @@ impl Promoter {
     /// saved up.
     pub fn count_the_process(&mut self) {
         self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
+    }
+
+    /// As [`count_the_process`](Promoter::count_the_process), from now on: for a promoter beside others.
+    pub(crate) fn join_the_process(&mut self) {
+        self.count_the_process();
+        self.live.clock.mark = self.live.clock.read();
+    }
+
+    /// Leaves these processes to others, from the next look on.
+    pub fn leave(&mut self, others: BTreeSet<i32>) {
+        self.live.others = others;
+    }
+
+    /// The processes that it had at its last look.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
+        self.live.processes.keys().copied()
+    }
+
+    /// Whether the next step has something to do.
+    pub(crate) fn is_due(&self) -> bool {
+        self.rest().is_zero()
     }
 
     /// Declares that the processes are those of a command that runs for nothing else: a share of what they use may be
@@ -227,6 +255,7 @@ impl Promoter {
         let live = &self.live;
         let mut counters = live.counters.clone();
         counters.elapsed = live.began.elapsed();
+        waits::REASONS.into_iter().for_each(|reason| _ = counters.waited.entry(reason).or_default());
         counters.left = [Why::TooSmall, Why::Misaligned, Why::NotPopulated].map(|why| (why.name(), 0)).into();
         let watched = || live.processes.values().filter(|process| process.watched());
         counters.watched = watched().count() as u64;
@@ -246,6 +275,7 @@ impl Promoter {
     pub fn step(&mut self) -> Duration {
         self.live.counters.cpu += self.live.clock.begin();
         self.live.earn();
+        self.live.waits.count(self.live.began.elapsed(), &mut self.live.counters.waited);
         let scans = self.live.clock.scans;
         if self.call() {
             let live = &mut self.live;
@@ -254,6 +284,8 @@ impl Promoter {
             live.counters.scan_cpu += scans;
             live.counters.promote_cpu += used.saturating_sub(scans);
         }
+        let due = self.background.waits(self.live.now());
+        self.live.note_waits(due);
         self.rest()
     }
 
@@ -303,6 +335,16 @@ impl Processes {
         let used: Duration = self.processes.values_mut().map(Process::used).sum();
         let earned = self.clock.earned + used.mul_f64(self.options.of_command);
         self.clock.earned = earned.min(self.options.burst);
+    }
+
+    /// Notes what promotion waits for: the background, the system, and processes that have candidates.
+    fn note_waits(&mut self, background: Option<(Why, Time)>) {
+        let now = self.began.elapsed();
+        let waiting = || self.processes.values().filter(|process| process.seen.candidates > process.promoted);
+        let background = background.map(|(why, until)| (why, Duration::from_nanos(until)));
+        let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
+        let own = waiting().map(|process| process.pace.until()).filter(|(until, _)| now < *until);
+        self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|(until, why)| (why, until))));
     }
 
     fn process(&self, space: SpaceId) -> Option<&Process> {
@@ -510,11 +552,12 @@ impl System for Processes {
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
         let absent = &mut self.absent_units;
-        let members = self.target.members_but(&mut |unit, error| {
+        let mut members = self.target.members_but(&mut |unit, error| {
             if absent.insert(unit.to_path_buf()) {
                 tracing::warn!("{error}; it is looked for at each scan");
             }
         });
+        members.retain(|pid| !self.others.contains(pid));
         self.tell_of_files();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));

@@ -40,6 +40,10 @@ pub struct Options {
 /// The most by which promotion may slow a process where nothing else is given.
 pub const SLOWDOWN: f64 = 0.02;
 
+/// The parameters that limit the processor time.
+const CPU: &str = "cpu";
+const BURST: &str = "burst";
+
 /// Under a policy that does not go by age: between two scans for processes, and between two of a
 /// process that does not change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -117,6 +121,26 @@ impl Options {
         let own = self.to_string();
         let all = pairs(&own).chain(pairs(text));
         Options::of(Policy::of(given.definition(), all, &LINUX).map_err(usage)?)
+    }
+
+    /// Those of a service beside others: another policy, or this one with some parameters changed, within the same
+    /// processor time.
+    ///
+    /// # Errors
+    /// As for [`Options::changed`]; or the processor time is given.
+    pub fn of_service(&self, text: &str) -> Result<Options, Error> {
+        if let Some((name, _)) = pairs(text).find(|(name, _)| [CPU, BURST, OF_COMMAND].contains(name)) {
+            let sentence = format!(
+                "{name} is of the daemon, not of one service: give it in [promote], or in the policy above the tables"
+            );
+            return Err(Error::Usage(sentence));
+        }
+        let options = self.changed(text)?;
+        let name = options.policy.definition().name;
+        if name == self.policy.definition().name {
+            return Ok(options);
+        }
+        options.changed(&format!("{name}:{CPU}={},{BURST}={}ns", self.cpu, self.burst.as_nanos()))
     }
 
     /// The least population of a region of `size` bytes that a scan counts as a candidate, in base pages.
@@ -202,6 +226,19 @@ mod tests {
         let short: Options = "promote:age=100us,burst=1500us".parse().unwrap();
         assert_eq!(short.changed("promote:age=2s,batch=2").unwrap().to_string(), "promote:burst=1500us,batch=2");
         assert_eq!(short.changed("promote").unwrap(), short);
+    }
+
+    #[test]
+    fn a_service_has_its_own_parameters_and_no_time_of_its_own() {
+        let daemon: Options = "promote:age=5s,cpu=0.02,burst=50ms".parse().unwrap();
+        let of = |text: &str| daemon.of_service(text).map(|options| options.to_string());
+        assert_eq!(of("promote:share=0.5").unwrap(), "promote:share=0.5,age=5s,cpu=0.02,burst=50ms");
+        let other = daemon.of_service("ingens:slowdown=1%").unwrap();
+        assert_eq!((other.cpu, other.burst, other.slowdown), (0.02, Duration::from_millis(50), Some(0.01)));
+        for text in ["promote:cpu=1%", "ingens:burst=1s", "promote:of-command=1%"] {
+            let error = of(text).unwrap_err();
+            assert!(error.status() == 2 && error.to_string().contains("is of the daemon"), "{error}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, Scarce, SpaceId};
+use crate::{
+    Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, Scarce, SpaceId, Why,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -56,6 +58,12 @@ pub trait Background: fmt::Debug + Send {
     /// the call in which the end was noticed, when processes were listed ([`System::spaces`]) or that one was scanned
     /// ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
+
+    /// Why nothing of what is due is done at `now`, and until when: no processor time is left, or no free extent was
+    /// available. `None` if nothing is due, or nothing is in the way.
+    fn waits(&self, _now: Time) -> Option<(Why, Time)> {
+        None
+    }
 
     /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that can
     /// stop what runs under it does so, and says why.

@@ -238,6 +238,11 @@ impl Background for Promote {
         self.due = self.rest(system.now().max(now)).max(now.saturating_add(1));
     }
 
+    fn waits(&self, now: Time) -> Option<(Why, Time)> {
+        let due = self.spaces.values().filter_map(Watched::due_at).any(|at| at <= now);
+        (due && now < self.pause.0).then_some((Why::NoExtent, self.pause.0))
+    }
+
     fn events(&self) -> Events {
         Events { gone: true, ..Events::default() }
     }

@@ -1,8 +1,8 @@
 //! Runs a background within a budget of processor time.
 
-use crate::SpaceId;
 use crate::policy::background::{Background, Event, Events, System, Time, Wants};
 use crate::policy::budget::Budget;
+use crate::{SpaceId, Why};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
@@ -85,6 +85,11 @@ impl Background for Runner {
 
     fn gone(&mut self, space: SpaceId) {
         self.background.gone(space);
+    }
+
+    fn waits(&self, now: Time) -> Option<(Why, Time)> {
+        let due = self.background.next().is_some_and(|next| next <= now);
+        if due && now < self.rest { Some((Why::Budget, self.rest)) } else { self.background.waits(now) }
     }
 
     fn failed(&self) -> Option<String> {
