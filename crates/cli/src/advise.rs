@@ -1,5 +1,10 @@
 //! `superpage advise`.
 
+mod mappings;
+mod mosalloc;
+mod native;
+
+use self::mappings::Mappings;
 use crate::Failure;
 use crate::print::Width;
 use crate::record::Record;
@@ -7,33 +12,45 @@ use crate::sim::{Bar, limits};
 use crate::stop::Stop;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign_json};
 use superpage_sim::{Advice, Conditions, Hot, SHARES, Watch, check_memory, plan};
-use superpage_trace::{Source, workload};
+use superpage_trace::{Source, record, workload};
 
-/// Find the regions of a program's memory that are worth huge pages: the fewest that give 90, 95 and 99 % of what they
-/// give everywhere
+/// Find the regions of a program's memory that are worth huge pages: the fewest that give 90, 95
+/// and 99 % of what they give everywhere
 #[derive(Args)]
-#[command(
-    override_usage = "superpage advise [OPTIONS] <WORKLOAD[:key=value,...]>\n       superpage advise [OPTIONS] --trace <FILE>\n       \
-    superpage advise [OPTIONS] -- <CMD> [ARG]..."
-)]
-#[command(after_long_help = "Examples:\n  superpage advise -m zen5 --trace corpus/whole/xz.sp\n  \
-    superpage advise -o xz.plan -- xz -9 -k file\n  superpage sim -m zen5 -p plan:file=xz.plan,cost=0 --trace corpus/whole/xz.sp\n\n\
-    Regions are ordered by their TLB misses under base pages; what the first N give is not added up, but simulated, for\n\
-    some 25 numbers N, in three passes. Addresses are those of the recording: a program elsewhere has others. The exit\n\
-    status of CMD is passed on.")]
+#[command(override_usage = "superpage advise [OPTIONS] <WORKLOAD[:key=value,...]>
+       superpage advise [OPTIONS] --trace <FILE>
+       superpage advise [OPTIONS] -- <CMD> [ARG]...")]
+#[command(after_long_help = "Examples:
+  superpage advise -m zen5 --trace corpus/whole/xz.sp
+  superpage advise -o xz.plan -- xz -9 -c file
+  superpage run -v -p plan:file=xz.plan -- xz -9 -c file
+  superpage sim -m zen5 -p plan:file=xz.plan,cost=0 -- xz -9 -c file
+
+Regions are ordered by their TLB misses under base pages; what the first N give is not added up, but
+simulated, for some 25 numbers N, in three passes. With -o, CMD runs a second time, natively under
+strace, its output dropped: the plan has its addresses there too, without address space
+randomization. The exit status of CMD is passed on.")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
 pub(crate) struct Advise {
     /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured
     #[arg(short, long, value_name = "M", default_value = "golden-cove")]
     machine: String,
 
-    /// Write the smallest plan that gives 95 % to this file, for `sim -p plan:file=FILE,cost=0`, in CBMM's format
+    /// Write the smallest plan that gives 95 % to this file, for `sim -p plan:file=FILE,cost=0`, and
+    /// of a command for `run -p plan:file=FILE`
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// The format of that file: plan (CBMM's), mosalloc (pools of Mosalloc, the heap's regions)
+    #[arg(long, value_name = "FORMAT", default_value = "plan", requires = "output")]
+    layout: File,
 
     /// How to print it: table or json
     #[arg(long, value_name = "FORMAT", default_value = "table")]
@@ -52,13 +69,27 @@ pub(crate) struct Advise {
 
     /// A program with its arguments, recorded first into a temporary file (needs QEMU)
     #[arg(last = true, value_name = "CMD ARG")]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
     Json,
+}
+
+/// The format of the file.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum File {
+    Plan,
+    Mosalloc,
+}
+
+/// What is written, what there is to say of it, and its part of the JSON, by its key.
+struct Written {
+    text: String,
+    notes: Vec<String>,
+    json: Option<(&'static str, serde_json::Value)>,
 }
 
 /// The share for which a plan is written.
@@ -73,10 +104,15 @@ impl Advise {
         }
         let export = crate::export::create(self.output.as_ref())?;
         let (mut recorded, mut status) = (None, ExitCode::SUCCESS);
+        let input = Input::now();
         if !self.command.is_empty() {
             let folder = tempfile::tempdir().map_err(|error| Failure::Run(format!("no temporary folder: {error}")))?;
             let path = folder.path().join("program.sp");
-            let ended = Record::whole(path.clone(), self.command.clone()).record()?;
+            let command = match self.layout {
+                File::Plan => self.command.clone(),
+                File::Mosalloc => mosalloc::command(&self.command),
+            };
+            let ended = Record::whole(path.clone(), command).record()?;
             if ended.stopped {
                 return Ok(part(ended.status));
             }
@@ -98,12 +134,31 @@ impl Advise {
         if stop.is_set() {
             return Ok(part(stop.status()));
         }
-        let least = advice.least(PLANNED);
-        let text = match self.format {
-            Format::Table => self.table(&advice),
-            Format::Json => foreign_json(&serde_json::to_string_pretty(&advice).expect("plain values")) + "\n",
+        let least = advice.least(PLANNED).filter(|_| export.is_some());
+        let written = match least {
+            Some(least) => {
+                input.rewind();
+                Some(self.written(&advice, least.regions, (&open, status))?)
+            }
+            None => None,
         };
-        let file = export.filter(|_| least.is_some()).zip(least.map(|layout| advice.plan(layout.regions)));
+        if stop.is_set() {
+            return Ok(part(stop.status()));
+        }
+        let text = match self.format {
+            Format::Table => self.table(&advice, written.as_ref()),
+            Format::Json => {
+                let mut json = serde_json::to_value(&advice).expect("plain values");
+                if let Some(Written { notes, json: part, .. }) = &written {
+                    if let Some((key, value)) = part {
+                        json[key] = value.clone();
+                    }
+                    notes.iter().for_each(|note| eprintln!("superpage: {note}"));
+                }
+                foreign_json(&serde_json::to_string_pretty(&json).expect("plain values")) + "\n"
+            }
+        };
+        let file = export.zip(written.map(|written| written.text));
         if self.output.is_some() && file.is_none() {
             eprintln!("superpage: no plan was written, since there is nothing to gain");
         }
@@ -111,7 +166,86 @@ impl Advise {
         Ok(status)
     }
 
-    fn table(&self, advice: &Advice) -> String {
+    /// The file for the first regions.
+    fn written(
+        &self,
+        advice: &Advice,
+        regions: usize,
+        (open, status): (Open<'_>, ExitCode),
+    ) -> Result<Written, Failure> {
+        let output = self.output.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let planned = &advice.regions[..regions];
+        let addresses: Vec<u64> = planned.iter().map(|hot| hot.address).collect();
+        if self.layout == File::Mosalloc {
+            if advice.region_bytes != mosalloc::SIZE {
+                let sentence = format!(
+                    "Mosalloc has no pages of {}, the regions of machine {}: name one with pages of 2 MB by -m",
+                    bytes(advice.region_bytes),
+                    advice.base.machine
+                );
+                return Err(Failure::Usage(sentence));
+            }
+            let (text, inside) = mosalloc::layout(&Mappings::of(open()?.as_mut())?, &addresses);
+            let mut notes = vec![format!(
+                "{inside} of {regions} regions are in the heap, and in {output}; where others lie in Mosalloc's pools is \
+                 not known"
+            )];
+            if self.command.is_empty() {
+                notes.push(
+                    "Mosalloc has malloc take all memory from the heap: offsets are its own only if the program was \
+                     recorded that way, as superpage advise --layout mosalloc -- CMD does"
+                        .into(),
+                );
+            }
+            let json = serde_json::json!({ "regions": inside, "left_out": regions - inside });
+            return Ok(Written { text, notes, json: Some(("mosalloc", json)) });
+        }
+        let mut text = advice.plan(regions);
+        let again = match &self.command[..] {
+            [] => "...".into(),
+            command => format!("-- {}", words(command)),
+        };
+        let sim = format!(
+            "to simulate that plan: superpage sim -m {} -p plan:file={output},cost=0 {again}",
+            advice.base.machine
+        );
+        let mut notes = vec![sim];
+        if self.command.is_empty() {
+            return Ok(Written { text, notes, json: None });
+        }
+        let (native, ended) = match native::run(&self.command) {
+            Ok(found) => found,
+            Err(why) => {
+                notes.push(format!(
+                    "the plan is for simulations alone, as addresses of the live program are not known: {why}"
+                ));
+                return Ok(Written { text, notes, json: Some(("native", serde_json::Value::Null)) });
+            }
+        };
+        if ExitCode::from(record::exit_status(ended)) != status {
+            notes.push(format!("natively the command ended otherwise than recorded ({ended}): can it run twice?"));
+        }
+        let found = Mappings::of(open()?.as_mut())?.translate(&native, &addresses, advice.region_bytes);
+        text += "# native\n";
+        for (hot, native) in planned.iter().zip(&found) {
+            text += &native.map(|native| advice.line(hot, native)).unwrap_or_default();
+        }
+        let matched = found.iter().flatten().count();
+        let mut line = format!("natively {matched} of {regions} regions have a known address");
+        line +=
+            if matched == regions { "" } else { " (the others: no mapping there is like theirs, or fits a huge page)" };
+        if matched > 0 {
+            line += &format!("; to run with them: superpage run -v -p plan:file={output} {again}");
+        }
+        notes.push(line);
+        let pairs = addresses.iter().zip(&found);
+        let regions: Vec<_> =
+            pairs.map(|(address, native)| serde_json::json!({ "address": address, "native": native })).collect();
+        let json = serde_json::json!({ "matched": matched, "regions": regions });
+        Ok(Written { text, notes, json: Some(("native", json)) })
+    }
+
+    fn table(&self, advice: &Advice, written: Option<&Written>) -> String {
         let screen = self.width.screen();
         let Advice { base, everywhere, regions, .. } = advice;
         let speedup = base.cycles as f64 / everywhere.cycles.max(1) as f64;
@@ -153,16 +287,38 @@ impl Advise {
             );
             out += &screen.note(&note);
         }
-        if let Some(path) = &self.output {
-            let line = format!(
-                "to run that plan: superpage sim -m {} -p plan:file={},cost=0 ...",
-                base.machine,
-                path.display()
-            );
-            out += &screen.note(&superpage_report::foreign(&line));
+        for note in written.iter().flat_map(|written| &written.notes) {
+            out += &screen.note(&superpage_report::foreign(note));
         }
         out
     }
+}
+
+/// Opens the stream.
+type Open<'a> = &'a dyn Fn() -> Result<Box<dyn Source>, superpage_sim::Error>;
+
+/// Standard input where it was, if that is known: of a file.
+struct Input(Option<(std::fs::File, u64)>);
+
+impl Input {
+    fn now() -> Input {
+        let file = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+        let at = |mut file: std::fs::File| file.stream_position().ok().map(|at| (file, at));
+        Input(file.ok().and_then(at))
+    }
+
+    /// For a command that runs again.
+    fn rewind(self) {
+        if let Some((mut file, at)) = self.0 {
+            let _ = file.seek(SeekFrom::Start(at));
+        }
+    }
+}
+
+/// A command as one types it.
+fn words(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    shlex::try_join(words.iter().map(|word| &**word)).unwrap_or_else(|_| "CMD".into())
 }
 
 /// Says that there is no advice, since it was stopped.

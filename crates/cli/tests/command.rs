@@ -60,6 +60,16 @@ fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
     let output = superpage(&["advise", "-m", "zen5", "--format", "json", workload]);
     let advice: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(advice["layouts"].as_array().unwrap().len() > 8 && advice["base"]["policy"] == "base");
+    let output = superpage(&["advise", "-m", "zen5", "--layout", "mosalloc", "-o", plan, "--format", "json", workload]);
+    let advice: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(advice["mosalloc"]["regions"], 0, "nothing of it is a heap");
+    assert!(advice["mosalloc"]["left_out"].as_u64().unwrap() > 8);
+    assert!(text(&output.stderr).contains("in Mosalloc's pools is not known"), "{}", text(&output.stderr));
+    let lines = std::fs::read_to_string(plan).unwrap();
+    assert!(lines.starts_with("type,pageSize,startOffset,endOffset\nmmap,-1,0,"), "{lines}");
+    let alpha = ["advise", "-m", "alpha-21264", "--layout", "mosalloc", "-o", plan, "random:bytes=16M,references=100K"];
+    refused(&alpha, &["no pages of 512 KB", "-m"]);
+    refused(&["advise", "--layout", "mosalloc", workload], &["--output"]);
     let output = superpage(&["advise", "-o", plan, "random:bytes=16K,references=1K"]);
     assert!(output.status.success() && text(&output.stderr).contains("no plan was written"));
     let sampled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp");

@@ -186,6 +186,67 @@ fn advice_on_a_command_passes_its_status_on_and_a_part_of_it_gets_none() {
 }
 
 #[test]
+fn a_plan_of_a_command_makes_its_regions_huge_and_no_others_in_the_live_program() {
+    let _turn = superpage_testing::turn_of("record");
+    if !recorder() {
+        return;
+    }
+    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !strace || Command::new("perl").arg("-v").stdout(Stdio::null()).status().is_err() {
+        superpage_testing::skip!("strace", "strace or perl is not installed");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let plan = place.path().join("plan");
+    // A string of 32 MB, of which the first 8 are used: then it waits as long as standard input is open.
+    let program = "$s = \"\\0\" x 32e6; vec($s, $_ * 7919 % 8000000, 8)++ for 1 .. 20000; $| = 1; print 1; <STDIN>";
+    let command = ["perl", "-e", program];
+    let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    advise.args(["advise", "-m", "zen5", "--format", "json", "-o"]).arg(&plan).arg("--").args(command);
+    let output = advise.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let json = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The program's own output comes first.
+    let advice: serde_json::Value = serde_json::from_str(json.trim_start_matches('1')).unwrap();
+    let native = &advice["native"];
+    let (matched, regions) = (native["matched"].as_u64().unwrap(), native["regions"].as_array().unwrap());
+    assert!(matched > 12 && matched as usize <= regions.len(), "{native}");
+    assert!(said.contains("run -v -p plan:file="), "{said}");
+    let text = fs::read_to_string(&plan).unwrap();
+    let (recorded, lines) = text.split_once("# native\n").unwrap();
+    assert_eq!((recorded.lines().count(), lines.lines().count() as u64), (regions.len(), matched));
+    let simulated = format!("plan:file={},cost=0", plan.display());
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    sim.args(["sim", "-m", "zen5", "-p", &simulated, "random:bytes=1M,references=1K"]);
+    assert!(sim.output().unwrap().status.success());
+    // The first of them alone, so that others are populated and stay as they are.
+    const FIRST: usize = 8;
+    let first: String = lines.lines().take(FIRST).map(|line| format!("{line}\n")).collect();
+    fs::write(&plan, format!("{recorded}# native\n{first}")).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        superpage_testing::skip!("root", "a live plan needs the right to promote");
+        return;
+    }
+    let mut run = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    run.args(["run", "-v", "-p", &format!("plan:file={},interval=10ms", plan.display()), "--"]).args(command);
+    let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = until("the command runs", || descendants(run.id()).first().copied());
+    let huge = until("its regions are huge", || {
+        let text = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
+        let line = text.lines().find(|line| line.starts_with("AnonHugePages:"))?;
+        let huge = line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 2048;
+        (huge >= 2).then_some(huge)
+    });
+    assert!(huge <= FIRST as u64, "{huge} of {FIRST}");
+    drop(run.stdin.take());
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("regions of the plan"), "{said}");
+    assert!(said.contains("without address space randomization"), "{said}");
+}
+
+#[test]
 fn what_the_emulator_cannot_start_leaves_the_file_that_was_there() {
     let _turn = superpage_testing::turn_of("record");
     if !recorder() {

@@ -21,6 +21,7 @@ pub mod collapse;
 pub mod cpu;
 mod error;
 pub mod headroom;
+pub mod layout;
 pub mod lock;
 pub mod memory;
 pub mod pagemap;

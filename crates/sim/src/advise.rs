@@ -86,12 +86,14 @@ impl Advice {
     /// A file for the policy `plan`, in CBMM's format: the first regions, each with the cycles that its walks took
     /// under base pages.
     pub fn plan(&self, regions: usize) -> String {
+        self.regions[..regions].iter().map(|hot| self.line(hot, hot.address)).collect()
+    }
+
+    /// The line for a region in such a file, with this address in place of its own.
+    pub fn line(&self, hot: &Hot, address: u64) -> String {
         let each = self.base.walk_cycles as f64 / self.base.tlb_misses.max(1) as f64;
-        let line = |Hot { address, misses, .. }: &Hot| {
-            let end = address + self.region_bytes;
-            format!("huge,mmap,{:.0},addr,>,{address:#x},addr,<,{end:#x}\n", *misses as f64 * each)
-        };
-        self.regions[..regions].iter().map(line).collect()
+        let end = address + self.region_bytes;
+        format!("huge,mmap,{:.0},addr,>,{address:#x},addr,<,{end:#x}\n", hot.misses as f64 * each)
     }
 }
 

@@ -64,7 +64,7 @@ pub use policy::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Fit, Given, Hash, Hints, Key, LIMITS, Lists,
     Made, Need, Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting,
     Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks, StaticPool, Target, Unmovable, Values,
-    Wake, Wired, ZeroPage,
+    Wake, Wired, ZeroPage, planned,
 };
 pub use soft::SoftPmap;
 pub use space::mapping::{Backing, Map};

@@ -3,7 +3,7 @@
 use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Pfn, Vpn};
-use superpage_vm::{Config, Growth, Policy, Target, Vm};
+use superpage_vm::{Config, Growth, Need, Policy, Target, Vm, planned};
 
 /// Eight regions in a wake-up, from where the last one stopped, and none with too many holes or no access.
 #[test]
@@ -105,6 +105,11 @@ fn plan(name: &str) -> Result<String, String> {
                       huge,mmap,200000,addr,>,0xa00000,addr,<,0xc00000\n\
                       huge,mmap,300000,addr,>,0xe01000,addr,<,0x1000000\n"
             .into()),
+        "both" => Ok("# recorded\nhuge,mmap,300000,addr,>,0x200000,addr,<,0x400000\n# native\n\
+                      huge,mmap,1,addr,>,0x600000,addr,<,0x800000\n"
+            .into()),
+        "neither" => Ok("huge,mmap,300000,addr,>,0x200000,addr,<,0x400000\n# native\n".into()),
+        "late" => Ok("# native\n\nhuge,mmap\n".into()),
         "all" => Ok("huge,heap,200001\n".into()),
         "bad" => Ok("huge,mmap,300000\n\nhuge,mmap,300000,addr,>\n".into()),
         other => Err(format!("there is no {other}")),
@@ -142,6 +147,25 @@ fn a_plan_says_where_huge_pages_pay() {
     let elsewhere = "plan:file=good".parse::<Policy>().unwrap_err().to_string();
     assert_eq!(elsewhere, "policy plan: its file is empty, or this memory manager reads none");
     assert_eq!(policy("all").unwrap().to_string(), "plan:file=all");
+}
+
+#[test]
+fn a_plan_has_addresses_of_a_recording_and_those_of_the_live_program() {
+    let simulated = Target { read: Some(plan), ..Target::MANAGER };
+    let live = Target { has: &[Need::Settings, Need::Copying], ..simulated };
+    let found = |file, target| Policy::new("plan", [("file", file)], target).map(|policy| planned(&policy));
+    assert_eq!(found("both", &simulated).unwrap(), [(0x20_0000, 0x40_0000)]);
+    // Whatever it saves: it was chosen.
+    assert_eq!(found("both", &live).unwrap(), [(0x60_0000, 0x80_0000)]);
+    for target in [&simulated, &live] {
+        assert_eq!(found("good", target).unwrap(), [(0x40_0000, 0x80_0000), (0xe0_1000, 0x100_0000)]);
+        assert_eq!(found("all", target).unwrap(), [(0, u64::MAX)]);
+    }
+    assert_eq!(found("neither", &simulated).unwrap(), [(0x20_0000, 0x40_0000)]);
+    let message = found("neither", &live).unwrap_err().to_string();
+    assert_eq!(message, "policy plan: neither: no region of it has an address of a live program");
+    assert!(found("late", &live).unwrap_err().to_string().contains("late, line 3: expected"));
+    assert_eq!(planned(&"thp".parse().unwrap()), []);
 }
 
 /// Populates pages until fewer frames are free.

@@ -10,7 +10,7 @@ use superpage_linux::settings::System;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_live::Policy;
-use superpage_live::launch::{Line, Plan};
+use superpage_live::launch::{Line, Plan, Work};
 use superpage_live::policy::{part, too_short};
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
@@ -124,7 +124,10 @@ fn summary(policy: &Policy, outcome: &Outcome) {
             time(promoted.promote_cpu.as_secs_f64()),
             time(promoted.scan_cpu.as_secs_f64()),
         );
-        let left = work.candidates.saturating_sub(promoted.promoted_regions);
+        planned(policy, work);
+        // Beside a plan's regions, nothing is to become huge.
+        let others = if of_plan(policy).is_empty() { work.candidates } else { 0 };
+        let left = others.saturating_sub(promoted.promoted_regions);
         if let Some(cost) = promoted.region_cost().filter(|_| left > 0) {
             eprintln!(
                 "superpage: at one time up to {} more regions could have become huge: {} of CPU time, at {} each",
@@ -161,6 +164,32 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     for sentence in reach(policy, outcome) {
         eprintln!("superpage: {sentence}");
     }
+}
+
+/// The ranges of addresses of the policy's plan, if it has one with addresses.
+fn of_plan(policy: &Policy) -> Vec<(u64, u64)> {
+    policy.live().background.as_ref().map(|options| options.planned()).unwrap_or_default()
+}
+
+/// Prints how much of the policy's plan became huge, and what of it did not.
+fn planned(policy: &Policy, work: &Work) {
+    const NAMED: usize = 4;
+    let size = work.counters.region_bytes;
+    let regions = |(from, to): (u64, u64)| (from.div_ceil(size)..to / size).map(move |region| region * size);
+    let all: Vec<u64> = of_plan(policy).into_iter().flat_map(regions).collect();
+    if all.is_empty() {
+        return;
+    }
+    let left: Vec<u64> = all.iter().copied().filter(|address| !work.places.contains(address)).collect();
+    let mut line =
+        format!("promoted {} of the {} regions of the plan", all.len() - left.len(), count(all.len() as u64));
+    if !left.is_empty() {
+        let named: Vec<String> = left.iter().take(NAMED).map(|address| format!("{address:x}")).collect();
+        let more = if left.len() > NAMED { ", ..." } else { "" };
+        line +=
+            &format!("; the others, at {}{more}, were not populated when it looked, or were refused", named.join(", "));
+    }
+    eprintln!("superpage: {line}");
 }
 
 /// Prints what to type to have the policy without this command, if it did anything.

@@ -57,7 +57,7 @@ impl Plan {
             };
             lines.push(Line::new(does, format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value} CMD")));
         }
-        if policy.live().background.is_some() {
+        if policy.live().background.is_some() && !self.fixed {
             let does = "for a service that runs already (root)";
             lines.push(Line::new(does, format!("superpage daemon --policy '{policy}' --pid PID")));
         }

@@ -58,6 +58,8 @@ pub struct Plan {
     pub(crate) disable: Option<Disable>,
     /// The value of `glibc.malloc.hugetlb` for the command, if it overrides what the user has set.
     pub(crate) malloc: Option<u8>,
+    /// Whether the command runs without address space randomization, since the policy knows addresses.
+    pub(crate) fixed: bool,
     pub(crate) settings: Vec<Wanted>,
     pub(crate) notes: Vec<String>,
 }
@@ -69,8 +71,14 @@ impl Plan {
     /// [`Error::Unable`] if the system does not support it, with what is missing; [`Error::File`] for settings that
     /// cannot be read.
     pub fn new(policy: &Policy, system: &System) -> Result<Plan, Error> {
-        let mut plan =
-            Plan { policy: policy.clone(), disable: None, malloc: None, settings: Vec::new(), notes: Vec::new() };
+        let mut plan = Plan {
+            policy: policy.clone(),
+            disable: None,
+            malloc: None,
+            fixed: false,
+            settings: Vec::new(),
+            notes: Vec::new(),
+        };
         (policy.live().plan)(policy, &mut plan, system)?;
         Ok(plan)
     }
@@ -194,6 +202,9 @@ impl Arrangement<'_> {
                 None => std::env::var_os("GLIBC_TUNABLES"),
             };
             command.env("GLIBC_TUNABLES", tunables(before, value));
+        }
+        if self.plan.fixed {
+            superpage_linux::layout::fix(command);
         }
         let Some(disable) = self.plan.disable else { return };
         let disable = move || match set_thp_disabled(disable) {

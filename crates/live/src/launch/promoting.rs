@@ -23,6 +23,8 @@ pub struct Promoting {
 pub struct Work {
     /// The sums at the end.
     pub counters: Counters,
+    /// The addresses of all regions that became huge pages.
+    pub places: BTreeSet<u64>,
     /// The most regions at once that it had made huge, or that were candidates.
     pub candidates: u64,
     /// The most bytes at once that were resident in regions populated below the share.
@@ -50,7 +52,7 @@ impl Promoting {
                 // Woken at the end; a wake-up that precedes the sleep ends it at once.
                 thread::park_timeout(rest);
             }
-            Work { counters: promoter.counters(), ..work }
+            Work { counters: promoter.counters(), places: promoter.places().clone(), ..work }
         });
         Ok(Promoting { waits: Some(waits), stop, thread: Some(thread.map_err(Error::thread)?) })
     }

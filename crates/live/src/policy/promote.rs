@@ -17,6 +17,10 @@ pub(super) fn live(options: Options) -> Live {
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
     let options = policy.live.background.clone().expect("it has one");
     let shared = options.shared;
+    if !options.planned().is_empty() {
+        plan.fixed = true;
+        plan.notes.push("the command runs without address space randomization, as its plan has addresses".into());
+    }
     Promoter::new(options, Target::default())?;
     plan.only_asked(system)?;
     plan.notes.extend(without(&policy.common));

@@ -90,6 +90,8 @@ struct Processes {
     told_files: bool,
     /// Units of systemd that do not run, which is logged once.
     absent_units: BTreeSet<PathBuf>,
+    /// The addresses of all regions that were promoted, of a command's processes.
+    places: BTreeSet<u64>,
     /// What would be promoted, in a dry run, which promotes nothing.
     survey: Option<Survey>,
     counters: Counters,
@@ -182,6 +184,7 @@ impl Promoter {
             splitter: None,
             told_files: false,
             absent_units: BTreeSet::new(),
+            places: BTreeSet::new(),
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             waits: Waits::default(),
@@ -268,6 +271,11 @@ impl Promoter {
         counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
         counters.sparse_regions = sum(|process| process.seen.sparse);
         counters
+    }
+
+    /// The addresses of all regions that became huge, of the processes of a command; those of others are not kept.
+    pub fn places(&self) -> &BTreeSet<u64> {
+        &self.live.places
     }
 
     /// Does what is due: checks and scans processes, and the promotions that this allows. Returns for how long nothing
@@ -511,6 +519,9 @@ impl Processes {
                     counters.promoted_regions += 1;
                     counters.grown_bytes += size - u64::from(populated) * page;
                     process.promoted += 1;
+                    if self.clock.earns {
+                        self.places.insert(region * size);
+                    }
                     continue;
                 }
                 // The kernel returns the same for a range that was unmapped since the check.

@@ -102,6 +102,11 @@ impl Options {
         &self.policy
     }
 
+    /// The ranges of addresses that the policy's plan names, ascending; none of a policy without one.
+    pub fn planned(&self) -> Vec<(u64, u64)> {
+        superpage_vm::planned(&self.policy).into_iter().filter(|(_, to)| *to < u64::MAX).collect()
+    }
+
     /// Whether the policy decides by share, age and interval, so that these say what it would do, and when.
     pub fn goes_by_age(&self) -> bool {
         by_age(self.policy.given())

@@ -45,6 +45,7 @@ pub use self::answers::{
 };
 pub use self::hugetlb::StaticPool;
 pub use self::parameter::{Given, Parameter, Values};
+pub use self::plan::planned;
 pub use self::promote::LIMITS;
 pub(crate) use self::promote::huge;
 pub use self::target::{Need, Target};

@@ -4,15 +4,19 @@
 //! base pages. A line without addresses is about all of them. `cost` is that of CBMM's code, 100 us of zeroing at 2
 //! GHz.
 //!
+//! `superpage advise` writes lines with the addresses of a recording, and after a line `# native` those that the program
+//! has without a recorder: a live system reads only these, which hold whatever they save, and others only those before.
+//! Other lines that begin with `#` are comments.
+//!
 //! Assumed: VALUE is for each huge page, in cycles; the promotion of what is populated, and its interval.
 //!
 //! Not modelled: `eager` lines, memory that is populated when it is mapped, which are skipped; whether memory is a heap
 //! or was mapped; other costs, as where no huge page is free or one is zeroed already. The plan is for all processes.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
+use super::{Answers, Definition, Given, Made, Need, Place, Placing, Reserve, Values, thp};
 use crate::policy::background::{Background, Event, Prefer, System, Time, Wants};
-use crate::{Candidate, How, PAGES_LIMIT, SpaceId};
+use crate::{Candidate, How, PAGES_LIMIT, Policy, SpaceId};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
@@ -35,7 +39,11 @@ pub(super) static POLICY: Definition = Definition {
             return Made::failed(format!("its file is empty, or {} reads none", given.target().name));
         }
         let interval = given.time("interval").as_nanos() as Time;
-        match ranges(text, given.number("cost").expect("it has a default")) {
+        match ranges(given) {
+            Ok(ranges) if ranges.is_empty() && is_live(given) && text.lines().any(is_native) => {
+                let name = given.text("file").unwrap_or_default();
+                Made::failed(format!("{name}: no region of it has an address of a live program"))
+            }
             Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
             Err(line) => Made::failed(format!(
                 "{}, line {line}: expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI",
@@ -45,9 +53,34 @@ pub(super) static POLICY: Definition = Definition {
     },
 };
 
-/// The ranges of addresses with values above `cost`, ascending and apart; the number of a line that is none otherwise.
-fn ranges(text: &str, cost: u64) -> Result<Vec<(u64, u64)>, usize> {
-    let lines = text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty());
+/// The ranges of addresses of a policy `plan`, ascending and apart; none of another policy.
+pub fn planned(policy: &Policy) -> Vec<(u64, u64)> {
+    match policy.definition().name == POLICY.name {
+        true => ranges(policy.given()).unwrap_or_default(),
+        false => Vec::new(),
+    }
+}
+
+/// Whether the addresses are those of live programs.
+fn is_live(given: &Given) -> bool {
+    given.target().has.contains(&Need::Settings)
+}
+
+/// Whether the lines that follow have addresses of live programs.
+fn is_native(line: &str) -> bool {
+    line.trim() == "# native"
+}
+
+/// The ranges of addresses where huge pages pay, ascending and apart; the number of a line that is none otherwise.
+fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, usize> {
+    let text = given.contents("file").unwrap_or("");
+    let native = text.lines().position(is_native);
+    let (from, to, cost) = match (native, is_live(given)) {
+        (Some(native), true) => (native, usize::MAX, None),
+        (native, _) => (0, native.unwrap_or(usize::MAX), given.number("cost")),
+    };
+    let lines = text.lines().enumerate().take(to).skip(from);
+    let lines = lines.filter(|(_, text)| !text.trim().is_empty() && !text.starts_with('#'));
     let read: Result<Vec<_>, usize> = lines.map(|(index, text)| line(text, cost).ok_or(index + 1)).collect();
     let mut ranges: Vec<(u64, u64)> = read?.into_iter().filter(|(from, to)| from < to).collect();
     ranges.sort_unstable();
@@ -60,7 +93,7 @@ fn ranges(text: &str, cost: u64) -> Result<Vec<(u64, u64)>, usize> {
 }
 
 /// The range of a line, empty if huge pages do not pay there; `None` if it is none.
-fn line(text: &str, cost: u64) -> Option<(u64, u64)> {
+fn line(text: &str, cost: Option<u64>) -> Option<(u64, u64)> {
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -75,7 +108,7 @@ fn line(text: &str, cost: u64) -> Option<(u64, u64)> {
             _ => return None,
         }
     }
-    Some(if *kind == "huge" && value > cost { (from, to) } else { (0, 0) })
+    Some(if *kind == "huge" && cost.is_none_or(|cost| value > cost) { (from, to) } else { (0, 0) })
 }
 
 #[derive(Debug)]
