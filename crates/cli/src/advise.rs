@@ -186,10 +186,11 @@ impl Advise {
                 return Err(Failure::Usage(sentence));
             }
             let (text, inside) = mosalloc::layout(&Mappings::of(open()?.as_mut())?, &addresses);
-            let mut notes = vec![format!(
-                "{inside} of {regions} regions are in the heap, and in {output}; where others lie in Mosalloc's pools is \
-                 not known"
-            )];
+            let mut line = format!("{inside} of {regions} regions are in the heap, and in {output}");
+            if inside < regions {
+                line += "; where the others lie in Mosalloc's pools is not known";
+            }
+            let mut notes = vec![line];
             if self.command.is_empty() {
                 notes.push(
                     "Mosalloc has malloc take all memory from the heap: offsets are its own only if the program was \

@@ -49,7 +49,7 @@ fn what_a_set_gives_is_run_and_is_not_the_sum_of_what_single_regions_give() {
         let advice = advice("alpha-21264", text).unwrap();
         let saved = |lines: String| {
             std::fs::write(&path, lines).unwrap();
-            let setups = plan(&["alpha-21264".into()], &[policy.clone()], &Conditions::default()).unwrap();
+            let setups = plan(&["alpha-21264".into()], std::slice::from_ref(&policy), &Conditions::default()).unwrap();
             let mut source = workload::parse(text).unwrap();
             let rows = run(&setups[1..], source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap();
             advice.base.cycles as f64 - rows[0].cycles as f64

@@ -186,8 +186,10 @@ fn planned(policy: &Policy, work: &Work) {
     if !left.is_empty() {
         let named: Vec<String> = left.iter().take(NAMED).map(|address| format!("{address:x}")).collect();
         let more = if left.len() > NAMED { ", ..." } else { "" };
-        line +=
-            &format!("; the others, at {}{more}, were not populated when it looked, were refused, or had to wait (plan:interval=TIME,cpu=SHARE)", named.join(", "));
+        line += &format!(
+            "; the others, at {}{more}, were not populated when it looked, were refused, or had to wait (plan:interval=TIME,cpu=SHARE)",
+            named.join(", ")
+        );
     }
     eprintln!("superpage: {line}");
 }
