@@ -16,6 +16,8 @@ pub(crate) enum Live {
     Daemon(Anything),
     /// Show the pages of a process or of the system (needs Linux)
     Inspect(Anything),
+    /// Split the huge pages of running programs (needs Linux)
+    Split(Anything),
     /// See what huge pages do to three small programs (needs Linux)
     Try(Anything),
     /// Measure what this machine's hardware and kernel do with pages (needs Linux)
@@ -36,6 +38,7 @@ impl Live {
             Live::Run(_) => "run",
             Live::Daemon(_) => "daemon",
             Live::Inspect(_) => "inspect",
+            Live::Split(_) => "split",
             Live::Try(_) => "try",
             Live::Probe(_) => "probe",
         };

@@ -17,6 +17,7 @@ mod reproduce_live;
 mod run;
 mod run_elsewhere;
 mod served;
+mod split;
 mod sweep;
 mod width;
 

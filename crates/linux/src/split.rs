@@ -24,7 +24,7 @@ impl Splitter {
             Ok(_) => Ok(Splitter { path }),
             Err(error) => Err(Error::Unable(format!(
                 "huge pages of other processes cannot be split here: {} cannot be opened ({error}); it needs root, a kernel with \
-                 CONFIG_DEBUG_FS, and debugfs mounted (mount -t debugfs none /sys/kernel/debug)",
+                 CONFIG_DEBUG_FS that is not locked down, and debugfs mounted (mount -t debugfs none /sys/kernel/debug)",
                 path.display()
             ))),
         }

@@ -21,6 +21,7 @@ pub mod promote;
 pub mod run;
 pub mod sample;
 mod session;
+pub mod split;
 mod watch;
 
 pub use policy::Policy;

@@ -6,6 +6,7 @@ mod demonstrate;
 mod inspect;
 mod probe;
 mod run;
+mod split;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -29,6 +30,8 @@ pub(crate) enum Live {
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(Box<run::Run>),
+    /// Split the huge pages of running programs into base pages
+    Split(split::Split),
     /// See on this machine, in a minute, what huge pages do to three small programs
     Try(demonstrate::Try),
     /// Determine by timing what this machine and its kernel do with pages of several sizes
@@ -48,6 +51,7 @@ impl Live {
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
+            Live::Split(verb) => verb.run(),
             Live::Try(verb) => verb.run(),
             Live::Probe(verb) => verb.run(),
         };

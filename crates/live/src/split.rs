@@ -1,0 +1,100 @@
+//! Splitting the huge pages of processes: `superpage split`.
+
+use std::collections::{BTreeSet, HashMap};
+use superpage_linux::Error;
+use superpage_linux::proc;
+use superpage_linux::proc::maps::smaps;
+use superpage_linux::split::Splitter;
+
+/// What was done in a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// The process.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Bytes that its page table mapped by huge pages before.
+    pub before: u64,
+    /// And since.
+    pub after: u64,
+}
+
+/// Splits the huge pages of these processes into base pages, in every mapping that has some, and counts what is mapped by
+/// them before and after. Those of a hugetlb pool cannot be split, and are not counted. A process that has ended is left
+/// out. Walks the page table of each process twice, and looks at each base page once.
+///
+/// # Errors
+/// A process may not be inspected.
+pub fn split(pids: &BTreeSet<i32>, splitter: &Splitter) -> Result<Vec<Split>, Error> {
+    let mut done = Vec::new();
+    for pid in pids {
+        let Some(before) = present(*pid)? else { continue };
+        let name = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string();
+        for ((start, end), _) in &before {
+            // What was unmapped meanwhile is no failure: the count afterwards says what came of it.
+            if let Err(error) = splitter.split(*pid, *start..*end) {
+                tracing::debug!(pid, "{error}");
+            }
+        }
+        let sum = |mappings: Vec<((u64, u64), u64)>| mappings.iter().map(|(_, huge)| huge).sum();
+        let after = present(*pid)?.map_or(0, sum);
+        done.push(Split { pid: *pid, name, before: sum(before), after });
+    }
+    Ok(done)
+}
+
+/// The mappings of a process with huge pages, and the bytes of these; `None` if it has ended.
+fn present(pid: i32) -> Result<Option<Vec<((u64, u64), u64)>>, Error> {
+    let mappings = match smaps(pid as u32, &|| true) {
+        Ok(mappings) => mappings,
+        Err(_) if proc::stat(pid).is_none() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let huge = |keys: &HashMap<String, u64>| {
+        ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"].iter().filter_map(|key| keys.get(*key)).sum::<u64>()
+    };
+    let mappings = mappings.iter().map(|mapping| (mapping.address, huge(&mapping.extension.map)));
+    Ok(Some(mappings.filter(|(_, huge)| *huge > 0).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// The file takes what the kernel would, and splits nothing.
+    #[test]
+    fn the_mappings_with_huge_pages_are_named_and_no_others() {
+        const SIZE: usize = 8 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("split_huge_pages");
+        std::fs::write(&path, "").unwrap();
+        let splitter = Splitter::of(folder.path()).unwrap();
+        let own = std::process::id() as i32;
+        // SAFETY: a new mapping; only its own bytes are written, and nothing refers to them when it is unmapped.
+        let at = unsafe {
+            let at = mmap_anonymous(std::ptr::null_mut(), SIZE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let at = at.unwrap();
+            _ = madvise(at, SIZE, Advice::LinuxHugepage);
+            at.cast::<u8>().write_bytes(1, SIZE);
+            at as u64
+        };
+        let there = present(own).unwrap().unwrap();
+        let ours = there.iter().find(|((start, end), _)| (*start..*end).contains(&(at + SIZE as u64 / 2)));
+        let done = split(&[own].into(), &splitter).unwrap();
+        // SAFETY: as above.
+        unsafe { munmap(at as *mut _, SIZE).unwrap() };
+        let Some((_, huge)) = ours else { return superpage_testing::skip!("system", "no huge pages are to be had") };
+        assert!(done[0].before >= *huge && done[0].before > 0 && done[0].after > 0, "{done:?}");
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(written.starts_with(&format!("{own},0x")) && written.matches(',').count() == 2, "{written}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("split_huge_pages"), "").unwrap();
+        let splitter = Splitter::of(folder.path()).unwrap();
+        assert_eq!(split(&[4_000_000].into(), &splitter).unwrap(), []);
+    }
+}
