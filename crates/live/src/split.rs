@@ -36,15 +36,18 @@ pub fn split(pids: &BTreeSet<i32>, splitter: &Splitter) -> Result<Vec<Split>, Er
                 tracing::debug!(pid, "{error}");
             }
         }
-        let sum = |mappings: Vec<((u64, u64), u64)>| mappings.iter().map(|(_, huge)| huge).sum();
+        let sum = |mappings: Vec<Huge>| mappings.iter().map(|(_, huge)| huge).sum();
         let after = present(*pid)?.map_or(0, sum);
         done.push(Split { pid: *pid, name, before: sum(before), after });
     }
     Ok(done)
 }
 
-/// The mappings of a process with huge pages, and the bytes of these; `None` if it has ended.
-fn present(pid: i32) -> Result<Option<Vec<((u64, u64), u64)>>, Error> {
+/// The addresses of a mapping, and the bytes of it in huge pages.
+type Huge = ((u64, u64), u64);
+
+/// The mappings of a process with huge pages; `None` if it has ended.
+fn present(pid: i32) -> Result<Option<Vec<Huge>>, Error> {
     let mappings = match smaps(pid as u32, &|| true) {
         Ok(mappings) => mappings,
         Err(_) if proc::stat(pid).is_none() => return Ok(None),

@@ -310,7 +310,8 @@ mod tests {
             let told = |part: Part| (part.label, part.is_service, part.options.to_string());
             config.parts().unwrap().into_iter().map(told).collect::<Vec<_>>()
         };
-        let services = "[promote]\nage = \"3s\"\n[[service]]\ncgroups = [\"a.service\"]\npolicy = \"promote:share=0.5\"\n\
+        let services = "[promote]\nage = \"3s\"\n\
+                        [[service]]\ncgroups = [\"a.service\"]\npolicy = \"promote:share=0.5\"\n\
                         [[service]]\nlabel = \"db\"\nnames = [\"postgres\"]\npolicy = \"ingens\"\n";
         let own = [
             ("a.service".to_string(), true, "promote:share=0.5,age=3s".to_string()),
