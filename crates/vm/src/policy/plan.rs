@@ -4,9 +4,9 @@
 //! base pages. A line without addresses is about all of them. `cost` is that of CBMM's code, 100 us of zeroing at 2
 //! GHz.
 //!
-//! `superpage advise` writes lines with the addresses of a recording, and after a line `# native` those that the program
-//! has without a recorder: a live system reads only these, which hold whatever they save, and others only those before.
-//! Other lines that begin with `#` are comments.
+//! `superpage advise` writes lines with the addresses of a recording, and after a line `# native`
+//! those that the program has without a recorder. A live system reads only the latter, which hold
+//! whatever they save; simulations read only the former. Other lines that begin with `#` are comments.
 //!
 //! Assumed: VALUE is for each huge page, in cycles; the promotion of what is populated, and its interval.
 //!
