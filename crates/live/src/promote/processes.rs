@@ -1,0 +1,412 @@
+//! Live processes as a policy sees them: a [`System`].
+
+use super::claims::admit;
+use super::clock::Clock;
+use super::counters::Counters;
+use super::options::{Options, SLOWDOWN};
+use super::process::Process;
+use super::survey::Survey;
+use super::target::Target;
+use super::waits::Waits;
+use rustix::fd::AsFd;
+use rustix::process::{Resource, getrlimit};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use superpage_linux::collapse;
+use superpage_linux::cpu::{process_cpu, thread_cpu};
+use superpage_linux::headroom::{Headroom, Place};
+use superpage_linux::proc::Named;
+use superpage_linux::split::Splitter;
+use superpage_linux::why::Why;
+use superpage_pages::{Ladder, Level};
+use superpage_vm::{
+    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, SpaceId, System,
+    Time,
+};
+
+/// A pause of promotion that is shorter is none that anybody decided on: it passes while the promoter sleeps.
+pub(super) const NAP: Duration = Duration::from_millis(100);
+
+/// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
+pub(super) const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
+
+/// The processes, as a policy sees them.
+#[derive(Debug)]
+pub(super) struct Processes {
+    pub(super) options: Options,
+    pub(super) target: Target,
+    /// Processes that are another promoter's.
+    pub(super) others: BTreeSet<i32>,
+    /// All processes that were ever named by a number: who gets it later is not meant.
+    pub(super) named: Vec<Named>,
+    pub(super) ladder: Ladder,
+    /// Bytes in a region, and the number of its base pages that must be populated.
+    pub(super) size: u64,
+    pub(super) least: u32,
+    pub(super) processes: BTreeMap<i32, Process>,
+    /// Those that have ended or execute another program, of which the background was not told yet.
+    pub(super) gone: BTreeSet<SpaceId>,
+    pub(super) headroom: Headroom,
+    /// Until when nothing is promoted, since tasks wait for memory.
+    pub(super) pressed: Duration,
+    /// What the background had used when its last call began.
+    pub(super) tick: Duration,
+    /// What splits huge pages, once that was asked for; `None` where nothing does.
+    pub(super) splitter: Option<Option<Splitter>>,
+    /// Whether it was told that there are more processes than open files are allowed for.
+    pub(super) told_files: bool,
+    /// Units of systemd that do not run, which is logged once.
+    pub(super) absent_units: BTreeSet<PathBuf>,
+    /// The addresses of all regions that were promoted, of a command's processes.
+    pub(super) places: BTreeSet<u64>,
+    /// What would be promoted, in a dry run, which promotes nothing.
+    pub(super) survey: Option<Survey>,
+    pub(super) counters: Counters,
+    pub(super) waits: Waits,
+    pub(super) began: Instant,
+    pub(super) clock: Clock,
+}
+
+impl Processes {
+    /// A background at its start.
+    pub(super) fn begun(&self, mut background: Box<dyn Background>) -> Box<dyn Background> {
+        if background.wants().start {
+            background.told(Event::Start { ladder: self.ladder, costs: None });
+        }
+        background
+    }
+
+    /// Adds a share of what the command has used since the last call; no more is saved up than otherwise. Between
+    /// calls of the background alone, so that what is spent never becomes less.
+    pub(super) fn earn(&mut self) {
+        if !self.clock.earns {
+            return;
+        }
+        let used: Duration = self.processes.values_mut().map(Process::used).sum();
+        let earned = self.clock.earned + used.mul_f64(self.options.of_command);
+        self.clock.earned = earned.min(self.options.burst);
+    }
+
+    /// Notes what promotion waits for: the background, the system, and processes that have candidates.
+    pub(super) fn note_waits(&mut self, background: Option<(Why, Time)>) {
+        let now = self.began.elapsed();
+        let waiting = || self.processes.values().filter(|process| process.seen.candidates > process.promoted);
+        let background = background.map(|(why, until)| (why, Duration::from_nanos(until)));
+        let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
+        let own = waiting().map(|process| process.pace.until()).filter(|(until, _)| now < *until);
+        self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|(until, why)| (why, until))));
+    }
+
+    pub(super) fn process(&self, space: SpaceId) -> Option<&Process> {
+        self.processes.get(&(space.0 as i32))
+    }
+
+    /// Each process takes two open files while something in it may be promoted. Where no more are allowed, others are
+    /// left out, which is told once.
+    pub(super) fn tell_of_files(&mut self) {
+        const OTHERS: u64 = 32;
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let held = self.processes.values().filter(|process| process.pinned.is_some()).count() as u64;
+        if !self.told_files && 2 * held + OTHERS > allowed {
+            self.told_files = true;
+            tracing::warn!(
+                "two open files for each of {held} processes are nearly the {allowed} that this one may have: others are left out; raise `ulimit -n`"
+            );
+        }
+    }
+
+    /// Splits the huge page of a region; whether that was tried. Why not is told once.
+    pub(super) fn split(&mut self, space: SpaceId, region: u64) -> bool {
+        let range = region * self.size..(region + 1) * self.size;
+        let splitter = self.splitter.get_or_insert_with(|| {
+            Splitter::of("/sys/kernel/debug").inspect_err(|error| tracing::warn!("{error}")).ok()
+        });
+        let Some((splitter, process)) = splitter.as_ref().zip(self.processes.get_mut(&(space.0 as i32))) else {
+            return false;
+        };
+        process.scan_again();
+        let done = splitter.split(process.pid, range);
+        done.inspect_err(|error| tracing::debug!(pid = process.pid, "{error}")).is_ok()
+    }
+
+    /// Scans a process: this part of it, or all if that may have changed.
+    pub(super) fn scan_process(
+        &mut self,
+        space: SpaceId,
+        part: Option<Regions>,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return (Scanned::Gone, None) };
+        let (before, identity) = (self.clock.read(), process.identity());
+        let scope = (&self.options, self.size, self.least);
+        let mut scanned = process.scan_if_changed(self.began.elapsed(), scope, part, see);
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        // Another process of that number, or another program: a new address space, which the next list has.
+        if identity.is_some() && process.identity() != identity {
+            scanned = Ok((Scanned::Gone, None));
+        }
+        match scanned {
+            Ok((Scanned::Gone, _)) => {
+                self.processes.remove(&(space.0 as i32));
+                self.survey.iter_mut().for_each(|survey| survey.forget(space.0 as i32));
+                self.gone.insert(space);
+            }
+            Ok((Scanned::Unchanged, _)) => self.counters.quiet_scans += 1,
+            Ok((Scanned::Closed, _)) => {}
+            Ok((Scanned::Seen | Scanned::Anew, _)) => {
+                self.counters.scans += 1;
+                let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
+                tracing::trace!(
+                    pid,
+                    name,
+                    huge = seen.huge,
+                    candidates = seen.candidates,
+                    sparse = seen.sparse,
+                    "scanned"
+                );
+            }
+            // A process that cannot be scanned is scanned again each time: it is told once.
+            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
+            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
+        }
+        scanned.unwrap_or((Scanned::Closed, None))
+    }
+
+    /// Whether promotions may be tried in a process now.
+    pub(super) fn ready(&mut self, space: SpaceId) -> Result<(), Refusal> {
+        let now = self.began.elapsed();
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Err(Why::Gone.into()) };
+        let wait = |until: Duration, why| Err(Refusal { why, until: nanos(until) });
+        match process.pace.until() {
+            _ if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
+                return wait(now + NAP, Why::Budget);
+            }
+            _ if now < self.pressed => return wait(self.pressed, Why::Pressure),
+            (until, why) if now < until => return wait(until, why),
+            _ => {}
+        }
+        if let Some(cpu) = process_cpu(process.pid) {
+            process.pace.measure(now, cpu);
+        }
+        let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
+        tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
+        self.counters.pressure_backoffs += 1;
+        let until = now + PRESSURE_PAUSE;
+        match place {
+            Place::System => self.pressed = until,
+            Place::Group(_) => process.pace.pause(until, Why::Pressure),
+        }
+        wait(until, Why::Pressure)
+    }
+
+    /// Checks regions page by page.
+    pub(super) fn check(&mut self, space: SpaceId, regions: &[Candidate]) -> Vec<Result<Candidate, Why>> {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
+            return vec![Err(Why::Gone); regions.len()];
+        };
+        let check = |candidate: &Candidate| {
+            let populated = process.check(candidate.region, self.size, candidate.least)?;
+            Ok(Candidate { populated, ..*candidate })
+        };
+        let checked: Vec<Result<Candidate, Why>> = regions.iter().map(check).collect();
+        let count = |why| checked.iter().filter(|checked| **checked == Err(why)).count() as u64;
+        let (shared, changed) = (count(Why::SharedByFork), count(Why::NotPopulated));
+        self.counters.shared += shared;
+        self.counters.changed += changed;
+        if changed > 0 {
+            process.scan_again();
+        }
+        checked
+    }
+
+    /// Promotes, in one call, those of these regions that passed the check and have room.
+    pub(super) fn promote_checked(&mut self, space: SpaceId, regions: &mut [Result<Candidate, Why>]) {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return };
+        let (now, size, page) = (self.began.elapsed(), self.size, rustix::param::page_size() as u64);
+        let (room, counters) = (self.headroom.room(process.pid), &mut self.counters);
+        let passed = regions.iter().filter_map(|checked| checked.ok()).collect();
+        let (batch, no_room) = admit(passed, &room, size, page);
+        counters.no_room += no_room.len() as u64;
+        if room.copies < size {
+            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
+            process.pace.pause(now.saturating_add(self.options.idle), Why::NoHeadroom);
+        }
+        let mut outcomes = Vec::new();
+        if let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) {
+            let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * size).collect();
+            let cpu = |before| process_cpu(process.pid).unwrap_or(before);
+            let from = (self.began.elapsed(), cpu(Duration::ZERO));
+            let before = thread_cpu();
+            outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
+            let used = thread_cpu().saturating_sub(before);
+            let to = (self.began.elapsed(), cpu(from.1));
+            counters.calls += 1;
+            let pause = process.pace.batch(from, to, self.options.slowdown.unwrap_or(SLOWDOWN));
+            counters.back_off(pause);
+            let (pid, name) = (process.pid, process.name.as_str());
+            let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            counters.collapse_cpu += if done > 0 { used } else { Duration::ZERO };
+            let took = (to.0 - from.0).as_micros() as u64;
+            tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
+        }
+        let mut outcomes = outcomes.into_iter();
+        for told in regions.iter_mut() {
+            let Ok(Candidate { region, populated, least, .. }) = *told else { continue };
+            if no_room.iter().any(|candidate| candidate.region == region) {
+                *told = Err(Why::NoHeadroom);
+                continue;
+            }
+            let why = match outcomes.next().unwrap_or(Err(Why::NotPopulated)) {
+                Ok(()) => {
+                    counters.promoted_regions += 1;
+                    counters.grown_bytes += size - u64::from(populated) * page;
+                    process.promoted += 1;
+                    if self.clock.earns {
+                        self.places.insert(region * size);
+                    }
+                    continue;
+                }
+                // The kernel returns the same for a range that was unmapped since the check.
+                Err(Why::NoExtent) if process.check(region, size, least).is_err() => Why::Unmapped,
+                Err(why) => why,
+            };
+            *told = Err(why);
+            *counters.refused.entry(why.name()).or_default() += 1;
+            tracing::debug!(pid = process.pid, address = format_args!("{:#x}", region * size), %why, "refused");
+            match why {
+                Why::Gone => process.pinned = None,
+                Why::Rights => process.excluded = Some(Why::Rights),
+                Why::GroupLimit => process.pace.pause(now.saturating_add(self.options.idle), why),
+                Why::Ineligible => process.learn_flags(now, &self.options),
+                _ => {}
+            }
+        }
+        if regions.contains(&Err(Why::NoExtent)) {
+            counters.memory_backoffs += 1;
+            tracing::warn!("no free huge page could be had: promotion waits");
+        }
+    }
+}
+
+impl System for Processes {
+    fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    fn now(&self) -> Time {
+        nanos(self.began.elapsed())
+    }
+
+    fn spent(&self) -> Time {
+        nanos(self.clock.spent())
+    }
+
+    /// The processes that exist. One that ends within the first interval is never scanned.
+    fn spaces(&mut self) -> Vec<SpaceId> {
+        let before = self.clock.read();
+        let absent = &mut self.absent_units;
+        let mut members = self.target.members_but(&mut |unit, error| {
+            if absent.insert(unit.to_path_buf()) {
+                tracing::warn!("{error}; it is looked for at each scan");
+            }
+        });
+        members.retain(|pid| !self.others.contains(pid));
+        self.tell_of_files();
+        let gone = &mut self.gone;
+        self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
+        let met = self.began.elapsed().saturating_add(self.options.interval);
+        for pid in &members {
+            self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
+        }
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
+    }
+
+    fn scan_part(
+        &mut self,
+        space: SpaceId,
+        _: Level,
+        part: Regions,
+        see: &mut dyn FnMut(Sample),
+    ) -> (Scanned, Option<u64>) {
+        self.scan_process(space, Some(part), see)
+    }
+
+    fn scan_if_changed(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        self.scan_process(space, None, see).0
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, region: u64) -> Look {
+        self.process(space).map_or(Look::default(), |process| process.look(region, self.size))
+    }
+
+    fn rate(&self, space: SpaceId) -> f64 {
+        self.process(space).map_or(0.0, |process| process.pace.rate())
+    }
+
+    fn pieces(&mut self, space: SpaceId, _: Level, region: u64) -> Option<u32> {
+        // It matters to nobody while nothing is promoted.
+        self.process(space).filter(|_| self.began.elapsed() >= self.pressed)?.pieces(region, self.size)
+    }
+
+    fn memory(&mut self) -> Option<MemoryState> {
+        superpage_linux::memory::state(Path::new("/"), &self.ladder)
+    }
+
+    /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few regions at a time, until
+    /// the process is to be left alone, no huge page is free, or this call has used the processor time that may be
+    /// saved up.
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
+        let mut outcomes = Vec::with_capacity(regions.len());
+        // Why the rest of the regions is not tried.
+        let mut ended = None;
+        for batch in regions.chunks(self.options.batch) {
+            let mut told = self.check(space, batch);
+            if let Some(survey) = &mut self.survey {
+                survey.promote(&self.headroom, space.0 as i32, (&mut told, batch), self.size);
+            } else if told.iter().any(|checked| checked.is_ok()) {
+                let ready = match how {
+                    How::InPlace => Err(Why::Otherwise.into()),
+                    How::ByCopying | How::Either => self.ready(space),
+                };
+                match ready {
+                    Ok(()) => self.promote_checked(space, &mut told),
+                    Err(refusal) => {
+                        ended = Some(refusal);
+                        break;
+                    }
+                }
+            }
+            ended = told.contains(&Err(Why::NoExtent)).then(|| Why::NoExtent.into());
+            outcomes.extend(told.into_iter().map(|done| done.map(|_| ()).map_err(Refusal::from)));
+            if ended.is_some() {
+                break;
+            }
+        }
+        if let Some(refusal) = ended {
+            outcomes.resize(regions.len(), Err(refusal));
+        }
+        outcomes
+    }
+
+    /// Splits a huge page, where debugfs lets it.
+    fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
+        let huge = self.survey.is_none() && level == self.ladder.largest() && self.look(space, level, region).superpage;
+        huge && self.split(space, region) && !self.look(space, level, region).superpage
+    }
+
+    fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
+        let before = self.look(space, level, region);
+        if self.survey.is_some() || level != self.ladder.largest() || !before.superpage || !self.split(space, region) {
+            return 0;
+        }
+        // What maps the page of zeroes is not populated any more.
+        u64::from(before.populated.saturating_sub(self.look(space, level, region).populated))
+    }
+}
+
+/// A time of the promoter in the unit of policies.
+pub(super) fn nanos(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
+}
