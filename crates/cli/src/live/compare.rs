@@ -190,8 +190,7 @@ fn with(text: &str) -> Result<With, String> {
 enum State {
     /// Untouched, but for what a host may have taken
     AsItIs,
-    /// Without a free block of 2 MB, for the whole system, as on one that has run for long: all that are free are
-    /// broken up
+    /// Break up every free block of 2 MB of the whole system, as on a machine that has run for long
     Fragmented,
 }
 

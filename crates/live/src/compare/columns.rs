@@ -34,7 +34,7 @@ const COLUMNS: [(&str, bool, Cell); 23] = [
     ("iTLB loads", false, |row| row.itlb_loads.map(count)),
     ("misses", false, |row| row.itlb_misses.map(count)),
     ("walk cycles", false, |row| row.walk_cycles.map(count)),
-    ("free 2M before", false, |row| row.free_blocks.map(count)),
+    ("free blocks", false, |row| row.free_blocks.map(count)),
     ("runs", false, |row| Some(row.runs.to_string())),
 ];
 

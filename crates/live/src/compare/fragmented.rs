@@ -5,6 +5,7 @@
 //! A pinned page cannot be moved, so compaction cannot free its block. The pipes, and with them the pages, go with
 //! this process, whatever ends it.
 
+use crate::daemon::raise_files;
 use crate::inspect::free_blocks;
 use crate::probe::memory::{BASE, HUGE, Memory};
 use rustix::io::Errno;
@@ -13,9 +14,14 @@ use std::os::fd::OwnedFd;
 use superpage_linux::Error;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
+use superpage_pages::PageSize;
 
 /// Blocks that are taken at once: 128 MB.
 const BATCH: usize = 64;
+
+/// Why the kernel gives no huge page to be split, and what to do.
+const GIVES_NONE: &str = "the kernel gives this process no huge pages; set \
+    /sys/kernel/mm/transparent_hugepage/enabled to madvise (and hugepages-2048kB/enabled to inherit)";
 
 /// Bytes of base pages that an unprivileged process may keep in one pipe.
 const PIPE: usize = 1 << 20;
@@ -36,11 +42,12 @@ impl Fragmented {
         if huge_page_bytes() != HUGE as u64 {
             return unable("this is known for huge pages of 2 MB alone");
         }
-        if Rules::read().enabled.as_deref().is_none_or(|enabled| enabled == "never") {
-            return unable(
-                "the kernel gives no huge pages; set /sys/kernel/mm/transparent_hugepage/enabled to madvise",
-            );
+        let size = PageSize::from_bytes(HUGE as u64).expect("a power of two");
+        if Rules::read().anonymous(size).is_none_or(|word| word == "never") {
+            return unable(GIVES_NONE);
         }
+        // Two for each pipe.
+        raise_files();
         Ok(Fragmented { pipes: Vec::new(), blocks: 0 })
     }
 
@@ -69,18 +76,20 @@ impl Fragmented {
             let left = memory.huge_bytes()?;
             memory.advise(libc::MADV_DONTNEED)?;
             pinned?;
-            if left > 0 {
+            if whole > 0 && left == whole * HUGE {
                 return Err(Error::Unable(
                     "memory cannot be fragmented: this kernel does not split a huge page by MADV_COLD (Linux 5.4 does)"
                         .into(),
                 ));
             }
-            self.blocks += whole as u64;
+            self.blocks += (whole - left / HUGE) as u64;
             if whole == 0 {
                 break;
             }
         }
-        Ok(())
+        // A few are left in any case: the kernel keeps them for itself.
+        let none = self.blocks == 0 && !stop() && free_blocks(HUGE as u64).is_some_and(|free| free > 1024);
+        if none { Err(Error::Unable(format!("memory cannot be fragmented: {GIVES_NONE}"))) } else { Ok(()) }
     }
 
     /// Pins the page at this offset.
@@ -95,7 +104,14 @@ impl Fragmented {
                 }
             }
             let pipe = pipe_with(PipeFlags::CLOEXEC).map_err(Error::system("open a pipe that pins pages"))?;
-            fcntl_setpipe_size(&pipe.1, PIPE).map_err(Error::system("have a pipe that pins 256 pages"))?;
+            fcntl_setpipe_size(&pipe.1, PIPE).map_err(|error| match error {
+                Errno::PERM => Error::Unable(
+                    "not all free memory can be fragmented: without root a user may pin as many pages as \
+                     /proc/sys/fs/pipe-user-pages-soft says, one for each 2 MB; run as root, or raise it"
+                        .into(),
+                ),
+                error => Error::system("have a pipe that pins 256 pages")(error),
+            })?;
             self.pipes.push(pipe);
         }
     }

@@ -18,11 +18,13 @@ use superpage_linux::pagemap::huge_page_bytes;
 const METAL: &str = "metal";
 const WARMED: &str = "warmed";
 pub(super) const COLD: &str = "cold host";
+const FRAGMENTED: &str = "fragmented";
 
 /// What is done to free memory before each run.
 pub(super) struct Before {
     /// Its state then, as rows name it.
     pub(super) words: &'static str,
+    warms: bool,
     fragmented: Option<Fragmented>,
 }
 
@@ -40,7 +42,8 @@ impl Before {
     pub(super) fn look(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<Before, Error> {
         let words = look_under(options, huge, notes)?;
         let fragmented = (options.memory_state == MemoryState::Fragmented).then(Fragmented::new).transpose()?;
-        Ok(Before { words, fragmented })
+        let warms = words == WARMED;
+        Ok(Before { words: if fragmented.is_some() { FRAGMENTED } else { words }, warms, fragmented })
     }
 
     /// Prepares memory for a run: `bytes` of it are touched and freed where the host may have taken them, and free
@@ -50,7 +53,7 @@ impl Before {
     /// Those of [`Fragmented::break_up`].
     pub(super) fn prepare(&mut self, bytes: u64, stop: &dyn Fn() -> bool) -> Result<Free, Error> {
         // Huge pages would have the kernel compact what is broken up.
-        let warmed = if self.words == WARMED { warm(bytes, self.fragmented.is_none()) } else { 0 };
+        let warmed = if self.warms { warm(bytes, self.fragmented.is_none()) } else { 0 };
         self.fragmented.as_mut().map_or(Ok(()), |fragmented| fragmented.break_up(stop))?;
         Ok(Free { warmed, blocks: free_blocks(huge_page_bytes()) })
     }

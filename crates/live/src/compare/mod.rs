@@ -187,8 +187,8 @@ pub fn compare_with(
     }
     if let Some(unit) = options.server.as_ref().and_then(Server::unit) {
         return Err(Error::Usage(format!(
-            "{unit} is a unit of systemd, which would be started again under each policy: compare a copy of it; systemctl \
-             show -p ExecStart {unit} has its command, to which --server gives a port and data of its own"
+            "{unit} is a unit of systemd, which would be started again under each policy: compare a copy of it: give --server \
+             its command (systemctl show -p ExecStart {unit}) with another port and data folder"
         )));
     }
     if options.runs == 0 {

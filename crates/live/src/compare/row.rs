@@ -126,7 +126,8 @@ pub struct Row {
     pub verdict: Option<Verdict>,
     /// How many runs, warm-up runs too, were measured while settings of the system differed from those at the beginning.
     pub settings_differed: usize,
-    /// The state of free memory before each run: `warmed`, `cold host`, or `metal` where it makes no difference.
+    /// The state of free memory before each run: `warmed`, `cold host`, `fragmented`, or `metal` where it makes no
+    /// difference.
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
     pub warmed_bytes: u64,

@@ -143,9 +143,10 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
             true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
             false => String::new(),
         };
-        // Of gperftools. It grows the heap by a MB at a time, so that of thp it has next to nothing.
-        let pooled = maps("libtcmalloc");
-        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !pooled;
+        // Of gperftools. It takes a MB at a time, so that first touches find no whole block. Its memory can be of a pool,
+        // but is then shared with what it forks (`TCMALLOC_MEMFS_MALLOC_PATH`).
+        let grows = maps("libtcmalloc");
+        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !grows;
         let allocators = [
             (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
             (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
@@ -165,13 +166,9 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         } else if let Some(variable) = &variable {
             let does = format!("from the next start on, for what its allocator takes{growth}");
             add(&mut lines, &does, &format!("{variable} CMD"));
-        } else if pooled && origin.variable("TCMALLOC_MEMFS_MALLOC_PATH").is_none() {
-            let taken = mappings.iter().filter(|mapping| anonymous(mapping)).map(|mapping| mapping.resident_bytes);
-            lines.extend(pool::set_aside(taken.sum::<u64>().div_ceil(huge_page_bytes())));
-            let mount = "mkdir -p /mnt/huge && mount -t hugetlbfs -o mode=1777 none /mnt/huge";
-            add(&mut lines, "lets programs take pages of it (root)", mount);
-            let does = "from the next start on, for what its allocator takes: it falls back where the pool is empty";
-            add(&mut lines, does, "TCMALLOC_MEMFS_MALLOC_PATH=/mnt/huge/tcmalloc CMD");
+        } else if grows {
+            let does = "from the next start on (root), for blocks that become full: its allocator takes a MB at a time";
+            add(&mut lines, does, "superpage run -p promote -- CMD");
         } else {
             // Go, or a program without a dynamic allocator; or what past it maps memory.
             let does = format!("from the next start on, for all of it (root: sets the whole system meanwhile){growth}");
@@ -289,7 +286,7 @@ pub(super) mod tests {
         }
         let pooled =
             told(&[&with("/usr/lib/libc.so.6")[..], &with("/usr/lib/libtcmalloc.so.4")[1..]].concat(), "madvise", None);
-        assert_eq!(pooled.last().unwrap(), "TCMALLOC_MEMFS_MALLOC_PATH=/mnt/huge/tcmalloc CMD");
+        assert_eq!(pooled, [daemon, "superpage run -p promote -- CMD"]);
         assert_eq!(told(&with("/usr/bin/static"), "madvise", None), [daemon, "superpage run -p thp -- CMD"]);
         let never = told(&with("/usr/lib/libc.so.6"), "never", Some("web.service"));
         assert!(never.len() == 5 && never[1].starts_with("echo madvise >"), "{never:?}");

@@ -85,6 +85,8 @@ pub(super) struct Pooled {
     pub(super) file: ((i32, i32), u64),
     /// Bytes of a page, or of the part of one that a block is.
     pub(super) page: u64,
+    /// Bytes of a page of the pool; 0 of what is in none.
+    pub(super) size: u64,
     /// Where they are in the file.
     pub(super) offsets: Vec<u64>,
 }
@@ -136,6 +138,7 @@ impl Mapping {
             pooled: Pooled {
                 file: (map.dev, map.inode),
                 page: page_bytes.min(around.pagemap.huge()),
+                size: if kind == Kind::Hugetlb { page_bytes } else { 0 },
                 offsets: tally.pooled.iter().map(|address| address - start + map.offset).collect(),
             },
             populated_share: tally.resident as f64 / size_bytes as f64,

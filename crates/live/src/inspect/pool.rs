@@ -1,10 +1,11 @@
 //! Pools of hugetlb: what a service uses of them, and how large one must be.
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, Pooled};
 use super::process::Process;
 use super::system::{Pool, pools};
 use crate::launch::Line;
-use std::collections::BTreeSet;
+use procfs::{Current, Meminfo};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_pages::PageSize;
@@ -12,16 +13,20 @@ use superpage_report::bytes;
 
 /// A sentence for each pool of this system that has pages: how much of it the processes use, and others.
 pub(super) fn notes(processes: &[Process]) -> Vec<String> {
-    let mapped = |size: PageSize| {
-        let pooled = processes.iter().flat_map(|process| &process.mappings).map(|mapping| &mapping.pooled);
-        let pages: BTreeSet<_> = pooled
-            .filter(|pooled| pooled.page == size.bytes())
-            .flat_map(|pooled| pooled.offsets.iter().map(move |at| (pooled.file, *at)))
-            .collect();
-        pages.len() as u64
-    };
-    let pools = pools(Path::new("/sys/kernel/mm/hugepages"));
-    pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, mapped(pool.size))).collect()
+    let pools = pools(Path::new(POOLS));
+    let mappings = || processes.iter().flat_map(|process| &process.mappings);
+    pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, used(mappings(), pool.size))).collect()
+}
+
+/// How many pages of the pool of this size are resident in the mappings; what several of them share counts once.
+fn used<'a>(mappings: impl Iterator<Item = &'a Mapping>, size: PageSize) -> u64 {
+    let (mut alone, mut shared) = (0, BTreeMap::new());
+    for mapping in mappings.filter(|mapping| mapping.pooled.size == size.bytes()) {
+        let Pooled { file, page, offsets, .. } = &mapping.pooled;
+        alone += mapping.resident_bytes - offsets.len() as u64 * page;
+        shared.extend(offsets.iter().map(|at| ((*file, *at), *page)));
+    }
+    (alone + shared.values().sum::<u64>()).div_ceil(size.bytes())
 }
 
 fn note(pool: &Pool, mapped: u64) -> String {
@@ -29,6 +34,7 @@ fn note(pool: &Pool, mapped: u64) -> String {
     let Pool { size, pages, free, reserved, .. } = pool;
     let own = match mapped {
         0 => "none of them is used here".to_string(),
+        1 => "one of them is used here".to_string(),
         some => format!("{some} of them are used here"),
     };
     let rest = match (free, reserved) {
@@ -39,12 +45,15 @@ fn note(pool: &Pool, mapped: u64) -> String {
     format!("the hugetlb pool of {size} has {pages} pages ({}): {own}, {rest}", of(*pages))
 }
 
-/// What sets a pool aside, of which these mappings need `now` pages as they are mapped now, or if their program knows
-/// better, N.
+/// Lines that set up a pool; of its default size, `now` pages would hold what is mapped.
 pub(super) fn set_aside(now: u64) -> [Line; 2] {
+    let size = PageSize::from_bytes(page()).map_or(String::new(), |size| format!(" of {size}"));
+    let there = pools(Path::new(POOLS)).into_iter().find(|pool| pool.size.bytes() == page());
+    let there = there.map_or(0, |pool| pool.pages - pool.surplus);
+    let others = if there > 0 { format!(" beside the {there} that there are") } else { String::new() };
     let does = format!(
-        "sets a pool aside, N pages of {} that nothing else can use: {now} for what is mapped now (root; undone by 0)",
-        PageSize::from_bytes(huge_page_bytes()).expect("it is a power of two")
+        "sets a pool aside, N pages{size} that nothing else can use: what is mapped now takes {now}{others} (root; \
+         undone by {there})"
     );
     [
         Line::new(does, "sysctl -w vm.nr_hugepages=N"),
@@ -55,10 +64,18 @@ pub(super) fn set_aside(now: u64) -> [Line; 2] {
     ]
 }
 
-/// How many huge pages hold these mappings, each by itself; what several processes map counts once.
+/// How many pages of the default size hold these mappings, each by itself; what several processes map counts once.
 pub(super) fn needed<'a>(mappings: impl Iterator<Item = &'a Mapping>) -> u64 {
     let distinct: BTreeSet<(u64, u64, &str)> = mappings.map(|it| (it.start, it.end, it.name.as_str())).collect();
-    distinct.into_iter().map(|(start, end, _)| (end - start).div_ceil(huge_page_bytes())).sum()
+    distinct.into_iter().map(|(start, end, _)| (end - start).div_ceil(page())).sum()
+}
+
+/// The kernel's folder of all pools.
+const POOLS: &str = "/sys/kernel/mm/hugepages";
+
+/// The default size of a pool's pages, which `vm.nr_hugepages` counts.
+fn page() -> u64 {
+    Meminfo::current().ok().and_then(|info| info.hugepagesize).unwrap_or_else(huge_page_bytes)
 }
 
 #[cfg(test)]
@@ -72,7 +89,23 @@ mod tests {
     fn a_pool_is_rounded_up_for_each_mapping() {
         let shared = |megabytes| mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, megabytes);
         // The same buffers of two processes, and others.
-        assert_eq!(needed([shared(143), shared(143), shared(1)].iter()), 72 + 1);
+        let each = |megabytes: u64| (megabytes << 20).div_ceil(page());
+        assert_eq!(needed([shared(143), shared(143), shared(1)].iter()), each(143) + each(1));
+    }
+
+    #[test]
+    fn a_page_that_several_share_is_used_once_and_one_of_a_single_process_too() {
+        let huge = |offsets: Vec<u64>, inode: u64, page: u64, size: u64| {
+            let pooled = Pooled { file: ((0, 1), inode), page, size, offsets };
+            Mapping { pooled, ..mapping(Kind::Hugetlb, "rw-s", "/dev/zero", Why::Misaligned, 8) }
+        };
+        let (two, giga) = (2 << 20, 1 << 30);
+        // 8 MB each: two shared pages of 2 MB among two processes, the other two of each its own.
+        let both = [huge(vec![0, two], 7, two, two), huge(vec![0, two], 7, two, two)];
+        let size = |bytes| PageSize::from_bytes(bytes).unwrap();
+        assert_eq!((used(both.iter(), size(two)), used(both.iter(), size(giga))), (2 + 2 + 2, 0));
+        assert_eq!(used([huge(vec![], 8, two, giga)].iter(), size(giga)), 1);
+        assert_eq!(used([mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 8)].iter(), size(two)), 0);
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn share_pools(processes: &mut [Process]) {
         offsets.iter().for_each(|at| *mapped.entry((*file, *at)).or_default() += 1);
     }
     for mapping in processes.iter_mut().flat_map(|process| &mut process.mappings) {
-        let Pooled { file, page, offsets } = &mapping.pooled;
+        let Pooled { file, page, offsets, .. } = &mapping.pooled;
         let others: f64 = offsets.iter().map(|at| 1.0 - 1.0 / f64::from(mapped[&(*file, *at)])).sum();
         mapping.proportional_bytes -= (others * *page as f64) as u64;
     }
@@ -242,7 +242,7 @@ mod tests {
         let mapped = |megabytes: u64, offsets: &[u64]| {
             let mut mapping = mapping(Kind::Hugetlb, "rw-s", "/anon_hugepage (deleted)", Why::NotCollapsed, megabytes);
             let offsets = offsets.iter().map(|at| at << 20).collect();
-            mapping.pooled = Pooled { file: ((0, 15), 7), page: 2 << 20, offsets };
+            mapping.pooled = Pooled { file: ((0, 15), 7), page: 2 << 20, size: 2 << 20, offsets };
             mapping
         };
         let mut other = mapped(4, &[0, 2]);
