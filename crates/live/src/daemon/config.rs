@@ -90,7 +90,12 @@ impl Text {
                 return Err(wrong("which processes? Give the service cgroups or names"));
             }
             let label = text.label().unwrap_or_default();
-            if label == OTHERS || services.iter().any(|service| service.label == label) {
+            if label.is_empty() || label == OTHERS {
+                return Err(wrong(
+                    "its label is empty, or that of the table [processes] in the metrics: give another one",
+                ));
+            }
+            if services.iter().any(|service| service.label == label) {
                 return Err(wrong(&format!("two services are {label} in the metrics: give this one another label")));
             }
             if let Some(policy) = &text.policy {

@@ -19,6 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_linux::cpu::process_cpu;
 use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
 
 /// The longest sleep between two looks at the signals.
@@ -72,7 +73,8 @@ impl Daemon {
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
         self.tell("promoting");
-        let (mut updated, mut written, mut told) = (None, None, Instant::now());
+        let begun = Instant::now();
+        let (mut updated, mut written, mut told) = (None, None, begun);
         let mut before = self.services.counters();
         self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
@@ -106,11 +108,12 @@ impl Daemon {
         }
         self.manager.stopping();
         let counters = self.services.counters();
+        let used = process_cpu(std::process::id() as i32).unwrap_or_default();
         let sum = |of: fn(&Counters) -> u64| counters.iter().map(|(_, counters)| of(counters)).sum::<u64>();
         tracing::info!(
             regions = sum(|counters| counters.promoted_regions),
             grown_bytes = sum(|counters| counters.grown_bytes),
-            cpu = counters.first().map(|(_, counters)| percent(counters.cpu_share())),
+            cpu = percent(used.as_secs_f64() / begun.elapsed().as_secs_f64()),
             "ends"
         );
         self.metrics.update(counters);
@@ -164,7 +167,7 @@ impl Daemon {
 fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
     let (now, none) = (promoter.counters(), Counters::default());
     let then = then.unwrap_or(&none);
-    let (regions, left) = (now.promoted_regions - then.promoted_regions, now.candidate_regions);
+    let (regions, left) = (now.promoted_regions.saturating_sub(then.promoted_regions), now.candidate_regions);
     let waited = |(reason, time): (&&str, &Duration)| {
         let time = time.saturating_sub(then.waited.get(*reason).copied().unwrap_or_default());
         (time >= Duration::from_secs(1)).then(|| format!("{reason} {time:.0?}"))
@@ -176,9 +179,10 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
     tracing::info!(
         service,
         regions,
-        grown_bytes = now.grown_bytes - then.grown_bytes,
+        grown_bytes = now.grown_bytes.saturating_sub(then.grown_bytes),
         processes = now.watched,
-        cpu = percent(now.cpu_share()),
+        // Of several, each is charged all that the process uses.
+        cpu = service.is_none().then(|| percent(now.cpu_share())),
         left,
         takes = now.region_cost().map(|cost| format!("{:.0?}", promoter.options().takes(left, cost))),
         waited = (!waited.is_empty()).then_some(waited),

@@ -1,13 +1,15 @@
 //! The promoters of a daemon: one for each service with parameters of its own, and one for all other processes.
 //!
 //! They run one after the other on one thread. Each is charged all that the process uses, so that together they keep to
-//! one share of a core. A process belongs to the first service that selects it: a promoter leaves out what those before
-//! it had at their last look. It scans no process in the interval in which it first sees it, so a process that two
-//! select is known to both promoters before either works on it.
+//! one share of a core. While one waits for as much time as its last call took, the others wait too, in turns: else
+//! one with short calls would use up what another has to save.
+//!
+//! A process belongs to the first service that selects it: a promoter skips what the services before it select.
 
 use super::config::Part;
 use crate::promote::{Counters, Promoter};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 use superpage_linux::Error;
 
 /// The counters of a service; without a name where the configuration has no tables of services.
@@ -19,9 +21,14 @@ pub(super) struct Services {
     parts: Vec<(String, Promoter)>,
     /// Whether services are told apart.
     named: bool,
-    /// Who is called first.
+    /// Who is called first, and alone while it waits for time.
     turn: usize,
+    /// The processes that each selects, and when they were listed.
+    selected: Option<(Instant, Vec<BTreeSet<i32>>)>,
 }
+
+/// For how long a list of processes is used.
+const LISTED: Duration = Duration::from_millis(200);
 
 impl Services {
     /// # Errors
@@ -33,7 +40,12 @@ impl Services {
             promoter.count_the_process();
             Ok((part.label, promoter))
         };
-        Ok(Services { parts: parts.into_iter().map(promoter).collect::<Result<_, Error>>()?, named, turn: 0 })
+        Ok(Services {
+            parts: parts.into_iter().map(promoter).collect::<Result<_, Error>>()?,
+            named,
+            turn: 0,
+            selected: None,
+        })
     }
 
     /// Replaces the configuration. A service that has the label of one before keeps what is known of its processes, and
@@ -60,24 +72,34 @@ impl Services {
                 self.parts.push(new.remove(at));
             }
         }
-        self.named = named;
+        (self.named, self.turn, self.selected) = (named, 0, None);
         Ok(())
     }
 
     /// Does what is due, with another service first each time. Returns for how long nothing is due.
     pub(super) fn step(&mut self) -> Duration {
         let services = self.parts.len();
-        self.turn = (self.turn + 1) % services;
-        let mut rest = Duration::MAX;
-        for at in (0..services).map(|at| (at + self.turn) % services) {
-            let (before, from) = self.parts.split_at_mut(at);
-            let promoter = &mut from[0].1;
-            if promoter.is_due() {
-                promoter.leave(before.iter().flat_map(|(_, promoter)| promoter.processes()).collect());
-            }
-            rest = rest.min(promoter.step());
+        if self.parts[self.turn].1.lacks_time() {
+            return self.step_of(self.turn);
         }
-        rest
+        let turn = self.turn;
+        let order = (1..=services).map(|at| (at + turn) % services);
+        self.turn = order.clone().find(|at| self.parts[*at].1.lacks_time()).unwrap_or((turn + 1) % services);
+        order.map(|at| self.step_of(at)).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Does what is due of one.
+    fn step_of(&mut self, at: usize) -> Duration {
+        if at > 0 && self.parts[at].1.is_due() {
+            if self.selected.as_ref().is_none_or(|(when, _)| when.elapsed() >= LISTED) {
+                let members = self.parts.iter().map(|(_, promoter)| promoter.target().members());
+                self.selected = Some((Instant::now(), members.collect()));
+            }
+            let before = self.selected.iter().flat_map(|(_, members)| &members[..at]).flatten().copied();
+            let others = before.collect();
+            self.parts[at].1.leave(others);
+        }
+        self.parts[at].1.step()
     }
 
     /// The counters of each.

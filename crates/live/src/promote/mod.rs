@@ -116,14 +116,14 @@ impl Promoter {
         self.live.others = others;
     }
 
-    /// The processes that it had at its last look.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
-        self.live.processes.keys().copied()
-    }
-
     /// Whether the next step has something to do.
     pub(crate) fn is_due(&self) -> bool {
         self.rest().is_zero()
+    }
+
+    /// Whether something is due that waits for processor time.
+    pub(crate) fn lacks_time(&self) -> bool {
+        self.background.waits(self.live.now()).is_some_and(|(why, _)| why == Why::Budget)
     }
 
     /// Declares that the processes are those of a command that runs for nothing else: a share of what they use may be

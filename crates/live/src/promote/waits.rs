@@ -1,7 +1,7 @@
 //! For how long promotion waits, by reason.
 //!
-//! A reason counts while at least one process that has candidates waits for it, so each is at most the time that has
-//! passed, and several may pass at once.
+//! A reason counts while at least one process that has candidates waits for it; processor time also where only a look
+//! is due. Each is at most the elapsed time; reasons may overlap.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
