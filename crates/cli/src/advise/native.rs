@@ -18,7 +18,10 @@ pub(super) fn run(command: &[OsString]) -> Result<(Mappings, ExitStatus), String
     strace.args(["-ff", "-ttt", "-qq", "-e", "signal=none", "-e", "trace=memory,process", "-o"]);
     strace.arg(folder.path().join("thread")).arg("--").args(command).stdout(Stdio::piped());
     #[cfg(target_os = "linux")]
-    superpage_linux::layout::fix(&mut strace);
+    {
+        superpage_linux::layout::allowed().map_err(|error| error.to_string())?;
+        superpage_linux::layout::fix(&mut strace);
+    }
     let mut child = strace.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => "strace is not installed (apt install strace)".into(),
         _ => failed(error),

@@ -18,6 +18,7 @@ fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> 
     let options = policy.live.background.clone().expect("it has one");
     let shared = options.shared;
     if !options.planned().is_empty() {
+        superpage_linux::layout::allowed()?;
         plan.fixed = true;
         plan.notes.push("the command runs without address space randomization, as its plan has addresses".into());
     }
