@@ -2,6 +2,7 @@
 //! (mm/huge_memory.c; tools/testing/selftests/mm/split_huge_page_test.c). Since Linux 6.12 a split frees the pieces that hold zeroes.
 
 use crate::Error;
+use procfs::sys::kernel::Version;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::Range;
@@ -19,6 +20,15 @@ impl Splitter {
     /// # Errors
     /// [`Error::Unable`]: a sentence that says why nothing can be split here.
     pub fn of(folder: impl AsRef<Path>) -> Result<Splitter, Error> {
+        // Before, the file takes a 1 for the pages of all processes, and would read one from `1,START,END`.
+        let first = Version::new(5, 13, 0);
+        let known = Version::current();
+        if !known.as_ref().is_ok_and(|kernel| *kernel >= first) {
+            let now = known.map_or("unknown".into(), |kernel| format!("{}.{}", kernel.major, kernel.minor));
+            return Err(Error::Unable(format!(
+                "huge pages of one process can be split since Linux 5.13, and this kernel's version is {now}; use a newer one"
+            )));
+        }
         let path = folder.as_ref().join("split_huge_pages");
         match OpenOptions::new().write(true).open(&path) {
             Ok(_) => Ok(Splitter { path }),

@@ -24,17 +24,19 @@ pub struct Split {
 /// out. Walks the page table of each process twice, and looks at each base page once.
 ///
 /// # Errors
-/// A process may not be inspected.
+/// A process may not be inspected, or [`Error::Unable`]: the kernel refused all ranges of a process that still runs.
 pub fn split(pids: &BTreeSet<i32>, splitter: &Splitter) -> Result<Vec<Split>, Error> {
     let mut done = Vec::new();
     for pid in pids {
         let Some(before) = present(*pid)? else { continue };
         let name = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string();
-        for ((start, end), _) in &before {
-            // What was unmapped meanwhile is no failure: the count afterwards says what came of it.
-            if let Err(error) = splitter.split(*pid, *start..*end) {
-                tracing::debug!(pid, "{error}");
-            }
+        let ranges = before.iter().map(|((start, end), _)| splitter.split(*pid, *start..*end));
+        let refused: Vec<Error> = ranges.filter_map(Result::err).collect();
+        // A mapping that was unmapped meanwhile is no failure: the count afterwards says what came of it.
+        refused.iter().for_each(|error| tracing::debug!(pid, "{error}"));
+        let all = refused.len() == before.len() && proc::stat(*pid).is_some();
+        if let Some(error) = refused.first().filter(|_| all) {
+            return Err(Error::Unable(format!("the kernel split no huge page of process {pid} ({name}): {error}")));
         }
         let sum = |mappings: Vec<Huge>| mappings.iter().map(|(_, huge)| huge).sum();
         let after = present(*pid)?.map_or(0, sum);
@@ -85,11 +87,15 @@ mod tests {
         let there = present(own).unwrap().unwrap();
         let ours = there.iter().find(|((start, end), _)| (*start..*end).contains(&(at + SIZE as u64 / 2)));
         let done = split(&[own].into(), &splitter).unwrap();
+        let written = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let refused = split(&[own].into(), &splitter);
         // SAFETY: as above.
         unsafe { munmap(at as *mut _, SIZE).unwrap() };
         let Some((_, huge)) = ours else { return superpage_testing::skip!("system", "no huge pages are to be had") };
         assert!(done[0].before >= *huge && done[0].before > 0 && done[0].after > 0, "{done:?}");
-        let written = std::fs::read_to_string(path).unwrap();
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("split no huge page of process") && refused.contains("No such file"), "{refused}");
         assert!(written.starts_with(&format!("{own},0x")) && written.matches(',').count() == 2, "{written}");
     }
 
