@@ -210,6 +210,9 @@ fn a_plan_of_a_command_makes_its_regions_huge_and_no_others_in_the_live_program(
     // The program's own output comes first.
     let advice: serde_json::Value = serde_json::from_str(json.trim_start_matches('1')).unwrap();
     let native = &advice["native"];
+    if native.is_null() {
+        return superpage_testing::skip!("strace", "it may not trace here: {said}");
+    }
     let (matched, regions) = (native["matched"].as_u64().unwrap(), native["regions"].as_array().unwrap());
     assert!(matched > 12 && matched as usize <= regions.len(), "{native}");
     assert!(said.contains("run -v -p plan:file="), "{said}");
