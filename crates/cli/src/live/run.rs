@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use superpage_linux::Error;
@@ -173,25 +174,37 @@ fn of_plan(policy: &Policy) -> Vec<(u64, u64)> {
 
 /// Prints how much of the policy's plan became huge, and what of it did not.
 fn planned(policy: &Policy, work: &Work) {
-    const NAMED: usize = 4;
-    let size = work.counters.region_bytes;
-    let regions = |(from, to): (u64, u64)| (from.div_ceil(size)..to / size).map(move |region| region * size);
-    let all: Vec<u64> = of_plan(policy).into_iter().flat_map(regions).collect();
-    if all.is_empty() {
-        return;
+    if let Some(line) = of_the_plan(&of_plan(policy), &work.places, work.counters.region_bytes) {
+        eprintln!("superpage: {line}");
     }
-    let left: Vec<u64> = all.iter().copied().filter(|address| !work.places.contains(address)).collect();
-    let mut line =
-        format!("promoted {} of the {} regions of the plan", all.len() - left.len(), count(all.len() as u64));
-    if !left.is_empty() {
-        let named: Vec<String> = left.iter().take(NAMED).map(|address| format!("{address:x}")).collect();
-        let more = if left.len() > NAMED { ", ..." } else { "" };
+}
+
+fn of_the_plan(ranges: &[(u64, u64)], places: &BTreeSet<u64>, size: u64) -> Option<String> {
+    const NAMED: usize = 4;
+    // A plan of more regions has a range without a real bound.
+    const MOST: u64 = 1 << 16;
+    let regions = || ranges.iter().map(|(from, to)| from.div_ceil(size)..to / size);
+    let all = regions().fold(0u64, |sum, range| sum.saturating_add(range.end.saturating_sub(range.start)));
+    if all == 0 {
+        return None;
+    }
+    if all > MOST {
+        let inside = |place: &&u64| regions().any(|range| range.contains(&(**place / size)));
+        return Some(format!("promoted {} regions in the ranges of the plan", places.iter().filter(inside).count()));
+    }
+    let mut left = regions().flatten().map(|region| region * size).filter(|address| !places.contains(address));
+    let named: Vec<String> = left.by_ref().take(NAMED).map(|address| format!("{address:x}")).collect();
+    let more = left.count();
+    let promoted = all - (named.len() + more) as u64;
+    let mut line = format!("promoted {promoted} of the {} regions of the plan", count(all));
+    if !named.is_empty() {
+        let more = if more > 0 { ", ..." } else { "" };
         line += &format!(
             "; the others, at {}{more}, were not populated when it looked, were refused, or had to wait (plan:interval=TIME,cpu=SHARE)",
             named.join(", ")
         );
     }
-    eprintln!("superpage: {line}");
+    Some(line)
 }
 
 /// Prints what to type to have the policy without this command, if it did anything.
@@ -254,4 +267,26 @@ fn memory(memory: &Memory) -> String {
         text += &format!("; {} in folios of the policy's size", bytes(folios));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_of_a_plan_was_promoted_is_said_and_a_range_without_a_bound_is_not_listed() {
+        const SIZE: u64 = 2 << 20;
+        let places = BTreeSet::from([2 * SIZE, 4 * SIZE, 100 * SIZE]);
+        let said = |ranges: &[(u64, u64)]| of_the_plan(ranges, &places, SIZE);
+        assert_eq!((said(&[]), said(&[(1, SIZE)]), said(&[(3 * SIZE + 1, 3 * SIZE)])), (None, None, None));
+        assert_eq!(said(&[(2 * SIZE, 3 * SIZE)]).unwrap(), "promoted 1 of the 1 regions of the plan");
+        let some = said(&[(SIZE + 1, 5 * SIZE)]).unwrap();
+        assert!(some.starts_with("promoted 2 of the 3 regions of the plan; the others, at 600000, were not"), "{some}");
+        let many = said(&[(0, 20 * SIZE)]).unwrap();
+        assert!(
+            many.contains("promoted 2 of the 20 ") && many.contains("at 0, 200000, 600000, a00000, ...,"),
+            "{many}"
+        );
+        assert_eq!(said(&[(3 * SIZE, u64::MAX - 1)]).unwrap(), "promoted 2 regions in the ranges of the plan");
+    }
 }
