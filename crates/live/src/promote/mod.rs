@@ -7,11 +7,11 @@
 //! that it slows.
 //!
 //! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when it
-//! started ([`Named`]). The process is pinned by a `pidfd` and its memory by the open page map, which is empty once the
-//! process has ended or executed another program; then nothing is promoted. The check does not cover the time from it
-//! to the call: memory freed in those microseconds may be populated again by the promotion, and an `exec` in them may
-//! promote a region of the new program that happens to lie at the same address. Neither changes what any memory
-//! contains.
+//! started ([`superpage_linux::proc::Named`]). The process is pinned by a `pidfd` and its memory by the open page map,
+//! which is empty once the process has ended or executed another program; then nothing is promoted. The check does not
+//! cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion, and
+//! an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither changes
+//! what any memory contains.
 
 mod claims;
 mod clock;
