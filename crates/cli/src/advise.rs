@@ -127,7 +127,7 @@ impl Advise {
                 (None, None) => unreachable!("one of the three is given"),
             }
         };
-        let stop = Stop::catch();
+        let stop = Stop::catch_once_a_second()?;
         let bar = Bar::new(String::new());
         let advice = superpage_sim::advise(&setups[0], &open, stop.flag(), &|progress| bar.show(progress))?;
         drop(bar);
@@ -138,13 +138,10 @@ impl Advise {
         let written = match least {
             Some(least) => {
                 input.rewind();
-                Some(self.written(&advice, least.regions, (&open, status))?)
+                Some(self.written(&advice, least.regions, (&open, status, &stop))?)
             }
             None => None,
         };
-        if stop.is_set() {
-            return Ok(part(stop.status()));
-        }
         let text = match self.format {
             Format::Table => self.table(&advice, written.as_ref()),
             Format::Json => {
@@ -163,7 +160,7 @@ impl Advise {
             eprintln!("superpage: no plan was written, since there is nothing to gain");
         }
         crate::export::write_and_print(file, text, &stop)?;
-        Ok(status)
+        Ok(if stop.is_set() { stop.status() } else { status })
     }
 
     /// The file for the first regions.
@@ -171,7 +168,7 @@ impl Advise {
         &self,
         advice: &Advice,
         regions: usize,
-        (open, status): (Open<'_>, ExitCode),
+        (open, status, stop): (Open<'_>, ExitCode, &Stop),
     ) -> Result<Written, Failure> {
         let output = self.output.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         let planned = &advice.regions[..regions];
@@ -214,7 +211,7 @@ impl Advise {
         if self.command.is_empty() {
             return Ok(Written { text, notes, json: None });
         }
-        let (native, ended) = match native::run(&self.command) {
+        let (native, ended) = match native::run(&self.command, stop) {
             Ok(found) => found,
             Err(why) => {
                 notes.push(format!(

@@ -186,6 +186,51 @@ fn advice_on_a_command_passes_its_status_on_and_a_part_of_it_gets_none() {
 }
 
 #[test]
+fn a_signal_during_the_native_run_ends_it_and_leaves_the_advice() {
+    let _turn = superpage_testing::turn_of("record");
+    if !recorder() {
+        return;
+    }
+    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !strace || Command::new("perl").arg("-v").stdout(Stdio::null()).status().is_err() {
+        superpage_testing::skip!("strace", "strace or perl is not installed");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (plan, ran, pid) = (place.path().join("plan"), place.path().join("ran"), place.path().join("pid"));
+    // The second time it says who it is, ignores SIGTERM and waits.
+    let program = "$s = \"\\0\" x 16e6; vec($s, $_ * 7919 % 16000000, 8)++ for 1 .. 20000; \
+        if (-e $ARGV[0]) { $SIG{TERM} = 'IGNORE'; open F, '>', \"$ARGV[1].new\"; print F $$; close F; \
+        rename \"$ARGV[1].new\", $ARGV[1]; sleep 1000 } open F, '>', $ARGV[0]";
+    let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    advise.args(["advise", "-m", "zen5", "-o"]).arg(&plan).args(["--", "perl", "-e", program]).args([&ran, &pid]);
+    let advise = advise.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut waited = 0;
+    let native = loop {
+        if let Ok(text) = fs::read_to_string(&pid) {
+            break text.parse::<u32>().unwrap();
+        }
+        waited += 1;
+        if waited > 6000 {
+            let _ = Command::new("kill").arg(advise.id().to_string()).status();
+            return superpage_testing::skip!("strace", "there was no native run");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-INT", &advise.id().to_string()]).status().unwrap().success());
+    }
+    let output = advise.wait_with_output().unwrap();
+    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("of the gain") && words.contains("a signal interrupted the native run"), "{printed}");
+    assert!(!runs(native), "the command is gone");
+    let text = fs::read_to_string(&plan).unwrap();
+    assert!(!text.is_empty() && !text.contains("# native"), "{text}");
+}
+
+#[test]
 fn a_plan_of_a_command_makes_its_regions_huge_and_no_others_in_the_live_program() {
     let _turn = superpage_testing::turn_of("record");
     if !recorder() {

@@ -1,16 +1,21 @@
 //! The mappings that a program makes natively, without address space randomization, as `strace` reports them.
 
 use super::mappings::Mappings;
+use crate::stop::Stop;
+use rustix::process::Signal;
+#[cfg(target_os = "linux")]
+use rustix::process::{Pid, kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
-/// Runs a command under strace, and drops what it prints on standard output.
+/// Runs a command under strace, and drops what it prints on standard output. A signal to stop ends both.
 ///
 /// # Errors
-/// A sentence: strace is missing, or is not allowed to trace.
-pub(super) fn run(command: &[OsString]) -> Result<(Mappings, ExitStatus), String> {
+/// A sentence: strace is missing, or is not allowed to trace, or a signal came.
+pub(super) fn run(command: &[OsString], stop: &Stop) -> Result<(Mappings, ExitStatus), String> {
     let failed = |error: std::io::Error| format!("strace did not run: {error}");
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut strace = Command::new("strace");
@@ -27,8 +32,16 @@ pub(super) fn run(command: &[OsString]) -> Result<(Mappings, ExitStatus), String
         _ => failed(error),
     })?;
     let mut output = child.stdout.take().expect("it is piped");
-    std::io::copy(&mut output, &mut std::io::sink()).map_err(failed)?;
-    let status = child.wait().map_err(failed)?;
+    // Not joined: a process that leaves the trace may keep the pipe open.
+    let dropping = std::thread::Builder::new().spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    let status = match dropping {
+        Ok(_) => wait(&mut child, stop).map_err(failed)?,
+        Err(error) => {
+            end(&mut child).map_err(failed)?;
+            return Err(failed(error));
+        }
+    };
+    let Some(status) = status else { return Err("a signal interrupted the native run".into()) };
     let mut threads = BTreeMap::new();
     for file in std::fs::read_dir(folder.path()).map_err(failed)?.flatten() {
         let number = file.path().extension().and_then(|number| number.to_str()?.parse::<u32>().ok());
@@ -39,6 +52,44 @@ pub(super) fn run(command: &[OsString]) -> Result<(Mappings, ExitStatus), String
         Some(mappings) => Ok((mappings, status)),
         None => Err(format!("strace could not trace it ({status}): its message says why")),
     }
+}
+
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits for strace, which ends after all that it traces; `None` if a signal came first, and both were ended.
+fn wait(child: &mut Child, stop: &Stop) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status).filter(|_| !stop.is_set())),
+            None if stop.is_set() => return end(child).map(|()| None),
+            None => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Asks the command to end (`SIGTERM`), and kills it and strace if they have not after half a second: before a second
+/// signal ends this process. strace ends when there is nothing left to trace.
+fn end(child: &mut Child) -> std::io::Result<()> {
+    let since = Instant::now();
+    signal(child, Signal::TERM);
+    while child.try_wait()?.is_none() && since.elapsed() < Duration::from_millis(500) {
+        std::thread::sleep(LOOK);
+    }
+    if child.try_wait()?.is_none() {
+        signal(child, Signal::KILL);
+        child.kill()?;
+    }
+    child.wait().map(drop)
+}
+
+/// Sends a signal to what strace has started, which is found while strace runs.
+fn signal(strace: &Child, signal: Signal) {
+    #[cfg(target_os = "linux")]
+    for pid in superpage_linux::tree::descendants(strace.id() as i32) {
+        let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, signal));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (strace, signal);
 }
 
 /// The mappings of the process that was first, from the lines of each thread by its number; `None` where there is none.
