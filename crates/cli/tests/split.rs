@@ -12,6 +12,9 @@ const PROGRAM: &str = "import mmap, sys\n\
     m[:] = pattern[:len(m)]\nprint('ready', flush=True)\n\
     for line in sys.stdin: print(m[:] == pattern[:len(m)], flush=True)\n";
 
+/// Where it is mounted already, mounting it again fails.
+const DEBUGFS: &str = "{ mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug; }";
+
 /// In namespaces of mounts and processes of their own, with debugfs or without it.
 fn split(debugfs: &str, which: &str) -> (Option<i32>, String, String) {
     let script = format!("{debugfs} && exec \"$0\" split {which}");
@@ -37,7 +40,7 @@ fn memory_is_in_base_pages_then_and_holds_what_it_held() {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     let before = if ready { huge() } else { 0 };
-    let (status, stdout, stderr) = split("mount -t debugfs none /sys/kernel/debug", &program.id().to_string());
+    let (status, stdout, stderr) = split(DEBUGFS, &program.id().to_string());
     let after = if ready { huge() } else { 0 };
     let mut stdin = program.stdin.take().unwrap();
     let asked = writeln!(stdin, "?");
@@ -65,7 +68,7 @@ fn without_debugfs_or_a_process_it_is_one_sentence() {
     assert_eq!((status, stdout.as_str(), stderr.lines().count()), (Some(1), "", 1), "{stderr}");
     assert!(stderr.contains("cannot be split here") && stderr.contains("mount -t debugfs"), "{stderr}");
     for which in ["4000000", "no-such-program-here"] {
-        let (status, _, stderr) = split("mount -t debugfs none /sys/kernel/debug", which);
+        let (status, _, stderr) = split(DEBUGFS, which);
         if status != Some(1) {
             assert_eq!((status, stderr.lines().count()), (Some(2), 1), "{which}: {stderr}");
         }
