@@ -204,18 +204,14 @@ fn a_signal_during_the_native_run_ends_it_and_leaves_the_advice() {
         rename \"$ARGV[1].new\", $ARGV[1]; sleep 1000 } open F, '>', $ARGV[0]";
     let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));
     advise.args(["advise", "-m", "zen5", "-o"]).arg(&plan).args(["--", "perl", "-e", program]).args([&ran, &pid]);
-    let advise = advise.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut waited = 0;
-    let native = loop {
-        if let Ok(text) = fs::read_to_string(&pid) {
-            break text.parse::<u32>().unwrap();
-        }
-        waited += 1;
-        if waited > 6000 {
-            let _ = Command::new("kill").arg(advise.id().to_string()).status();
-            return superpage_testing::skip!("strace", "there was no native run");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    let mut advise = advise.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let native = until("it runs natively, or ends", || {
+        let ended = advise.try_wait().unwrap().is_some();
+        fs::read_to_string(&pid).ok().map(|text| text.parse::<u32>().ok()).or(ended.then_some(None))
+    });
+    let Some(native) = native else {
+        let said = advise.wait_with_output().unwrap();
+        return superpage_testing::skip!("strace", "it may not trace here: {}", String::from_utf8_lossy(&said.stdout));
     };
     for _ in 0..2 {
         assert!(Command::new("kill").args(["-INT", &advise.id().to_string()]).status().unwrap().success());
