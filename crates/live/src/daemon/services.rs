@@ -21,7 +21,7 @@ pub(super) struct Services {
     parts: Vec<(String, Promoter)>,
     /// Whether services are told apart.
     named: bool,
-    /// Who is called first, and alone while it waits for time.
+    /// Whose turn it is.
     turn: usize,
     /// The processes that each selects, and when they were listed.
     selected: Option<(Instant, Vec<BTreeSet<i32>>)>,
@@ -76,16 +76,19 @@ impl Services {
         Ok(())
     }
 
-    /// Does what is due, with another service first each time. Returns for how long nothing is due.
+    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns for how long
+    /// nothing is due.
     pub(super) fn step(&mut self) -> Duration {
-        let services = self.parts.len();
-        if self.parts[self.turn].1.lacks_time() {
-            return self.step_of(self.turn);
+        let (services, turn) = (self.parts.len(), self.turn);
+        let runs = self.parts[turn].1.is_due();
+        let rest = self.step_of(turn);
+        if !runs && self.parts[turn].1.lacks_time() {
+            return rest;
         }
-        let turn = self.turn;
-        let order = (1..=services).map(|at| (at + turn) % services);
-        self.turn = order.clone().find(|at| self.parts[*at].1.lacks_time()).unwrap_or((turn + 1) % services);
-        order.map(|at| self.step_of(at)).min().unwrap_or(Duration::MAX)
+        let others = (1..services).map(|at| (turn + at) % services);
+        let rest = others.clone().map(|at| self.step_of(at)).fold(rest, Duration::min);
+        self.turn = { others }.find(|at| self.parts[*at].1.lacks_time()).unwrap_or((turn + 1) % services);
+        rest
     }
 
     /// Does what is due of one.
