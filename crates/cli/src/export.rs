@@ -3,7 +3,9 @@
 use crate::Failure;
 use crate::print::print;
 use crate::stop::Stop;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use superpage_output::Directory;
 use superpage_report::Export;
 
 /// The file of an option, if given. A file that cannot be written is bad input.
@@ -37,4 +39,20 @@ pub(crate) fn write_and_print(
 pub(crate) fn apart(input: &Path, output: &Path) -> Result<(), Failure> {
     superpage_report::apart(input, output)
         .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", output.display())))
+}
+
+/// Writes a file into a folder, at a path below it, with the folders on the way. No link below `folder` is followed.
+///
+/// # Errors
+/// A sentence that says what cannot be written, and why.
+pub(crate) fn write_below(folder: &Path, path: &str, text: &[u8]) -> Result<(), String> {
+    let written = || {
+        let mut names: Vec<&str> = path.split('/').collect();
+        let name = names.pop().expect("a path has a name");
+        let folder = names.into_iter().try_fold(Directory::make(folder)?, |at, name| at.sub(name, true))?;
+        let output = folder.create(name)?;
+        output.file()?.write_all(text)?;
+        output.commit()
+    };
+    written().map_err(|error| format!("cannot write {}/{path}: {}", folder.display(), superpage_output::explain(error)))
 }

@@ -3,10 +3,11 @@
 //! A verb, so that they are those of the very binary that is installed, and need no second build.
 
 use crate::Failure;
+use crate::export::write_below;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
-use std::fs;
-use std::path::{Path, PathBuf};
+use clap_mangen::Man;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Write manual pages, and completions for bash, zsh and fish, into a folder laid out like /usr/share
@@ -26,24 +27,22 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 
 impl Pages {
     pub(crate) fn run(&self, command: &Command) -> Result<ExitCode, Failure> {
-        let manual = self.folder.join("man/man1");
-        let made = make(&manual)
-            .and_then(|()| clap_mangen::generate_to(command.clone(), &manual).map_err(|error| cannot(&manual, &error)));
-        made?;
+        let mut whole = command.clone().disable_help_subcommand(true);
+        whole.build();
+        self.manual(whole)?;
         for (shell, path) in COMPLETIONS {
-            let (mut text, path) = (Vec::new(), self.folder.join(path));
+            let mut text = Vec::new();
             generate(shell, &mut command.clone(), "superpage", &mut text);
-            make(path.parent().expect("it lies in a folder"))?;
-            fs::write(&path, text).map_err(|error| cannot(&path, &error))?;
+            write_below(&self.folder, path, &text).map_err(Failure::Usage)?;
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-fn make(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))
-}
-
-fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Usage(format!("cannot write {}: {error}; name a folder that this user may write to", path.display()))
+    /// The manual page of a command, and of all below it.
+    fn manual(&self, command: Command) -> Result<(), Failure> {
+        command.get_subcommands().filter(|verb| !verb.is_hide_set()).try_for_each(|verb| self.manual(verb.clone()))?;
+        let (page, mut text) = (Man::new(command), Vec::new());
+        page.render(&mut text).expect("memory takes all");
+        write_below(&self.folder, &format!("man/man1/{}", page.get_filename()), &text).map_err(Failure::Usage)
+    }
 }

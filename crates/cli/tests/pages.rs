@@ -25,6 +25,16 @@ fn the_pages_are_those_of_all_verbs() {
     let refused = pages(&file);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    // Whoever owns the folder may have planted links, and what blocks.
+    let (planted, victim) = (folder.path().join("planted/man/man1"), folder.path().join("victim"));
+    std::fs::create_dir_all(&planted).unwrap();
+    std::fs::write(&victim, "mine").unwrap();
+    std::os::unix::fs::symlink(&victim, planted.join("superpage.1")).unwrap();
+    assert_eq!(pages(&folder.path().join("planted")).status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+    std::fs::remove_file(planted.join("superpage.1")).unwrap();
+    assert!(Command::new("mkfifo").arg(planted.join("superpage.1")).status().unwrap().success());
+    assert_eq!(pages(&folder.path().join("planted")).status.code(), Some(2));
 }
 
 /// The files of the Debian package are there, and the unit starts the command that it installs.

@@ -164,22 +164,29 @@ fn a_load_and_a_command_end_where_the_comparison_is_killed() {
     let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let runs = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-    for server in [&["--server", "sleep 100", "--ready", "true"][..], &[]] {
-        let alive = folder.path().join(format!("alive{}", server.len()));
+    let serves = &["--server", "sleep 100", "--ready", "true"][..];
+    // By `kill -9` of the process, and by SIGTERM to its whole group, as `timeout` sends it.
+    for (server, group) in [(serves, false), (serves, true), (&[][..], false)] {
+        let alive = folder.path().join(format!("alive{}{group}", server.len()));
         let mut script = format!("echo $$ > {}; exec sleep 1000", alive.display());
-        let stays = folder.path().join("stays");
+        let stays = folder.path().join(format!("stays{group}"));
         if !server.is_empty() {
             // Of a load, also what ignores SIGTERM and does not end with its first process.
             script = format!("(trap '' TERM; sleep 1000 & echo $! > {}; wait) & {script}", stays.display());
         }
         let options = [&["-r", "1", "-w", "0", "--policy", "now"], server].concat();
         let own = tempfile::tempdir().unwrap();
-        let mut running = compare(&options, &["sh", "-c", &script]).env("TMPDIR", own.path()).spawn().unwrap();
+        let mut running =
+            compare(&options, &["sh", "-c", &script]).env("TMPDIR", own.path()).process_group(0).spawn().unwrap();
         let mut pids = vec![wait_for(&alive)];
         if !server.is_empty() {
             pids.push(wait_for(&stays));
         }
-        running.kill().unwrap();
+        let pid = rustix::process::Pid::from_child(&running);
+        match group {
+            true => rustix::process::kill_process_group(pid, rustix::process::Signal::TERM).unwrap(),
+            false => running.kill().unwrap(),
+        }
         running.wait().unwrap();
         until(60, "the load ends", || !pids.iter().any(|pid| runs(*pid)));
         until(60, "its folder goes", || fs::read_dir(own.path()).unwrap().next().is_none());

@@ -11,11 +11,9 @@ mod split;
 use crate::Failure;
 use clap::Subcommand;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use superpage_live::launch::Line;
-use superpage_output::Directory;
 use superpage_report::Screen;
 
 /// The verbs that work on this system.
@@ -83,18 +81,7 @@ fn write_files(folder: &Path, lines: &[Line]) -> Result<(), Failure> {
         eprintln!("superpage: no file would change anything for good, so none was written to {}", folder.display());
     }
     for (path, text) in files {
-        let cannot = |error: io::Error| {
-            Failure::Run(format!("cannot write {}{path}: {}", folder.display(), superpage_output::explain(error)))
-        };
-        let mut names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let name = names.pop().expect("a path has a name");
-        let mut at = Directory::make(folder).map_err(cannot)?;
-        for name in names {
-            at = at.sub(name, true).map_err(cannot)?;
-        }
-        let output = at.create(name).map_err(cannot)?;
-        output.file().and_then(|mut file| file.write_all(text.as_bytes())).map_err(cannot)?;
-        output.commit().map_err(cannot)?;
+        crate::export::write_below(folder, path.trim_start_matches('/'), text.as_bytes()).map_err(Failure::Run)?;
         eprintln!("superpage: {}{path} is to be {path}, for root; without it there all is as before", folder.display());
     }
     Ok(())

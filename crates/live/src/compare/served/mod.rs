@@ -11,13 +11,14 @@ use crate::sample::proportional;
 pub(super) use output::Measured;
 
 use super::statistics::Spread;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -210,7 +211,9 @@ impl Loader {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
         shell.arg(load.get_program()).args(load.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut shell = shell.spawn().map_err(Error::system("run sh"))?;
+        // In a group of its own: who signals the whole group of this process, as `timeout` does, must leave it to end the
+        // load.
+        let mut shell = shell.process_group(0).spawn().map_err(Error::system("run sh"))?;
         let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
         // What works on is no child of this process any more.
         shell.wait().map_err(Error::system("run sh"))?;
@@ -264,16 +267,19 @@ impl Running<'_> {
         }
     }
 
-    /// Ends it with all that it has started, and waits for that.
+    /// Ends it with all that it has started, and waits for that: also what ignores SIGTERM, or outlives its first
+    /// process.
     pub(super) fn end(self) {
+        let mut ended = false;
         for signal in [Signal::TERM, Signal::KILL] {
-            // It may have ended, or not have a group yet.
-            if !matches!(self.wait(Duration::ZERO), Ok(None)) {
-                return;
-            }
+            // It may not have a group yet.
             let _ = kill_process_group(self.process, signal).or_else(|_| kill_process(self.process, signal));
-            if !matches!(self.wait(Duration::from_secs(2)), Ok(None)) {
-                return;
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(2) {
+                ended |= !matches!(self.wait(Duration::from_millis(20)), Ok(None));
+                if ended && test_kill_process_group(self.process).is_err() {
+                    return;
+                }
             }
         }
     }
