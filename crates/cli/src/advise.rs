@@ -233,7 +233,10 @@ impl Advise {
         line +=
             if matched == regions { "" } else { " (the others: no mapping there is like theirs, or fits a huge page)" };
         if matched > 0 {
-            line += &format!("; to run with them: superpage run -v -p plan:file={output} {again}");
+            line += &format!(
+                "; to run with them: superpage run -v -p plan:file={output},interval=20ms,cpu=50%,burst=1s {again} (a \
+                              program of minutes needs no more than the file)"
+            );
         }
         notes.push(line);
         let pairs = addresses.iter().zip(&found);

@@ -447,6 +447,8 @@ fn what_reaches_into_other_programs_is_left_out_unless_it_is_asked_for() {
         considerate.0.contains(left_out) && (named || considerate.0.contains(" more; --system-wide")),
         "{considerate:?}"
     );
+    // What was not tried is said where the advice is.
+    assert!(considerate.0.contains("policies were not tried, as said below"), "{}", considerate.0);
     for (stdout, stderr) in [everybody, chosen] {
         assert!(!stdout.contains("left out: it changes"), "{stdout}");
         assert!(stderr.contains("settings of the whole system are changed in the runs of thp"), "{stderr}");

@@ -42,7 +42,7 @@ impl Entry {
 }
 
 /// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of
-/// the others.
+/// the others, whose number is returned too.
 ///
 /// Where there are `others`, what reaches into their memory is left out.
 pub(super) fn entries(
@@ -50,7 +50,7 @@ pub(super) fn entries(
     others: Option<String>,
     settings: &mut Settings,
     notes: &mut Vec<String>,
-) -> Result<Vec<Entry>, Error> {
+) -> Result<(Vec<Entry>, usize), Error> {
     let mut policies = options.policies.clone();
     match policies.iter().position(|policy| *policy == options.reference) {
         Some(place) => policies[..=place].rotate_right(1),
@@ -117,6 +117,7 @@ pub(super) fn entries(
             left_out.join("; ")
         )));
     }
+    let number = left_out.len();
     notes.extend(left_out);
-    Ok(entries)
+    Ok((entries, number))
 }

@@ -143,13 +143,15 @@ impl Expectation {
     /// How much is huge, if that is too little: `89.9 %, where it should be heap huge >= 90 %`. Of
     /// no such memory at all nothing is.
     pub fn unmet(&self, process: &Process) -> Option<String> {
+        // What `run --text` has copied has no file any more.
+        let copied = |mapping: &Mapping| mapping.kind == Kind::Anonymous && mapping.permissions.starts_with("r-x");
         let counts = |mapping: &&Mapping| match self.of {
             Memory::Heap | Memory::Shared if mapping.kind == Kind::Hugetlb => {
                 mapping.permissions.ends_with('s') == (self.of == Memory::Shared)
             }
-            Memory::Heap => mapping.kind == Kind::Anonymous,
+            Memory::Heap => mapping.kind == Kind::Anonymous && !copied(mapping),
             Memory::Shared => mapping.kind == Kind::SharedMemory,
-            Memory::Code => mapping.is_code(),
+            Memory::Code => mapping.is_code() || copied(mapping),
             Memory::All => true,
         };
         let sum = |of: fn(&Mapping) -> u64| process.mappings.iter().filter(counts).map(of).sum::<u64>();
@@ -279,6 +281,11 @@ mod tests {
         almost.huge_bytes = 8996 << 20;
         let expectation: Expectation = "heap huge >= 90 %".parse().unwrap();
         assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 %, "));
+        // Code that was copied to memory without a file.
+        let mut copied = mapping(Kind::Anonymous, "r-xp", "", Why::NotAdvised, 4);
+        copied.huge_bytes = copied.resident_bytes;
+        let expectation: Expectation = "code huge >= 90 %".parse().unwrap();
+        assert_eq!(expectation.unmet(&process(vec![copied])), None);
         // Memory of a pool, as it is mapped.
         let pool = |permissions| {
             let mapping = mapping(Kind::Hugetlb, permissions, "/anon_hugepage (deleted)", Why::NotCollapsed, 100);
