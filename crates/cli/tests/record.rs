@@ -185,15 +185,22 @@ fn advice_on_a_command_passes_its_status_on_and_a_part_of_it_gets_none() {
     assert!(!failed.stdout.is_empty());
 }
 
+/// Whether `advise` can run a program of Perl natively, to find its addresses.
+fn native_run() -> bool {
+    let starts = |program: &str, option: &str| {
+        Command::new(program).arg(option).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let can = starts("strace", "-V") && starts("perl", "-v");
+    if !can {
+        superpage_testing::skip!("strace", "strace or perl is not installed");
+    }
+    can
+}
+
 #[test]
 fn a_signal_during_the_native_run_ends_it_and_leaves_the_advice() {
     let _turn = superpage_testing::turn_of("record");
-    if !recorder() {
-        return;
-    }
-    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
-    if !strace || Command::new("perl").arg("-v").stdout(Stdio::null()).status().is_err() {
-        superpage_testing::skip!("strace", "strace or perl is not installed");
+    if !recorder() || !native_run() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
@@ -229,12 +236,7 @@ fn a_signal_during_the_native_run_ends_it_and_leaves_the_advice() {
 #[test]
 fn a_plan_of_a_command_makes_its_regions_huge_and_no_others_in_the_live_program() {
     let _turn = superpage_testing::turn_of("record");
-    if !recorder() {
-        return;
-    }
-    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
-    if !strace || Command::new("perl").arg("-v").stdout(Stdio::null()).status().is_err() {
-        superpage_testing::skip!("strace", "strace or perl is not installed");
+    if !recorder() || !native_run() {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -134,8 +134,8 @@ fn says_processor() -> bool {
 }
 
 /// Touches `bytes` of fresh memory, in huge pages where `huge` says so and the kernel has them, and frees it again. Not
-/// more than nine tenths of what is available. Returns how much it was: less where the system has no more. Costs 50 us per MB that is warm
-/// already, and some ms per MB that is cold.
+/// more than nine tenths of what is available. Returns how much it was: less where the system has no more. Costs 50 us
+/// per MB that is warm already, and some ms per MB that is cold.
 fn warm(bytes: u64, huge: bool) -> u64 {
     let bytes = bytes.min(available().unwrap_or(0) / 10 * 9) as usize & !(PAGE - 1);
     if bytes == 0 {

@@ -25,7 +25,7 @@ pub struct Config {
     pub metrics: MetricsConfig,
 }
 
-/// A service with parameters of its own.
+/// A service that differs from the rest in its policy, or is counted apart.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Service {
     /// Its name in metrics and the log.

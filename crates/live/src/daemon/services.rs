@@ -1,4 +1,4 @@
-//! The promoters of a daemon: one for each service with parameters of its own, and one for all other processes.
+//! The promoters of a daemon: one for each table of a service, and one for all other processes.
 //!
 //! They run one after the other on one thread. Each is charged all that the process uses, so that together they keep to
 //! one share of a core. While one waits for as much time as its last call took, the others wait too, in turns: else

@@ -143,8 +143,8 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
             true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
             false => String::new(),
         };
-        // Of gperftools. It takes a MB at a time, so that first touches find no whole block. Its memory can be of a pool,
-        // but is then shared with what it forks (`TCMALLOC_MEMFS_MALLOC_PATH`).
+        // Of gperftools. It takes a MB at a time, so that first touches find no whole block. From a pool
+        // (`TCMALLOC_MEMFS_MALLOC_PATH`) its memory would be shared with the processes that it forks.
         let grows = maps("libtcmalloc");
         let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !grows;
         let allocators = [
@@ -213,7 +213,8 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
     lines
 }
 
-/// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages hold what it has mapped.
+/// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages hold what it has
+/// mapped.
 fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };

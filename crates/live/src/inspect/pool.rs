@@ -50,7 +50,7 @@ pub(super) fn set_aside(now: u64) -> [Line; 2] {
     let size = PageSize::from_bytes(page()).map_or(String::new(), |size| format!(" of {size}"));
     let there = pools(Path::new(POOLS)).into_iter().find(|pool| pool.size.bytes() == page());
     let there = there.map_or(0, |pool| pool.pages - pool.surplus);
-    let others = if there > 0 { format!(" beside the {there} that there are") } else { String::new() };
+    let others = if there > 0 { format!(", and others have {there}") } else { String::new() };
     let does = format!(
         "sets a pool aside, N pages{size} that nothing else can use: what is mapped now takes {now}{others} (root; \
          undone by {there})"

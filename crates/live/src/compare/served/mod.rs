@@ -211,8 +211,8 @@ impl Loader {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
         shell.arg(load.get_program()).args(load.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // In a group of its own: who signals the whole group of this process, as `timeout` does, must leave it to end the
-        // load.
+        // Another group than this process's: a signal to that whole group, as `timeout` sends it, must leave the shell
+        // alive to end the load.
         let mut shell = shell.process_group(0).spawn().map_err(Error::system("run sh"))?;
         let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
         // What works on is no child of this process any more.
