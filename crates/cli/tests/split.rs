@@ -48,7 +48,7 @@ fn memory_is_in_base_pages_then_and_holds_what_it_held() {
     drop(stdin);
     let _ = program.wait();
     if !ready || before == 0 || status != Some(0) {
-        superpage_testing::skip!("root", "nothing can be split here: {before} kB are huge; {stderr}");
+        superpage_testing::skip!("debugfs", "nothing can be split here: {before} kB are huge; {stderr}");
         return;
     }
     assert_eq!((after, stderr.as_str()), (0, ""), "{stdout}");

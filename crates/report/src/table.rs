@@ -287,7 +287,7 @@ mod tests {
         table.row(["reservation:sizes=64K+512K,preempt=off", "1"]);
         assert!(Screen::of(60).table(&table).contains(" reservation:sizes=64K+512K,preempt=off  1\n"));
         let text = Screen::of(40).table(&table);
-        assert!(text.contains(" reservation:sizes=") && text.contains("\n 64K+512K,preempt=\n off\n"), "{text}");
+        assert!(text.contains("\n reservation:sizes=  ") && text.contains("\n 64K+512K,preempt=off\n"), "{text}");
     }
 
     #[test]
