@@ -3,6 +3,7 @@
 
 use crate::Error;
 use procfs::sys::kernel::Version;
+use rustix::io::Errno;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::Range;
@@ -33,9 +34,9 @@ impl Splitter {
         match OpenOptions::new().write(true).open(&path) {
             Ok(_) => Ok(Splitter { path }),
             Err(error) => Err(Error::Unable(format!(
-                "huge pages of other processes cannot be split here: {} cannot be opened ({error}); it needs root, a kernel with \
-                 CONFIG_DEBUG_FS that is not locked down, and debugfs mounted (mount -t debugfs none /sys/kernel/debug)",
-                path.display()
+                "huge pages of other processes cannot be split here: {} cannot be opened ({error}); {}",
+                path.display(),
+                way_out(&error)
             ))),
         }
     }
@@ -53,9 +54,29 @@ impl Splitter {
     }
 }
 
+/// What helps where the file cannot be opened. A locked-down kernel refuses root with EPERM, rights are wanting with EACCES.
+fn way_out(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => {
+            "mount debugfs (mount -t debugfs none /sys/kernel/debug); where it is mounted, the kernel was built without it \
+             or without transparent huge pages"
+        }
+        Some(Errno::PERM) => "this kernel is locked down or keeps debugfs closed, and no right opens it",
+        Some(Errno::ACCESS) => "it needs root",
+        _ => "see what is mounted there",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_refusal_has_its_way_out() {
+        let way_out = |errno: Errno| way_out(&errno.into());
+        assert!(way_out(Errno::PERM).contains("locked down") && way_out(Errno::ACCESS) == "it needs root");
+        assert!(way_out(Errno::NOENT).contains("mount -t debugfs"));
+    }
 
     #[test]
     fn what_is_written_is_what_the_kernel_reads() {

@@ -1,6 +1,6 @@
 //! Splitting the huge pages of processes: `superpage split`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use superpage_linux::Error;
 use superpage_linux::proc;
 use superpage_linux::proc::maps::smaps;
@@ -19,30 +19,26 @@ pub struct Split {
     pub after: u64,
 }
 
-/// Splits the huge pages of these processes into base pages, in every mapping that has some, and counts what is mapped by
-/// them before and after. Those of a hugetlb pool cannot be split, and are not counted. A process that has ended is left
-/// out. Walks the page table of each process twice, and looks at each base page once.
+/// Splits the huge pages of a process into base pages, in every mapping that has some, and counts what is mapped by them
+/// before and after; `None` if it has ended. Those of a hugetlb pool cannot be split, and are not counted. Walks its page
+/// table twice, and looks at each base page once.
 ///
 /// # Errors
-/// A process may not be inspected, or [`Error::Unable`]: the kernel refused all ranges of a process that still runs.
-pub fn split(pids: &BTreeSet<i32>, splitter: &Splitter) -> Result<Vec<Split>, Error> {
-    let mut done = Vec::new();
-    for pid in pids {
-        let Some(before) = present(*pid)? else { continue };
-        let name = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string();
-        let ranges = before.iter().map(|((start, end), _)| splitter.split(*pid, *start..*end));
-        let refused: Vec<Error> = ranges.filter_map(Result::err).collect();
-        // A mapping that was unmapped meanwhile is no failure: the count afterwards says what came of it.
-        refused.iter().for_each(|error| tracing::debug!(pid, "{error}"));
-        let all = refused.len() == before.len() && proc::stat(*pid).is_some();
-        if let Some(error) = refused.first().filter(|_| all) {
-            return Err(Error::Unable(format!("the kernel split no huge page of process {pid} ({name}): {error}")));
-        }
-        let sum = |mappings: Vec<Huge>| mappings.iter().map(|(_, huge)| huge).sum();
-        let after = present(*pid)?.map_or(0, sum);
-        done.push(Split { pid: *pid, name, before: sum(before), after });
+/// The process may not be inspected, or [`Error::Unable`]: the kernel refused all ranges of it, and it still runs.
+pub fn split(pid: i32, splitter: &Splitter) -> Result<Option<Split>, Error> {
+    let Some(before) = present(pid)? else { return Ok(None) };
+    let name = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string();
+    let ranges = before.iter().map(|((start, end), _)| splitter.split(pid, *start..*end));
+    let refused: Vec<Error> = ranges.filter_map(Result::err).collect();
+    // A mapping that was unmapped meanwhile is no failure: the count afterwards says what came of it.
+    refused.iter().for_each(|error| tracing::debug!(pid, "{error}"));
+    let all = refused.len() == before.len() && proc::stat(pid).is_some();
+    if let Some(error) = refused.first().filter(|_| all) {
+        return Err(Error::Unable(format!("the kernel split no huge page of process {pid} ({name}): {error}")));
     }
-    Ok(done)
+    let sum = |mappings: Vec<Huge>| mappings.iter().map(|(_, huge)| huge).sum();
+    let after = present(pid)?.map_or(0, sum);
+    Ok(Some(Split { pid, name, before: sum(before), after }))
 }
 
 /// The addresses of a mapping, and the bytes of it in huge pages.
@@ -86,14 +82,14 @@ mod tests {
         };
         let there = present(own).unwrap().unwrap();
         let ours = there.iter().find(|((start, end), _)| (*start..*end).contains(&(at + SIZE as u64 / 2)));
-        let done = split(&[own].into(), &splitter).unwrap();
+        let done = split(own, &splitter).unwrap().unwrap();
         let written = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(path).unwrap();
-        let refused = split(&[own].into(), &splitter);
+        let refused = split(own, &splitter);
         // SAFETY: as above.
         unsafe { munmap(at as *mut _, SIZE).unwrap() };
         let Some((_, huge)) = ours else { return superpage_testing::skip!("system", "no huge pages are to be had") };
-        assert!(done[0].before >= *huge && done[0].before > 0 && done[0].after > 0, "{done:?}");
+        assert!(done.before >= *huge && done.before > 0 && done.after > 0, "{done:?}");
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("split no huge page of process") && refused.contains("No such file"), "{refused}");
         assert!(written.starts_with(&format!("{own},0x")) && written.matches(',').count() == 2, "{written}");
@@ -104,6 +100,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("split_huge_pages"), "").unwrap();
         let splitter = Splitter::of(folder.path()).unwrap();
-        assert_eq!(split(&[4_000_000].into(), &splitter).unwrap(), []);
+        assert_eq!(split(4_000_000, &splitter).unwrap(), None);
     }
 }

@@ -14,8 +14,8 @@ use superpage_report::{Column, Table, bytes};
 /// Their memory keeps its contents. Needs root, and debugfs mounted.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:\n  superpage split redis-server\n  superpage split 4711 postgresql.service\n\n\
-    It splits once: khugepaged and a superpage daemon that may promote there make huge pages again. Pages of a hugetlb\n\
-    pool cannot be split, and pages that a device or another process has pinned stay.")]
+    It splits once: khugepaged and a superpage daemon that may promote there make huge pages again. Pages\n\
+    of a hugetlb pool cannot be split, and pages that a device or another process has pinned stay.")]
 pub(crate) struct Split {
     /// In what to split: numbers or names of processes, as ps shows them, units of systemd, control groups
     #[arg(value_name = "PID|NAME|UNIT", required = true)]
@@ -32,22 +32,34 @@ impl Split {
         for selected in &self.which {
             pids.extend(selected.members()?);
         }
-        let done = split(&pids, &splitter)?;
-        if done.is_empty() {
-            return Err(Failure::Usage(
-                "none of these processes is there: see ps for the numbers of those that run".into(),
-            ));
-        }
         let mut table = Table::new([
             Column::number("pid"),
             Column::prose("name"),
             Column::number("huge before"),
             Column::number("huge after"),
         ]);
-        for process in &done {
-            table.row([process.pid.to_string(), process.name.clone(), bytes(process.before), bytes(process.after)]);
+        let mut failed = Vec::new();
+        for pid in pids {
+            match split(pid, &splitter) {
+                Ok(None) => {}
+                Ok(Some(done)) => {
+                    table.row([pid.to_string(), done.name, bytes(done.before), bytes(done.after)]);
+                }
+                Err(error) => failed.push(error),
+            }
         }
-        print(self.width.screen().table(&table))?;
-        Ok(ExitCode::SUCCESS)
+        if !table.rows().is_empty() {
+            print(self.width.screen().table(&table))?;
+        }
+        // The others' memory is split all the same, and their rows say so.
+        let last = failed.pop();
+        failed.iter().for_each(|error| eprintln!("superpage: {error}"));
+        match last {
+            Some(error) => Err(error.into()),
+            None if table.rows().is_empty() => {
+                Err(Failure::Usage("none of these processes is there: see ps for the numbers of those that run".into()))
+            }
+            None => Ok(ExitCode::SUCCESS),
+        }
     }
 }
