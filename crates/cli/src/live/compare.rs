@@ -421,10 +421,11 @@ impl Lines {
             let (begun, mut at, mut next) = (Instant::now(), None, every);
             loop {
                 match told.recv_timeout(next.saturating_sub(begun.elapsed())) {
-                    Ok(now) => at = Some(now),
+                    Ok(now) => at = Some((now, Instant::now())),
                     Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
-                        if let Some((run, end)) = &at {
+                        if let Some(((run, end), since)) = &at {
+                            let run = format!("{run} for {} s", since.elapsed().as_secs());
                             let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
                             let left = left.map(progress::left).filter(|left| !left.is_empty());
                             say(left.map_or(run.clone(), |left| format!("{run}, {left}")));
@@ -451,10 +452,10 @@ mod tests {
         let (said, lines) = channel();
         let at = Lines::start(Duration::from_millis(1), move |line| _ = said.send(line)).unwrap();
         at.at("warm-up, under now".into(), None);
-        assert_eq!(lines.recv().unwrap(), "warm-up, under now");
+        assert_eq!(lines.recv().unwrap(), "warm-up, under now for 0 s");
         at.at("round 2 of 10, under thp".into(), Some(Instant::now() + Duration::from_secs(36_000)));
         let line = lines.iter().find(|line| line.starts_with("round 2")).unwrap();
-        assert!(line.starts_with("round 2 of 10, under thp, ") && line.ends_with("h left"), "{line}");
+        assert!(line.starts_with("round 2 of 10, under thp for 0 s, ") && line.ends_with("h left"), "{line}");
     }
 
     #[test]

@@ -91,12 +91,14 @@ fn huge(row: &Row) -> Option<String> {
 }
 
 /// The ratio to the reference and its interval; whether it differs at all. Of a policy that did nothing the interval says
-/// nothing.
+/// nothing, except where no huge page was free: to look for one takes time.
 fn ratio(row: &Row) -> String {
     let Some(ratio) = row.time_ratio else { return "1".into() };
+    let looked_for = row.memory_before == super::host::FRAGMENTED;
     let verdict = match row.verdict {
         Some(Verdict::Faster) => " faster",
         Some(Verdict::Slower) => " slower",
+        Some(Verdict::NothingReached) if looked_for => ", did nothing",
         Some(Verdict::NothingReached) => return format!("{:.3}, did nothing", ratio.estimate),
         Some(Verdict::SettingsDiffered) => return "settings differed".into(),
         _ => "",

@@ -18,7 +18,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 const METAL: &str = "metal";
 const WARMED: &str = "warmed";
 pub(super) const COLD: &str = "cold host";
-const FRAGMENTED: &str = "fragmented";
+pub(super) const FRAGMENTED: &str = "fragmented";
 
 /// What is done to free memory before each run.
 pub(super) struct Before {

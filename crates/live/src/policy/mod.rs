@@ -23,6 +23,7 @@ use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED};
 use superpage_linux::text::Way;
 use superpage_pages::{Bytes, Count, PageSize};
+use superpage_report::Screen;
 use superpage_vm::{Answers, Definition, Given, LIMITS, Made, Need, Parameter, Sizes, Target, Values};
 
 /// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G`
@@ -123,13 +124,14 @@ impl Policy {
 
     /// A table of all policies and parameters, for the help text.
     pub fn help() -> String {
+        let lines = |mark: &str, text: &str| Screen::of(Screen::DEFAULT).hanging(mark, text);
         let line = |Parameter { name, values, default, help, .. }: &Parameter| {
             let otherwise = if default.is_empty() { String::new() } else { format!("; {default} if not given") };
-            format!("    :{:<15} {help}{otherwise}\n", format!("{name}={values}"))
+            lines(&format!("    :{:<15} ", format!("{name}={values}")), &format!("{help}{otherwise}"))
         };
         let mut text = String::new();
         for definition in LINUX.policies() {
-            text += &format!("  {:<18} {}\n", definition.name, definition.help);
+            text += &lines(&format!("  {:<18} ", definition.name), definition.help);
             LINUX.parameters(definition).for_each(|parameter| text += &line(parameter));
         }
         text += "  all that promote, such as promote or ingens, also have\n";
