@@ -121,7 +121,8 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         concerned
             .fold((0, 0), |(bytes, blocks), reason| (bytes + reason.bytes, blocks + reason.blocks * huge_page_bytes()))
     };
-    let concerned = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| much(of(which, whys).0);
+    let concerned =
+        |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| Some(of(which, whys).0).filter(|bytes| much(*bytes));
     let maps = |name: &str| mappings.iter().any(|it| it.name.rsplit('/').next().unwrap_or_default().starts_with(name));
     let anonymous = |mapping: &Mapping| mapping.kind == Kind::Anonymous;
     let shared = |mapping: &Mapping| mapping.kind == Kind::SharedMemory;
@@ -161,17 +162,21 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
             lines.push(Line::at_boot(ENABLED, "madvise"));
         }
         if java {
-            let does = format!("from the next start on, for the heap{growth}");
+            // Its collector moves objects into blocks that are not touched yet.
+            let least = if growth.is_empty() { "; with more memory, as it fills blocks later" } else { &growth };
+            let does = format!("from the next start on, for the heap: at most {}{least}", bytes(asked));
             add(&mut lines, &does, "java -XX:+UseTransparentHugePages ...");
         } else if let Some(variable) = &variable {
-            let does = format!("from the next start on, for what its allocator takes{growth}");
+            let does =
+                format!("from the next start on, for what its allocator takes: at most {}{growth}", bytes(asked));
             add(&mut lines, &does, &format!("{variable} CMD"));
         } else if grows {
             let does = "from the next start on (root), for blocks that become full: its allocator takes a MB at a time";
             add(&mut lines, does, "superpage run -p promote -- CMD");
         } else {
             // Go, or a program without a dynamic allocator; or what past it maps memory.
-            let does = format!("from the next start on, for all of it (root: sets the whole system meanwhile){growth}");
+            let does =
+                format!("from the next start on, for {} (root: sets the whole system meanwhile){growth}", bytes(asked));
             add(&mut lines, &does, "superpage run -p thp -- CMD");
         }
     }
@@ -187,11 +192,11 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         lines.push(Line { file: Some(part), ..Line::new(does, line) });
     }
     // Debian's redis-server is a link to redis-check-rdb.
-    if concerned(&anonymous, &[Why::Disabled]) && (maps("redis-") || maps("valkey-")) {
+    if concerned(&anonymous, &[Why::Disabled]).is_some() && (maps("redis-") || maps("valkey-")) {
         let line = "redis-server --disable-thp no ...";
         add(&mut lines, "from the next start on, lets others make its memory huge (it disables that itself)", line);
     }
-    if concerned(&shared, &[Why::Misaligned, Why::Never]) {
+    if concerned(&shared, &[Why::Misaligned, Why::Never]).is_some() {
         match maps("postgres") {
             true => lines.extend(postgresql(origin, pool::needed(mappings.iter().filter(|it| shared(it))))),
             false => add(
@@ -202,13 +207,13 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         }
     }
     // A JVM loads its code when it runs, where nobody remaps it.
-    if concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]) && !java {
+    if let Some(code) = concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]).filter(|_| !java) {
         let line = match maps("postgres") {
             // It does not start as root.
             true => "superpage run --text -- setpriv --reuid=postgres --regid=postgres --init-groups CMD",
             false => "superpage run --text -- CMD",
         };
-        add(&mut lines, "from the next start on, for its code", line);
+        add(&mut lines, &format!("from the next start on, for {} of its code", bytes(code)), line);
     }
     lines
 }

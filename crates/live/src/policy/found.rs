@@ -75,7 +75,7 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// Where huge pages could not be seen.
-    pub const UNSEEN: &'static str = "what is huge could not be seen";
+    pub const UNSEEN: &'static str = "its huge pages could not be counted; a warm-up run (-w 1) looks more often";
 
     /// Bytes of what was resident when huge pages were looked at, in words; of the peak where that was not seen.
     pub fn part(&self, bytes: u64) -> String {

@@ -274,8 +274,8 @@ impl Policy {
         let told = wants.fault || wants.starved || wants.mapped || wants.unmapped;
         let parts = [
             (self.answers.place.frames != Place::BasePage, Need::Faults, "it does nothing at faults"),
-            (told, Need::FaultEvents, "it is not told of faults and mappings"),
-            (wants.miss, Need::Misses, "it is not told of misses in the TLBs"),
+            (told, Need::FaultEvents, "it does not see faults and mappings"),
+            (wants.miss, Need::Misses, "it does not see misses in the TLBs"),
             (wants.accessed, Need::Accesses, "it does not know which pages are accessed"),
         ];
         parts
