@@ -1,15 +1,9 @@
 //! The counters of the hardware.
 
 use crate::machine::SetBy;
+use crate::machine::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use superpage_keys::Counts;
 use superpage_pages::{Access, Counts as _};
-
-/// The most TLB levels.
-pub const MAX_TLB_LEVELS: usize = 8;
-/// The most levels of caches for page-table lines.
-pub const MAX_LINE_LEVELS: usize = 4;
-/// The most levels of a page table, and so the highest level of a walk cache.
-pub const MAX_WALK_LEVELS: usize = 5;
 
 /// Counts since the start, all exact. Arrays by access are indexed by `Access as usize`: read, write, execute.
 ///

@@ -3,15 +3,15 @@
 //!
 //! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched, unless that empties them.
 
-use crate::behind::Behind;
 use crate::counters::Counters;
-use crate::front::Front;
-use crate::lines::Reads;
 use crate::mappings::Watch;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
-use crate::table::Groups;
-use crate::walker::Walker;
+use crate::tlb::first::FirstLevel;
+use crate::tlb::further::FurtherLevels;
+use crate::walk::Walker;
+use crate::walk::formats::Groups;
+use crate::walk::lines::Reads;
 use std::ops::Range;
 use superpage_pages::{Access, Vpn};
 
@@ -109,7 +109,7 @@ impl Default for Upkeep {
 pub struct SavedCounts {
     shared: Counters,
     /// Of each first level, and what is behind it.
-    fronts: Vec<(Counters, Vec<SavedBehind>)>,
+    first_levels: Vec<(Counters, Vec<SavedBehind>)>,
 }
 
 /// Counts of TLBs of further levels, and of each walker behind them.
@@ -190,7 +190,7 @@ impl Mmu {
     fn run_in(&mut self, space: u32) -> u32 {
         self.catch_up();
         self.mappings.forget_stretches();
-        self.fronts.get_mut().iter_mut().for_each(|front| front.forget());
+        self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.forget());
         std::mem::replace(&mut self.space, space)
     }
 
@@ -205,20 +205,22 @@ impl Mmu {
 
     /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in between takes time from nobody.
     pub fn save_counts(&self) -> SavedCounts {
-        let of_behind =
-            |behind: &Behind| (behind.counters, behind.walkers.iter().map(|walker| walker.counters).collect());
-        let of_front = |front: &Front| (front.counters, front.behind.iter().map(of_behind).collect());
-        SavedCounts { shared: self.counters, fronts: self.served().iter().map(of_front).collect() }
+        let of_behind = |further: &FurtherLevels| {
+            (further.counters, further.walkers.iter().map(|walker| walker.counters).collect())
+        };
+        let of_front =
+            |first_level: &FirstLevel| (first_level.counters, first_level.further.iter().map(of_behind).collect());
+        SavedCounts { shared: self.counters, first_levels: self.served().iter().map(of_front).collect() }
     }
 
     /// Counts are again what they were then, but for entries of hash tables that were reclaimed.
     pub fn restore_counts(&mut self, saved: SavedCounts) {
         self.counters = saved.shared;
-        for (front, (counters, of_behind)) in self.fronts.get_mut().iter_mut().zip(saved.fronts) {
-            front.counters = counters;
-            for (behind, (counters, of_walkers)) in front.behind.iter_mut().zip(of_behind) {
-                behind.counters = counters;
-                for (walker, counters) in behind.walkers.iter_mut().zip(of_walkers) {
+        for (first_level, (counters, of_behind)) in self.first_levels.get_mut().iter_mut().zip(saved.first_levels) {
+            first_level.counters = counters;
+            for (further, (counters, of_walkers)) in first_level.further.iter_mut().zip(of_behind) {
+                further.counters = counters;
+                for (walker, counters) in further.walkers.iter_mut().zip(of_walkers) {
                     let reclaimed = walker.counters.groups.reclaimed;
                     walker.counters = counters;
                     walker.counters.groups.reclaimed = reclaimed;
@@ -252,7 +254,7 @@ impl Mmu {
     /// The entries that the kernel has in the TLBs of the first level of a machine, and all that are in use.
     pub fn held_by_kernel(&self, machine: usize) -> (u64, u64) {
         let kernel = self.upkeep.kernel.unwrap_or(u32::MAX);
-        self.of_served(machine, |front, _, _| front.first.held_of(&self.mappings, kernel))
+        self.of_served(machine, |first_level, _, _| first_level.tlbs.held_of(&self.mappings, kernel))
     }
 
     /// Whether a flush of these pages gives the space another number.
@@ -262,7 +264,7 @@ impl Mmu {
     }
 
     fn walkers(&mut self) -> impl Iterator<Item = &mut Walker> {
-        self.fronts.get_mut().iter_mut().flat_map(Front::walkers)
+        self.first_levels.get_mut().iter_mut().flat_map(FirstLevel::walkers)
     }
 
     /// The hash table of each machine that has one, and what its lines are read through.
@@ -318,10 +320,10 @@ impl Mmu {
 
     /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed from the hash table is flushed there.
     fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
-        self.fronts.get_mut().iter_mut().for_each(Front::forget);
+        self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         for page in pages {
-            if let Some((head, record, first)) = self.mappings.mapping(space, Vpn(*page)) {
-                self.fronts.get_mut().leaf(head, first, record);
+            if let Some((head, pte, first)) = self.mappings.mapping(space, Vpn(*page)) {
+                self.first_levels.get_mut().leaf(head, first, pte);
             }
         }
     }
@@ -330,13 +332,13 @@ impl Mmu {
     fn renew(&mut self, space: u32) {
         self.shot = Some((space, WHOLE));
         self.counters.groups.renewed += 1;
-        for front in self.fronts.get_mut() {
-            front.forget();
-            front.counters.shootdown_entries += front.first.drop_space(&self.mappings, space);
-            for behind in &mut front.behind {
-                behind.counters.shootdown_entries += behind.tlbs.drop_space(&self.mappings, space);
+        for first_level in self.first_levels.get_mut() {
+            first_level.forget();
+            first_level.counters.shootdown_entries += first_level.tlbs.drop_space(&self.mappings, space);
+            for further in &mut first_level.further {
+                further.counters.shootdown_entries += further.tlbs.drop_space(&self.mappings, space);
             }
-            for (groups, _) in front.walkers().filter_map(Walker::groups) {
+            for (groups, _) in first_level.walkers().filter_map(Walker::groups) {
                 groups.renew(space);
             }
         }
@@ -384,10 +386,10 @@ impl Mmu {
     }
 
     fn run_one(&mut self, request: Request, line: u32) -> Option<Trap> {
-        let asked = crate::front::Lined { requests: &[request], lines: &[line] };
+        let asked = crate::tlb::first::Lined { requests: &[request], lines: &[line] };
         let mut trap = None;
-        for front in self.fronts.get_mut() {
-            trap = front.run_lines(&mut self.mappings, self.space, asked).map(|(_, trap)| trap);
+        for first_level in self.first_levels.get_mut() {
+            trap = first_level.run_lines(&mut self.mappings, self.space, asked).map(|(_, trap)| trap);
         }
         trap
     }
@@ -411,18 +413,18 @@ impl Mmu {
         let mapped = self.mappings.mapping(self.space, request.page());
         let Some((head, ..)) = mapped else { return false };
         let frame = self.mappings.frame_of(head, request.page());
-        self.fronts
+        self.first_levels
             .get_mut()
             .iter_mut()
-            .for_each(|front| front.access_line(frame, line, request.access() == Access::Execute));
+            .for_each(|first_level| first_level.access_line(frame, line, request.access() == Access::Execute));
         true
     }
 
     /// Whether a request misses in the TLBs so that software is entered.
     fn enters_software(&self, request: Request) -> bool {
-        self.served().iter().any(|front| {
-            !front.has(&self.mappings, self.space, request)
-                && front.behind.iter().flat_map(|behind| &behind.walkers).any(|walker| {
+        self.served().iter().any(|first_level| {
+            !first_level.has(&self.mappings, self.space, request)
+                && first_level.further.iter().flat_map(|further| &further.walkers).any(|walker| {
                     walker.groups_held().is_some_and(|groups| groups.enters_software(self.space, request.page()))
                 })
         })

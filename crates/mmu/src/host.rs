@@ -7,12 +7,12 @@
 //! all that a guest has). What maps something for the first time flushes nothing.
 
 use crate::counters::Counters;
-use crate::front::Front;
+use crate::mappings::pte::Pte;
 use crate::mappings::{Backing, Forgotten, MappingId, Watch, Work};
 use crate::mmu::{Mmu, Used};
-use crate::record::Record;
 use crate::request::{Request, Trap};
-use crate::table::TABLES;
+use crate::tlb::first::FirstLevel;
+use crate::walk::formats::TABLES;
 use std::ops::Range;
 use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Vpn};
 
@@ -31,8 +31,8 @@ pub(crate) struct HostState {
 pub(crate) struct Unwatched;
 
 impl Watch for Unwatched {
-    fn leaf(&mut self, _: u32, _: Vpn, _: Record) {}
-    fn pointer(&mut self, _: usize, _: (u32, u64), _: Record) {}
+    fn leaf(&mut self, _: u32, _: Vpn, _: Pte) {}
+    fn pointer(&mut self, _: usize, _: (u32, u64), _: Pte) {}
     fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
     fn moved(&mut self, _: Range<u64>) {}
 }
@@ -48,11 +48,12 @@ impl Mmu {
     #[inline(never)]
     pub(crate) fn run_as_guest(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         self.host.shot = false;
-        let (fronts, mappings, space) = (self.fronts.get_mut(), &mut self.mappings, self.space);
+        let (first_levels, mappings, space) = (self.first_levels.get_mut(), &mut self.mappings, self.space);
         // Machines with such hosts share no page tables: there is one.
-        let trap = fronts.iter_mut().fold(None, |_, front| front.run::<true>(mappings, space, requests));
+        let trap =
+            first_levels.iter_mut().fold(None, |_, first_level| first_level.run::<true>(mappings, space, requests));
         let backing = self.mappings.backing.as_mut().expect("the caller has checked it");
-        for walker in self.fronts.get_mut().iter_mut().flat_map(Front::walkers) {
+        for walker in self.first_levels.get_mut().iter_mut().flat_map(FirstLevel::walkers) {
             let reached = walker.reached();
             reached.used.iter().for_each(|head| backing.tables.write(*head));
             self.host.missed |= !reached.unbacked.is_empty();
@@ -66,7 +67,7 @@ impl Mmu {
     }
 
     fn flush_host(&mut self) {
-        self.fronts.get_mut().iter_mut().for_each(Front::flush_host);
+        self.first_levels.get_mut().iter_mut().for_each(FirstLevel::flush_host);
     }
 
     /// A mapping of the host is about to change.
@@ -111,9 +112,9 @@ impl Mmu {
     /// Removes a mapping of the host.
     pub fn host_remove(&mut self, at: Vpn, size: PageSize) -> Used {
         self.shoot_host();
-        let (record, work) = self.backing().tables.remove(mapping(at, size), &mut Unwatched);
+        let (pte, work) = self.backing().tables.remove(mapping(at, size), &mut Unwatched);
         self.count_host(work);
-        Used::of(record)
+        Used::of(pte)
     }
 
     /// Changes the rights of a mapping of the host.
@@ -150,15 +151,15 @@ impl Mmu {
 
     /// Clears the reference bit of a mapping of the host and returns whether it was set.
     pub fn host_clear_referenced(&mut self, at: Vpn, size: PageSize) -> bool {
-        self.clear_host(at, size, Record::without_referenced).referenced
+        self.clear_host(at, size, Pte::without_referenced).referenced
     }
 
     /// Clears the dirty bit of a mapping of the host and returns whether it was set.
     pub fn host_clear_modified(&mut self, at: Vpn, size: PageSize) -> bool {
-        self.clear_host(at, size, Record::without_dirty).modified
+        self.clear_host(at, size, Pte::without_dirty).modified
     }
 
-    fn clear_host(&mut self, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
+    fn clear_host(&mut self, at: Vpn, size: PageSize, change: fn(Pte) -> Pte) -> Used {
         let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut Unwatched);
         if work != Work::default() {
             self.shoot_host();

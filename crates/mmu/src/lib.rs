@@ -7,47 +7,29 @@
 //! allocates a frame, and knows nothing of the memory manager: its caller connects the two.
 #![deny(unsafe_code)]
 
-mod batch;
-mod behind;
-mod cache;
+mod check;
 mod cost;
 mod counters;
-mod front;
 mod handler;
 mod host;
-mod index;
-mod kept_spaces;
-mod lines;
 mod machine;
 mod mappings;
 mod mmu;
-mod range_tlb;
-mod reach;
 mod recall;
-mod recent;
-mod record;
-mod replacement;
 mod request;
-mod segments;
-mod table;
 mod tlb;
 mod waiting;
-mod walker;
+mod walk;
 
 pub use cost::TranslationCycles;
-pub use counters::{
-    Counters, GroupCounts, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps, UseBits,
-};
+pub use counters::{Counters, GroupCounts, LineCounts, Remaps, UseBits};
 pub use handler::{Block, Flush, Handler, SavedCounts, Touch, Upkeep};
-pub use index::Index;
 pub use machine::{
-    Clock, Clustered, Costs, Disk, Groups, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory,
-    PageTable, Pages, Perforated, RangeTlbSpec, Search, Serves, SetBy, Shadow, Spaces, TlbSpec, UseBit, Walk,
-    WalkCacheSpec, Ways,
+    Clock, Clustered, Costs, Disk, Groups, Host, Index, JoinKind, Joins, LineCacheSpec, MAX_LINE_LEVELS,
+    MAX_TLB_LEVELS, MAX_WALK_LEVELS, Machine, MachineError, Memory, PageTable, Pages, Perforated, RangeTlbSpec,
+    Replacement, Search, Serves, SetBy, Shadow, Spaces, TableKind, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use recall::Stayed;
-pub use replacement::Replacement;
 pub use request::{Request, Trap};
-pub use table::TableKind;
 pub use tlb::{Contents, Held};

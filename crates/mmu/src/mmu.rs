@@ -3,25 +3,26 @@
 //!
 //! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for several machines on which the
 //! same kernel runs the same programs: they share the mappings; machines with the same TLBs of the first level share these, and
-//! the look-up of each request ([`crate::front`]); those that also have the same further levels share these, which see only the misses
-//! of the first ([`crate::behind`]); and a walker sees what misses in all ([`crate::walker`]).
+//! the look-up of each request ([`crate::tlb::first`]); those that also have the same further levels share these, which see only the misses
+//! of the first ([`crate::tlb::further`]); and a walker sees what misses in all ([`crate::walk`]).
 
-use crate::behind::Behind;
-use crate::cache::Cache;
 use crate::counters::Counters;
-use crate::front::{Front, Lined};
 use crate::handler::Upkeep;
 use crate::host::{HostState, Unwatched};
-use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
+use crate::machine::Replacement;
+use crate::machine::{SHADOW_LINES, TableKind};
+use crate::mappings::pte::Pte;
 use crate::mappings::{Backing, MappingId, Mappings, Recast, Work};
-use crate::reach::Entries;
-use crate::record::Record;
-use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
-use crate::table::{Groups, TableKind, tables_of_host};
+use crate::tlb::first::{FirstLevel, Lined};
+use crate::tlb::further::FurtherLevels;
+use crate::tlb::reach::Entries;
+use crate::tlb::storage::Cache;
 use crate::tlb::{Held, Tlbs};
-use crate::walker::Walker;
+use crate::walk::Walker;
+use crate::walk::formats::{Groups, tables_of_host};
+use crate::walk::lines::{Lines, PROGRAM_LINES};
 use std::cell::RefCell;
 use std::ops::Range;
 use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
@@ -35,7 +36,7 @@ const CHUNK: usize = 4096;
 pub struct Mmu {
     pub(crate) mappings: Mappings,
     /// Who reads of them what is counted or held has what waits served first: [`Mmu::served`].
-    pub(crate) fronts: RefCell<Vec<Front>>,
+    pub(crate) first_levels: RefCell<Vec<FirstLevel>>,
     places: Vec<Place>,
     /// Whether requests of all of them may wait ([`Mmu::defer`]).
     pub(crate) may_defer: bool,
@@ -59,9 +60,9 @@ pub struct Mmu {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Its first level.
-    front: usize,
+    first_level: usize,
     /// Its further levels, of those behind that.
-    behind: usize,
+    further: usize,
     /// Its walker, of those behind both.
     walker: usize,
 }
@@ -83,20 +84,23 @@ impl Mmu {
         let alike = machines[1..].iter().all(|other| machine.shares_mappings(other));
         assert!(alike, "machines with different page tables, or whose TLBs look at use bits");
         let shape = machine.page_table.kind.shape(machine);
-        let (mut fronts, mut places): (Vec<Front>, Vec<Place>) = (Vec::new(), Vec::new());
+        let (mut first_levels, mut places): (Vec<FirstLevel>, Vec<Place>) = (Vec::new(), Vec::new());
         for machine in machines {
             let [first, rest] = Tlbs::new(machine);
-            let front = fronts.iter().position(|front| front.is_like(&first, machine)).unwrap_or(fronts.len());
-            if front == fronts.len() {
-                fronts.push(Front::new(first, machine));
+            let first_level = first_levels
+                .iter()
+                .position(|first_level| first_level.is_like(&first, machine))
+                .unwrap_or(first_levels.len());
+            if first_level == first_levels.len() {
+                first_levels.push(FirstLevel::new(first, machine));
             }
-            let behind = fronts[front].add(rest, machine);
+            let further = first_levels[first_level].add(rest, machine);
             let alike = places.iter().zip(machines).find_map(|(place, other)| {
-                let near = (place.front, place.behind) == (front, behind);
+                let near = (place.first_level, place.further) == (first_level, further);
                 (near && other.counts_like(machine)).then_some(place.walker)
             });
-            let walker = alike.unwrap_or_else(|| fronts[front].behind[behind].add(machine, &shape));
-            places.push(Place { front, behind, walker });
+            let walker = alike.unwrap_or_else(|| first_levels[first_level].further[further].add(machine, &shape));
+            places.push(Place { first_level, further, walker });
         }
         let mut mappings = Mappings::new(machine.ladder(), &shape);
         if machines.iter().any(|machine| machine.range_tlb.is_some()) {
@@ -109,7 +113,7 @@ impl Mmu {
         mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
             mappings,
-            fronts: RefCell::new(fronts),
+            first_levels: RefCell::new(first_levels),
             places,
             walks_again: machine.page_table.kind == TableKind::Groups,
             may_defer: machines.iter().all(|machine| machine.may_defer()),
@@ -154,11 +158,15 @@ impl Mmu {
     }
 
     /// What is made of the first level of a machine, of the further ones and of its walker, when all that was asked for is served.
-    pub(crate) fn of_served<T>(&self, machine: usize, make: impl FnOnce(&Front, &Behind, &Walker) -> T) -> T {
-        let Place { front, behind, walker } = self.places[machine];
-        let front = &self.served()[front];
-        let behind = &front.behind[behind];
-        make(front, behind, &behind.walkers[walker])
+    pub(crate) fn of_served<T>(
+        &self,
+        machine: usize,
+        make: impl FnOnce(&FirstLevel, &FurtherLevels, &Walker) -> T,
+    ) -> T {
+        let Place { first_level, further, walker } = self.places[machine];
+        let first_level = &self.served()[first_level];
+        let further = &first_level.further[further];
+        make(first_level, further, &further.walkers[walker])
     }
 
     /// What is made of the hash table of groups of a machine, if it has one.
@@ -170,8 +178,10 @@ impl Mmu {
     /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
         let mut counters = self.shared();
-        self.of_served(machine, |front, behind, walker| {
-            [&front.counters, &behind.counters, &walker.counters].into_iter().for_each(|part| counters.add(part));
+        self.of_served(machine, |first_level, further, walker| {
+            [&first_level.counters, &further.counters, &walker.counters]
+                .into_iter()
+                .for_each(|part| counters.add(part));
         });
         counters
     }
@@ -191,7 +201,7 @@ impl Mmu {
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
     pub fn misses(&self, machine: usize) -> u64 {
-        self.of_served(machine, |_, behind, walker| behind.counters.tlb_misses() + walker.counters.tlb_misses())
+        self.of_served(machine, |_, further, walker| further.counters.tlb_misses() + walker.counters.tlb_misses())
     }
 
     /// The part of the counts of a machine that is due to walks that found no page, and so ended in a fault.
@@ -214,16 +224,17 @@ impl Mmu {
 
     /// What each TLB of a machine holds now, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
-        let levels =
-            |front: &Front, behind: &Behind| [front.first.held(&self.mappings), behind.tlbs.held(&self.mappings)];
-        let mut held = self.of_served(machine, |front, behind, _| levels(front, behind)).concat();
+        let levels = |first_level: &FirstLevel, further: &FurtherLevels| {
+            [first_level.tlbs.held(&self.mappings), further.tlbs.held(&self.mappings)]
+        };
+        let mut held = self.of_served(machine, |first_level, further, _| levels(first_level, further)).concat();
         held.sort_by_key(|held| held.tlb);
         held
     }
 
     /// The number of ranges that the range TLB of a machine holds now.
     pub fn ranges_held(&self, machine: usize) -> u64 {
-        self.of_served(machine, |_, behind, _| behind.tlbs.ranges_held())
+        self.of_served(machine, |_, further, _| further.tlbs.ranges_held())
     }
 
     /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of the current space
@@ -231,12 +242,12 @@ impl Mmu {
     /// none of the space. What is held of perforated pages does not count. Costs a look at all entries.
     pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
         let own = self.mappings.mapping(self.space, page);
-        let own = own.map_or(page.0..page.0 + 1, |(_, record, first)| {
-            let size = self.mappings.ladder().sizes()[record.rung()];
+        let own = own.map_or(page.0..page.0 + 1, |(_, pte, first)| {
+            let size = self.mappings.ladder().sizes()[pte.size_level()];
             first.0..first.0 + size.bytes() / self.mappings.ladder().base().bytes()
         });
         let of = |tlbs: &Tlbs| tlbs.held_around(&self.mappings, self.space, page, &own);
-        let orders = self.of_served(machine, |front, behind, _| [of(&front.first), of(&behind.tlbs)]);
+        let orders = self.of_served(machine, |first_level, further, _| [of(&first_level.tlbs), of(&further.tlbs)]);
         orders.into_iter().flatten().min()
     }
 
@@ -255,7 +266,7 @@ impl Mmu {
         self.space = space;
         self.counters.switches += 1;
         self.mappings.forget_stretches();
-        self.fronts.get_mut().iter_mut().for_each(|front| front.switch(&self.mappings, space));
+        self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.switch(&self.mappings, space));
     }
 
     /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that
@@ -265,9 +276,9 @@ impl Mmu {
     }
 
     /// The first levels, the mappings, and the current space.
-    pub(crate) fn in_parts(&mut self) -> (&mut [Front], &mut Mappings, u32) {
+    pub(crate) fn in_parts(&mut self) -> (&mut [FirstLevel], &mut Mappings, u32) {
         self.shot = None;
-        (self.fronts.get_mut(), &mut self.mappings, self.space)
+        (self.first_levels.get_mut(), &mut self.mappings, self.space)
     }
 
     /// Translates requests of the current space in order until one traps; returns its index and the reason.
@@ -288,15 +299,15 @@ impl Mmu {
         if self.mappings.backing.is_some() {
             return self.run_as_guest(requests);
         }
-        if let [front] = &mut self.fronts.get_mut()[..] {
-            return front.run::<false>(&mut self.mappings, self.space, requests);
+        if let [first_level] = &mut self.first_levels.get_mut()[..] {
+            return first_level.run::<false>(&mut self.mappings, self.space, requests);
         }
         let mut done = 0;
         for chunk in requests.chunks(CHUNK) {
             let mut trap = None;
             // All trap at the same request, since that depends on the mappings alone.
-            for front in self.fronts.get_mut() {
-                trap = front.run::<false>(&mut self.mappings, self.space, chunk);
+            for first_level in self.first_levels.get_mut() {
+                trap = first_level.run::<false>(&mut self.mappings, self.space, chunk);
             }
             if let Some((index, trap)) = trap {
                 return Some((done + index, trap));
@@ -327,8 +338,8 @@ impl Mmu {
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
             let mut trap = None;
-            for front in self.fronts.get_mut() {
-                trap = front.run_lines(&mut self.mappings, self.space, Lined { requests, lines });
+            for first_level in self.first_levels.get_mut() {
+                trap = first_level.run_lines(&mut self.mappings, self.space, Lined { requests, lines });
             }
             if let Some((index, trap)) = trap {
                 return Some((done + index, trap));
@@ -349,8 +360,8 @@ impl Mmu {
         if !self.changed.is_empty() {
             self.settle();
         }
-        for front in self.fronts.get_mut() {
-            front.retry_line(&mut self.mappings, self.space, (request, line))?;
+        for first_level in self.first_levels.get_mut() {
+            first_level.retry_line(&mut self.mappings, self.space, (request, line))?;
         }
         self.shot = None;
         Ok(())
@@ -385,8 +396,8 @@ impl Mmu {
         if self.walks_again() {
             return self.access_again(request, None);
         }
-        for front in self.fronts.get_mut() {
-            front.retry(&mut self.mappings, self.space, request)?;
+        for first_level in self.first_levels.get_mut() {
+            first_level.retry(&mut self.mappings, self.space, request)?;
         }
         (self.shot, self.host.shot) = (None, false);
         Ok(())
@@ -404,9 +415,9 @@ impl Mmu {
 
     fn count_shootdown(&mut self, space: u32, at: Vpn, size: PageSize) {
         let pages = self.pages(at, size);
-        for front in self.fronts.get_mut() {
-            front.forget();
-            front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &pages));
+        for first_level in self.first_levels.get_mut() {
+            first_level.forget();
+            first_level.further.iter_mut().for_each(|further| further.forget_ranges(space, &pages));
         }
         self.shoot(space, pages);
     }
@@ -419,7 +430,7 @@ impl Mmu {
         self.count_work(work);
         self.mappings.update_ranges(space, &pages);
         if self.mappings.perforates() {
-            let (work, ends) = self.mappings.perforate(space, pages.clone(), self.fronts.get_mut());
+            let (work, ends) = self.mappings.perforate(space, pages.clone(), self.first_levels.get_mut());
             self.count_work(work);
             if ends {
                 self.shoot(space, pages.clone());
@@ -445,7 +456,7 @@ impl Mmu {
     #[cold]
     fn settle(&mut self) {
         for (space, pages) in std::mem::take(&mut self.changed) {
-            let made = self.mappings.cover(space, &pages, self.fronts.get_mut());
+            let made = self.mappings.cover(space, &pages, self.first_levels.get_mut());
             self.count_recast(made);
         }
     }
@@ -453,7 +464,7 @@ impl Mmu {
     /// Splits the shadow superpages that have any of these pages, which are about to change.
     fn uncover(&mut self, space: u32, at: Vpn, size: PageSize) {
         if self.mappings.shadows() {
-            let split = self.mappings.uncover(space, &self.pages(at, size), self.fronts.get_mut());
+            let split = self.mappings.uncover(space, &self.pages(at, size), self.first_levels.get_mut());
             self.count_recast(split);
         }
     }
@@ -462,7 +473,7 @@ impl Mmu {
     fn unshare(&mut self, to: Mapped) {
         if self.mappings.shadows() {
             let frames = self.pages(Vpn(to.frame.0), to.size);
-            let split = self.mappings.unshare(frames, self.fronts.get_mut());
+            let split = self.mappings.unshare(frames, self.first_levels.get_mut());
             self.count_recast(split);
         }
     }
@@ -470,7 +481,7 @@ impl Mmu {
     fn count_recast(&mut self, Recast { work, blocks }: Recast) {
         self.count_work(work);
         if !blocks.is_empty() {
-            self.fronts.get_mut().iter_mut().for_each(Front::forget);
+            self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         }
         blocks.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
     }
@@ -509,17 +520,17 @@ impl Mmu {
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.catch_up();
         self.uncover(space, at, size);
-        let (record, work) = self.mappings.remove(MappingId { space, at, size }, self.fronts.get_mut());
+        let (pte, work) = self.mappings.remove(MappingId { space, at, size }, self.first_levels.get_mut());
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
-        Used::of(record)
+        Used::of(pte)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         self.catch_up();
         self.uncover(space, at, size);
-        let work = self.mappings.protect(MappingId { space, at, size }, protection, self.fronts.get_mut());
+        let work = self.mappings.protect(MappingId { space, at, size }, protection, self.first_levels.get_mut());
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
     }
@@ -529,7 +540,7 @@ impl Mmu {
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
         self.uncover(space, at, to);
-        let work = self.mappings.promote(MappingId { space, at, size: from }, to, self.fronts.get_mut());
+        let work = self.mappings.promote(MappingId { space, at, size: from }, to, self.first_levels.get_mut());
         self.count_shootdown(space, at, to);
         self.follow(work, space, at, to);
     }
@@ -537,7 +548,7 @@ impl Mmu {
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
-        let work = self.mappings.demote(MappingId { space, at, size: from }, to, self.fronts.get_mut());
+        let work = self.mappings.demote(MappingId { space, at, size: from }, to, self.first_levels.get_mut());
         self.count_shootdown(space, at, from);
         self.follow(work, space, at, from);
     }
@@ -560,26 +571,26 @@ impl Mmu {
     /// Clears the reference bit of a mapping and returns whether it was set; the next access sets it again. If it was, the page is dropped
     /// from the TLBs, unless the machine says otherwise ([`PageTable::flush_referenced`](crate::machine::PageTable::flush_referenced)).
     pub fn clear_referenced(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
-        self.clear(MappingId { space, at, size }, Record::without_referenced, self.flushes_referenced).referenced
+        self.clear(MappingId { space, at, size }, Pte::without_referenced, self.flushes_referenced).referenced
     }
 
     /// Clears the dirty bit of a mapping and returns whether it was set. If it was, the page is dropped from the TLBs.
     pub fn clear_modified(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
-        self.clear(MappingId { space, at, size }, Record::without_dirty, true).modified
+        self.clear(MappingId { space, at, size }, Pte::without_dirty, true).modified
     }
 
-    fn clear(&mut self, mapping: MappingId, change: fn(Record) -> Record, flush: bool) -> Used {
+    fn clear(&mut self, mapping: MappingId, change: fn(Pte) -> Pte, flush: bool) -> Used {
         self.catch_up();
         let MappingId { space, at, size } = mapping;
         let (before, work) = match flush {
-            true => self.mappings.clear(mapping, change, self.fronts.get_mut()),
+            true => self.mappings.clear(mapping, change, self.first_levels.get_mut()),
             false => self.mappings.clear(mapping, change, &mut Unwatched),
         };
         if work != Work::default() {
             match flush {
                 true => self.count_shootdown(space, at, size),
                 // Requests for what was used last are served without a look at its mapping.
-                false => self.fronts.get_mut().iter_mut().for_each(Front::forget),
+                false => self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget),
             }
             let work = self.mappings.clustered_work(space, &self.pages(at, size), work);
             self.count_work(work);
@@ -590,7 +601,7 @@ impl Mmu {
     /// Splits all shadow superpages of a space all of whose mappings will be removed: each base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
         if self.mappings.shadows() {
-            let split = self.mappings.uncover_all(space, self.fronts.get_mut());
+            let split = self.mappings.uncover_all(space, self.first_levels.get_mut());
             self.count_recast(split);
         }
     }
@@ -610,11 +621,11 @@ impl Mmu {
     /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
         self.catch_up();
-        for front in self.fronts.get_mut() {
-            front.forget();
-            front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &(0..u64::MAX)));
+        for first_level in self.first_levels.get_mut() {
+            first_level.forget();
+            first_level.further.iter_mut().for_each(|further| further.forget_ranges(space, &(0..u64::MAX)));
         }
-        self.mappings.destroy(space, self.fronts.get_mut());
+        self.mappings.destroy(space, self.first_levels.get_mut());
         self.end_contexts(space);
     }
 
@@ -624,7 +635,7 @@ impl Mmu {
     /// A sentence that says what does not hold.
     pub fn validate(&self) -> Result<(), String> {
         self.mappings.validate()?;
-        self.served().iter().try_for_each(|front| front.validate(&self.mappings))
+        self.served().iter().try_for_each(|first_level| first_level.validate(&self.mappings))
     }
 }
 
@@ -638,7 +649,7 @@ pub struct Used {
 }
 
 impl Used {
-    pub(crate) fn of(record: Record) -> Used {
-        Used { referenced: record.referenced(), modified: record.dirty() }
+    pub(crate) fn of(pte: Pte) -> Used {
+        Used { referenced: pte.referenced(), modified: pte.dirty() }
     }
 }

@@ -14,12 +14,12 @@
 //! - The other levels had it all the time, and it is not walked for, if it was used without a miss
 //!   there when anybody looked last. Should that be wrong, walk caches alone are a little off.
 
-use crate::batch::{Batch, Located, each, kind};
-use crate::behind::Behind;
-use crate::front::Front;
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
+use crate::tlb::batch::{Batch, Located, each, kind};
+use crate::tlb::first::FirstLevel;
+use crate::tlb::further::FurtherLevels;
 use crate::tlb::{Served, Tlbs};
 use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
@@ -89,10 +89,10 @@ impl Mmu {
     /// of looking. Each forgets what it noted when this is done for the second time.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
-        for front in self.fronts.get_mut() {
-            let behind = front.behind.iter_mut().map(|behind| &mut behind.noted);
-            let first = Some(&mut front.noted).filter(|_| first);
-            behind.chain(first).for_each(|noted| noted.get_or_insert_default().begin());
+        for first_level in self.first_levels.get_mut() {
+            let further = first_level.further.iter_mut().map(|further| &mut further.noted);
+            let first = Some(&mut first_level.noted).filter(|_| first);
+            further.chain(first).for_each(|noted| noted.get_or_insert_default().begin());
         }
     }
 
@@ -110,27 +110,27 @@ impl Mmu {
             return self.run(requests);
         }
         self.catch_up();
-        let (fronts, mappings, space) = self.in_parts();
-        for front in fronts {
+        let (first_levels, mappings, space) = self.in_parts();
+        for first_level in first_levels {
             // Each by what it is itself, whatever others share the mappings.
-            match front.compared {
-                0 => front.recall(mappings, space, requests, stayed),
-                _ => _ = front.run::<false>(mappings, space, requests),
+            match first_level.compared {
+                0 => first_level.recall(mappings, space, requests, stayed),
+                _ => _ = first_level.run::<false>(mappings, space, requests),
             }
         }
         None
     }
 }
 
-impl Front {
+impl FirstLevel {
     fn recall(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request], stayed: &[Stayed]) {
         let (mut missed, mut stayed) = (Vec::new(), stayed.iter().peekable());
         for (index, request) in requests.iter().enumerate() {
             let (page, access) = (request.page(), request.access_bits());
             let entry = mappings.entry(space, page).expect("it would not trap");
             let head = mappings.make_ready(entry, page, access).expect("it would not trap");
-            let record = mappings.records[head as usize];
-            let (number, kind) = (self.first.number(page, record), kind(record, access));
+            let pte = mappings.ptes[head as usize];
+            let (number, kind) = (self.tlbs.number(page, pte), kind(pte, access));
             let located = Located { head, entry, number, kind };
             let stayed = stayed.next_if(|next| next.index == index).copied();
             if self.misses_first(mappings, located) {
@@ -139,16 +139,16 @@ impl Front {
         }
         if let Some(noted) = &self.noted {
             let always = |passed: &Passed| passed.stayed.is_some_and(|stayed| stayed.always);
-            missed.retain(|passed| !(always(passed) && passed.is_in(&self.first, noted)));
+            missed.retain(|passed| !(always(passed) && passed.is_in(&self.tlbs, noted)));
         }
-        let Front { behind, misses, .. } = self;
-        for behind in behind {
-            behind.recall(mappings, misses, &missed);
+        let FirstLevel { further, misses, .. } = self;
+        for further in further {
+            further.recall(mappings, misses, &missed);
         }
     }
 }
 
-impl Behind {
+impl FurtherLevels {
     fn recall(&mut self, mappings: &Mappings, batch: &mut Batch, missed: &[Passed]) {
         let one = |passed: &Passed, batch: &mut Batch| {
             batch.set(0, passed.located);

@@ -8,11 +8,11 @@
 //! That is so where what an entry of a TLB or a walk cache holds depends on its own mapping and on the tables above it: new mappings change
 //! neither. Entries of several pages, ranges and hash tables depend on what else is mapped.
 
-use crate::batch::{BATCH, Located, absent_kind};
-use crate::front::Front;
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::Request;
+use crate::tlb::batch::{BATCH, Located, absent_kind};
+use crate::tlb::first::FirstLevel;
 use std::cell::Ref;
 
 impl Mmu {
@@ -20,29 +20,29 @@ impl Mmu {
     /// this does nothing. Who asks what was counted, or what TLBs hold, has what waits served first.
     pub fn defer(&mut self) {
         let defers = self.may_defer;
-        self.fronts.get_mut().iter_mut().for_each(|front| front.defers = defers);
+        self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.defers = defers);
     }
 
     /// Serves what waits, before mappings change.
     pub(crate) fn catch_up(&mut self) {
-        pass_on(self.fronts.get_mut(), &self.mappings);
+        pass_on(self.first_levels.get_mut(), &self.mappings);
     }
 
     /// The first levels, and all that is behind them, when all that was asked for is served.
-    pub(crate) fn served(&self) -> Ref<'_, Vec<Front>> {
-        pass_on(&mut self.fronts.borrow_mut(), &self.mappings);
-        self.fronts.borrow()
+    pub(crate) fn served(&self) -> Ref<'_, Vec<FirstLevel>> {
+        pass_on(&mut self.first_levels.borrow_mut(), &self.mappings);
+        self.first_levels.borrow()
     }
 }
 
 /// Passes on what waits. All wait, or none does.
-fn pass_on(fronts: &mut [Front], mappings: &Mappings) {
-    if fronts[0].defers {
-        fronts.iter_mut().for_each(|front| front.pass_on(mappings));
+fn pass_on(first_levels: &mut [FirstLevel], mappings: &Mappings) {
+    if first_levels[0].defers {
+        first_levels.iter_mut().for_each(|first_level| first_level.pass_on(mappings));
     }
 }
 
-impl Front {
+impl FirstLevel {
     /// Counts a walk that ends at the absent entry of a page whose root exists, after what waits.
     pub(crate) fn wait_absent(&mut self, mappings: &mut Mappings, space: u32, request: Request) {
         let access = request.access_bits();
@@ -103,9 +103,9 @@ mod tests {
                 mmu.retry(*request).unwrap();
             }
         }
-        assert!(waits.fronts.borrow()[0].waiting > 0, "nothing waits");
+        assert!(waits.first_levels.borrow()[0].waiting > 0, "nothing waits");
         assert_eq!(waits.misses(0), plain.misses(0));
-        assert!(waits.fronts.borrow()[0].waiting == 0 && plain.misses(0) == 100);
+        assert!(waits.first_levels.borrow()[0].waiting == 0 && plain.misses(0) == 100);
         assert_eq!((waits.counters(0), waits.faulting(0)), (plain.counters(0), plain.faulting(0)));
         assert_eq!(waits.held(0), plain.held(0));
     }

@@ -1,8 +1,8 @@
 //! Machines that are alike but for something known not to matter: that is taken out, and all the rest compared, so that a key which is
 //! added and forgotten here keeps machines apart.
 
+use super::TableKind;
 use super::{Machine, Shadow};
-use crate::table::TableKind;
 
 impl Machine {
     /// Whether all counts are the same on both, whatever runs: they differ in names, sources and costs at most.

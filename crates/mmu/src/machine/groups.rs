@@ -1,7 +1,7 @@
 //! Machines whose page table is a hash table of groups, and which have segments and blocks: the PowerPC.
 
+use super::TableKind;
 use super::{Machine, bytes};
-use crate::table::TableKind;
 use serde::Deserialize;
 
 /// The bits of a page number: 16 segments, each with 16 bits of page index.
@@ -59,7 +59,7 @@ impl Groups {
 }
 
 impl Machine {
-    pub(super) fn check_groups(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_groups(&self) -> Result<(), (&'static str, String)> {
         if (self.page_table.kind == TableKind::Groups) != self.groups.is_some() {
             let what = match self.groups.is_some() {
                 true => "a machine with a hash table of groups, [groups], does not have other page tables beside it",

@@ -6,24 +6,27 @@
 //! see [`overlay`].
 
 mod alike;
-mod check;
+mod error;
 mod groups;
 mod joins;
+mod limits;
+mod names;
 mod overlay;
 mod range;
 mod set;
 mod shadow;
 mod tlb;
 
-use crate::mappings::perforated_size;
-use crate::replacement::Replacement;
-use crate::table::TableKind;
 use serde::{Deserialize, Deserializer};
 use superpage_pages::{Ladder, PageSize, parse_bytes};
 
-pub use check::MachineError;
+pub use error::MachineError;
 pub use groups::{Groups, Search};
 pub use joins::{JoinKind, Joins, UseBit};
+pub(crate) use limits::{ENTRY_BYTES, JOINED_PAGES, MAX_WAYS, SEARCHED_WAYS, SHADOW_LINES, STREAM_LINE_SHIFT};
+pub use limits::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+pub use names::{Index, Replacement, TableKind};
+pub(crate) use range::LINE_CACHE_BYTES;
 pub use shadow::Shadow;
 pub use tlb::{Serves, TlbSpec, Ways};
 
@@ -125,6 +128,12 @@ pub struct Memory {
     /// The keys whose values are assumed.
     #[serde(default)]
     pub assumed: Vec<String>,
+}
+
+/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level maps, whose entries have so many
+/// bits of the page number.
+pub(crate) fn perforated_size(ladder: &Ladder, bits: u32) -> Option<PageSize> {
+    ladder.sizes().iter().copied().find(|size| size.shift() - ladder.base().shift() == bits)
 }
 
 fn yes() -> bool {
@@ -526,7 +535,7 @@ impl Machine {
         read: impl Fn(&str) -> Result<String, MachineError>,
     ) -> Result<(), MachineError> {
         let (machine, text) = Machine::with_text(name, read)?;
-        let mut file = check::table(&text, &machine.name)?;
+        let mut file = error::table(&text, &machine.name)?;
         let problem = |problem: String| MachineError::of(&machine.name, "set", &format!("{key}: {problem}"));
         set::one(&mut file, key, toml::Value::Integer(0)).map_err(problem)
     }
@@ -546,12 +555,12 @@ impl Machine {
         origin: &str,
         overlays: &[(String, String)],
     ) -> Result<(Machine, toml::Table, String), MachineError> {
-        let mut file = check::table(text, origin)?;
+        let mut file = error::table(text, origin)?;
         // By itself first: errors can name a line in it.
         let mut machine = Machine::read(&file, toml::from_str(text), origin)?;
         let mut origin = origin.to_string();
         for (patch, text) in overlays {
-            let patched = check::table(text, patch)?;
+            let patched = error::table(text, patch)?;
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
             origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
             let kind = file.get("page-table").and_then(|table| table.get("kind")).and_then(toml::Value::as_str);
@@ -583,8 +592,8 @@ impl Machine {
         if machine.page_table.kind == TableKind::Perforated && hosted {
             machine.page_table.kind = TableKind::Nested;
         }
-        check::said(file, origin)?;
-        machine.assumed = check::assumed(file, origin)?;
+        error::said(file, origin)?;
+        machine.assumed = error::assumed(file, origin)?;
         machine.check(origin)?;
         Ok(machine)
     }
@@ -602,11 +611,6 @@ impl Machine {
     /// The size of perforated pages, if there are any.
     pub(crate) fn perforated_size(&self) -> Option<PageSize> {
         self.perforated.as_ref().and_then(|_| perforated_size(&self.ladder(), self.page_table.bits[0].into()))
-    }
-
-    /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
-    pub(crate) fn compared_use_bits(&self) -> u32 {
-        self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
     }
 
     /// Whether a page whose reference bit is cleared leaves the TLBs.

@@ -1,7 +1,7 @@
 //! The ranges of the numbers in a machine file. They are wide: a value outside is a slip, or would overflow sums of
 //! cycles in a long run. What a machine needs beyond these ranges is checked in [`super::check`].
 
-use crate::counters::MAX_TLB_LEVELS;
+use super::MAX_TLB_LEVELS;
 use toml::{Table, Value};
 
 /// Cycles of one step of the hardware. With 2^43 steps, days of simulation, sums stay within 64 bits.
@@ -54,7 +54,7 @@ const RANGES: [(&str, &str, i64, i64); 39] = [
 ];
 
 /// The most bytes of a line cache. 64 GB occur in memory-side caches.
-pub(super) const LINE_CACHE_BYTES: u64 = 64 << 30;
+pub(crate) const LINE_CACHE_BYTES: u64 = 64 << 30;
 
 /// The first number of a file that is outside its range: its key, and what was expected.
 pub(super) fn outside(file: &Table) -> Option<(String, String)> {

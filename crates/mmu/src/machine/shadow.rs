@@ -1,8 +1,7 @@
 //! Memory controllers that map shadow addresses to frames.
 
 use super::{Machine, bytes};
-use crate::cache::SEARCHED_WAYS;
-use crate::lines::SHADOW_LINES;
+use super::{SEARCHED_WAYS, SHADOW_LINES};
 use serde::Deserialize;
 use superpage_pages::MAX_LEVELS;
 
@@ -38,7 +37,7 @@ impl Machine {
         self.shadow.as_ref().map(|shadow| (SHADOW_LINES * self.memory.line_bytes / base, shadow.size / base))
     }
 
-    pub(super) fn check_shadow(&self) -> Result<(), String> {
+    pub(crate) fn check_shadow(&self) -> Result<(), String> {
         let Some(Shadow { size, entries, ways, .. }) = self.shadow else { return Ok(()) };
         let most = SHADOW_LINES * self.memory.line_bytes / 2;
         if size > most {

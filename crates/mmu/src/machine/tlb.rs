@@ -1,9 +1,7 @@
 //! One TLB of a machine file.
 
 use super::{Host, Joins, Machine, WalkCacheSpec};
-use crate::index::Index;
-use crate::replacement::Replacement;
-use crate::table::TableKind;
+use super::{Index, Replacement, TableKind};
 use serde::{Deserialize, Deserializer};
 use superpage_pages::PageSize;
 
@@ -130,7 +128,7 @@ impl TlbSpec {
     }
 
     /// Whether it may hold perforated pages: it is behind the first level, and holds both base pages and pages of their size.
-    pub(super) fn suits_perforated(&self, machine: &Machine) -> bool {
+    pub(crate) fn suits_perforated(&self, machine: &Machine) -> bool {
         let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
         self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
     }

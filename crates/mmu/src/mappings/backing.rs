@@ -6,7 +6,7 @@
 //! maps there now.
 
 use super::Mappings;
-use crate::record::Record;
+use crate::mappings::pte::Pte;
 use superpage_pages::{PageRange, Vpn};
 
 /// The host's mappings of the guest's memory.
@@ -30,14 +30,14 @@ impl Mappings {
     /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of the size of the translation. Where the
     /// host has no page, a base page: the walk will say so.
     #[inline(always)]
-    pub(crate) fn translated(&self, page: Vpn, head: u32) -> Record {
-        let record = self.records[head as usize];
+    pub(crate) fn translated(&self, page: Vpn, head: u32) -> Pte {
+        let pte = self.ptes[head as usize];
         match &self.backing {
-            Some(backing) if record.rung() > 0 => {
+            Some(backing) if pte.size_level() > 0 => {
                 let host = backing.tables.mapping(0, Vpn(self.frame_of(head, page)));
-                record.with_rung(host.map_or(0, |(_, host, _)| host.rung().min(record.rung())))
+                pte.with_size_level(host.map_or(0, |(_, host, _)| host.size_level().min(pte.size_level())))
             }
-            _ => record,
+            _ => pte,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! freed last is used first. So the lines that a walk reads depend only on the sequence of operations.
 
 use super::{Found, Mappings, Work};
-use crate::lines::ENTRY_BYTES;
+use crate::machine::ENTRY_BYTES;
 use crate::machine::Machine;
 use std::ops::Range;
 use superpage_pages::Vpn;
@@ -294,22 +294,22 @@ impl Mappings {
     fn form(&self, shape: ClusterShape, space: u32, block: u64) -> Option<(Form, u64)> {
         let first = Vpn(block << shape.order);
         let Found { id, level } = self.find(space, first, 1)?;
-        let record = self.records[id as usize];
+        let pte = self.ptes[id as usize];
         let pages = 1 << shape.order;
-        if record.is_leaf() && self.order(record.rung()) >= shape.order {
+        if pte.is_leaf() && self.order(pte.size_level()) >= shape.order {
             return Some((Form::Short, pages));
         }
         if level > 1 {
             return None;
         }
         let ids = id..id + pages as u32;
-        let mapped = ids.clone().filter(|id| self.records[*id as usize].is_leaf()).count() as u64;
+        let mapped = ids.clone().filter(|id| self.ptes[*id as usize].is_leaf()).count() as u64;
         let class = |id: u32| {
-            let (record, frame) = self.base_page(id)?;
+            let (pte, frame) = self.base_page(id)?;
             let first = frame.checked_sub(u64::from(id) & (pages - 1)).filter(|first| first.is_multiple_of(pages))?;
-            Some((first, record.attributes(0)))
+            Some((first, pte.attributes(0)))
         };
-        let mut classes = ids.filter(|id| self.records[*id as usize].is_leaf()).map(class);
+        let mut classes = ids.filter(|id| self.ptes[*id as usize].is_leaf()).map(class);
         let one = classes.next().flatten();
         let together = shape.partial && one.is_some() && classes.all(|class| class == one);
         (mapped > 0).then_some((if together { Form::Short } else { Form::Long }, mapped))

@@ -17,8 +17,8 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Makes room for so many page-table entries.
-    pub(super) fn resize(&mut self, records: usize) {
-        self.places.resize(records.div_ceil(STRETCH), NONE);
+    pub(super) fn resize(&mut self, ptes: usize) {
+        self.places.resize(ptes.div_ceil(STRETCH), NONE);
     }
 
     pub(super) fn get(&self, id: u32) -> u64 {
@@ -50,6 +50,6 @@ mod tests {
             frames.set(node * 512 + 7, node as u64 + 5);
         }
         assert!((0..1000).all(|node| frames.get(node * 512 + 7) == node as u64 + 5 && frames.get(node * 512 + 8) == 0));
-        assert_eq!(frames.stretches.len(), 1000, "one for each node, not the 32 that it has records for");
+        assert_eq!(frames.stretches.len(), 1000, "one for each node, not the 32 that it has ptes for");
     }
 }

@@ -68,30 +68,30 @@ impl Mappings {
             stretch = self.learn(space, page)?;
         }
         let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
-        let record = self.records[above as usize];
-        Some(if record.is_table() { record.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
+        let pte = self.ptes[above as usize];
+        Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
     }
 
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
     /// reason why it traps.
     #[inline(always)]
     pub(crate) fn make_ready(&mut self, entry: u32, page: Vpn, access: u64) -> Result<u32, Trap> {
-        let head = Mappings::head(entry, self.records[entry as usize]);
-        let record = &mut self.records[head as usize];
-        if record.is_shadow() && record.allows(access) {
+        let head = Mappings::head(entry, self.ptes[entry as usize]);
+        let pte = &mut self.ptes[head as usize];
+        if pte.is_shadow() && pte.allows(access) {
             self.use_shadowed(head, page, access);
             return Ok(head);
         }
-        if !record.allows(access) {
-            return Err(match record.is_leaf() {
-                true => Trap::Rights { held: record.protection() },
+        if !pte.allows(access) {
+            return Err(match pte.is_leaf() {
+                true => Trap::Rights { held: pte.protection() },
                 false => Trap::Absent,
             });
         }
-        let used = record.used_by(access);
-        if used != *record {
-            let set = (used.dirty() && !record.dirty(), !record.referenced());
-            *record = used;
+        let used = pte.used_by(access);
+        if used != *pte {
+            let set = (used.dirty() && !pte.dirty(), !pte.referenced());
+            *pte = used;
             self.note_use(head, set);
         }
         Ok(head)
@@ -100,10 +100,9 @@ impl Mappings {
     /// Notes that an access set the dirty bit of a mapping, its reference bit, or both.
     #[cold]
     fn note_use(&mut self, head: u32, (dirty, referenced): (bool, bool)) {
-        let (record, first, space) =
-            (self.records[head as usize], self.nodes.first_page(head), self.nodes.space_of(head));
-        let pages = first.0..first.0 + (1 << self.order(record.rung()));
-        let entries = self.clustered_work(space, &pages, Work { writes: 1 << record.replicas(), traversals: 0 }).writes;
+        let (pte, first, space) = (self.ptes[head as usize], self.nodes.first_page(head), self.nodes.space_of(head));
+        let pages = first.0..first.0 + (1 << self.order(pte.size_level()));
+        let entries = self.clustered_work(space, &pages, Work { writes: 1 << pte.replicas(), traversals: 0 }).writes;
         for (bits, count) in self.use_bits.iter_mut().zip([1, entries]) {
             bits.dirty += count * u64::from(dirty);
             bits.referenced += count * u64::from(referenced);
@@ -113,8 +112,8 @@ impl Mappings {
 
     /// Whether this access will set one of these use bits of the mapping.
     pub(crate) fn changes(&self, entry: u32, access: u64, bits: u32) -> bool {
-        let record = self.records[Mappings::head(entry, self.records[entry as usize]) as usize];
-        record.allows(access) && record.used_by(access).attributes(bits) != record.attributes(bits)
+        let pte = self.ptes[Mappings::head(entry, self.ptes[entry as usize]) as usize];
+        pte.allows(access) && pte.used_by(access).attributes(bits) != pte.attributes(bits)
     }
 
     #[cold]
@@ -125,7 +124,7 @@ impl Mappings {
         let mask = (1u32 << (second - low)) - 1;
         let stretch = match found.level {
             2 => Stretch { number, first: found.id - ((page.0 >> low) as u32 & mask), mask },
-            _ if self.records[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
+            _ if self.ptes[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
             _ => return None,
         };
         self.stretches.all[place(number)] = stretch;

@@ -4,7 +4,7 @@
 //! lookup, usually of two page-table entries (see `look_up`). A mapping is a page-table entry, or several identical
 //! ones, of which the first is its *head*. The page-table format defines how many bits each level of the index has and
 //! at which level a page of each size is ([`Shape`]), so that it can derive the address of an entry from its
-//! number; nothing here depends on that address (see [`crate::table`]). Addresses wider than the tree are no error:
+//! number; nothing here depends on that address (see [`crate::walk::formats`]). Addresses wider than the tree are no error:
 //! there is one root for each stretch in use.
 
 mod backing;
@@ -13,14 +13,15 @@ mod frames;
 mod look_up;
 mod operations;
 mod perforation;
+pub(crate) mod pte;
 mod ranges;
 mod shadow;
 mod validate;
 
 use crate::counters::UseBits;
-use crate::lines::ENTRY_BYTES;
+use crate::machine::ENTRY_BYTES;
 use crate::machine::Machine;
-use crate::record::Record;
+use crate::mappings::pte::Pte;
 use clusters::Clusters;
 use frames::Frames;
 use look_up::Stretches;
@@ -33,15 +34,15 @@ use superpage_pages::{Ladder, PageSize, Vpn};
 pub(crate) use backing::Backing;
 pub(crate) use clusters::ClusterShape;
 pub(crate) use operations::{MappingId, Work};
-pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order, perforated_size};
+pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order};
 pub(crate) use shadow::Recast;
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {
     /// The mapping with this head, first page and page-table entry changes.
-    fn leaf(&mut self, head: u32, first: Vpn, record: Record);
+    fn leaf(&mut self, head: u32, first: Vpn, pte: Pte);
     /// This pointer to a table, the entry `id` of a level, which spans what has this number in units of that, is removed.
-    fn pointer(&mut self, level: usize, at: (u32, u64), record: Record);
+    fn pointer(&mut self, level: usize, at: (u32, u64), pte: Pte);
     /// The perforated page with this first page-table entry and page has changed: this is to be forgotten.
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
     /// Pages get other physical addresses than these frames: their lines leave the caches.
@@ -200,7 +201,7 @@ pub(crate) struct Mappings {
     bits: Vec<u32>,
     layouts: Vec<(usize, u32)>,
     pub(crate) nodes: Nodes,
-    pub(crate) records: Vec<Record>,
+    pub(crate) ptes: Vec<Pte>,
     /// The frame of each leaf's head.
     frames: Frames,
     /// For each node the page-table entry that points to it.
@@ -234,7 +235,7 @@ impl Mappings {
             stretches: Stretches::new(&bits),
             bits,
             layouts: shape.layouts.clone(),
-            records: Vec::new(),
+            ptes: Vec::new(),
             frames: Frames::default(),
             parents: Vec::new(),
             free: Vec::new(),
@@ -261,12 +262,12 @@ impl Mappings {
 
     /// The head of the mapping that the leaf `id` is part of.
     #[inline(always)]
-    pub(crate) fn head(id: u32, record: Record) -> u32 {
-        id & (u32::MAX << record.replicas())
+    pub(crate) fn head(id: u32, pte: Pte) -> u32 {
+        id & (u32::MAX << pte.replicas())
     }
 
     /// The level of `size` on the ladder.
-    fn rung(&self, size: PageSize) -> usize {
+    fn size_level(&self, size: PageSize) -> usize {
         match self.ladder.level(size) {
             Some(level) => level.index(),
             None => panic!("{size} is not a page size of this machine, whose ladder is {}", self.ladder),
@@ -275,8 +276,8 @@ impl Mappings {
 
     /// The level of the index where pages of this level of the ladder are, and the logarithm of the number of
     /// page-table entries they take there.
-    fn layout(&self, rung: usize) -> (usize, u32) {
-        self.layouts[rung]
+    fn layout(&self, size_level: usize) -> (usize, u32) {
+        self.layouts[size_level]
     }
 
     /// The index of the page in its node at `level`.
@@ -333,29 +334,29 @@ impl Mappings {
     pub(crate) fn find(&self, space: u32, at: Vpn, lowest: usize) -> Option<Found> {
         let mut level = self.levels();
         let mut id = self.root(space, at)? + self.index(at, level);
-        while level > lowest && self.records[id as usize].is_table() {
+        while level > lowest && self.ptes[id as usize].is_table() {
             level -= 1;
-            id = self.records[id as usize].child() + self.index(at, level);
+            id = self.ptes[id as usize].child() + self.index(at, level);
         }
         Some(Found { id, level })
     }
 
     /// The head of what maps the page, its page-table entry, and its first page.
-    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Record, Vpn)> {
+    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Pte, Vpn)> {
         let found = self.find(space, at, 1)?;
-        let record = self.records[found.id as usize];
-        if !record.is_leaf() {
+        let pte = self.ptes[found.id as usize];
+        if !pte.is_leaf() {
             return None;
         }
-        let head = Mappings::head(found.id, record);
-        let record = self.records[head as usize];
-        Some((head, record, self.nodes.first_page(head)))
+        let head = Mappings::head(found.id, pte);
+        let pte = self.ptes[head as usize];
+        Some((head, pte, self.nodes.first_page(head)))
     }
 
     /// The base page that this page-table entry maps, and its frame.
-    pub(crate) fn base_page(&self, id: u32) -> Option<(Record, u64)> {
-        let record = self.records[id as usize];
-        (record.is_leaf() && record.rung() == 0).then(|| (record, self.frames.get(id)))
+    pub(crate) fn base_page(&self, id: u32) -> Option<(Pte, u64)> {
+        let pte = self.ptes[id as usize];
+        (pte.is_leaf() && pte.size_level() == 0).then(|| (pte, self.frames.get(id)))
     }
 
     /// The frame of a page of the mapping with this head.
@@ -364,18 +365,18 @@ impl Mappings {
     }
 
     /// The base-two logarithm of the number of base pages in a page of this level.
-    pub(crate) fn order(&self, rung: usize) -> u32 {
-        self.ladder.sizes()[rung].shift() - self.ladder.base().shift()
+    pub(crate) fn order(&self, size_level: usize) -> u32 {
+        self.ladder.sizes()[size_level].shift() - self.ladder.base().shift()
     }
 
     fn make_node(&mut self, level: usize, space: u32, at: Vpn, parent: u32) -> u32 {
         let spanned = self.nodes.spans[level - 1] + self.bits[level - 1];
         let first = Vpn(at.0.checked_shr(spanned).unwrap_or(0).checked_shl(spanned).unwrap_or(0));
         let number = self.free.pop().unwrap_or_else(|| {
-            let records = self.records.len() + (1 << self.nodes.bits);
-            assert!(records < u32::MAX as usize, "more than 32 GB of page tables");
-            self.records.resize(records, Record::ABSENT);
-            self.frames.resize(records);
+            let ptes = self.ptes.len() + (1 << self.nodes.bits);
+            assert!(ptes < u32::MAX as usize, "more than 32 GB of page tables");
+            self.ptes.resize(ptes, Pte::ABSENT);
+            self.frames.resize(ptes);
             self.parents.push(NO_PARENT);
             self.nodes.all.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
             self.nodes.all.len() as u32 - 1
@@ -389,13 +390,13 @@ impl Mappings {
     fn make(&mut self, space: u32, at: Vpn, lowest: usize) -> u32 {
         let mut id = self.make_root(space, at) + self.index(at, self.levels());
         for level in (lowest..self.levels()).rev() {
-            let record = self.records[id as usize];
-            assert!(!record.is_leaf(), "page {at:?} of space {space} is mapped by a larger page already");
-            let child = if record.is_table() {
-                record.child()
+            let pte = self.ptes[id as usize];
+            assert!(!pte.is_leaf(), "page {at:?} of space {space} is mapped by a larger page already");
+            let child = if pte.is_table() {
+                pte.child()
             } else {
                 let child = self.make_node(level, space, at, id);
-                self.records[id as usize] = Record::table(child);
+                self.ptes[id as usize] = Pte::table(child);
                 self.nodes.all[(id >> self.nodes.bits) as usize].live += 1;
                 self.tables.made(level);
                 self.changes += 1;
@@ -421,8 +422,8 @@ impl Mappings {
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
             let at = (above, self.nodes.number(above));
-            watch.pointer(self.nodes.level_of(above), at, self.records[above as usize]);
-            self.records[above as usize] = Record::ABSENT;
+            watch.pointer(self.nodes.level_of(above), at, self.ptes[above as usize]);
+            self.ptes[above as usize] = Pte::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);
         }

@@ -2,7 +2,7 @@
 //! bits.
 
 use super::{Mappings, Watch};
-use crate::record::Record;
+use crate::mappings::pte::Pte;
 use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
 
 /// What an operation cost in page-table entries.
@@ -33,13 +33,13 @@ impl Mappings {
     /// Adds a mapping where nothing is mapped. Cost: O(entries it takes).
     pub(crate) fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) -> Work {
         let Mapped { frame, size, protection } = to;
-        let rung = self.rung(size);
-        assert!(at.is_aligned(1 << self.order(rung)), "page {at:?} is not aligned to {size}");
-        let (level, replicas) = self.layout(rung);
+        let size_level = self.size_level(size);
+        assert!(at.is_aligned(1 << self.order(size_level)), "page {at:?} is not aligned to {size}");
+        let (level, replicas) = self.layout(size_level);
         let id = self.make(space, at, level);
-        let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
+        let leaf = Pte::leaf(size_level, replicas, protection, (true, access == Access::Write));
         self.write_leaf(id, leaf, frame.0);
-        self.count_frames(frame.0, 1 << self.order(rung));
+        self.count_frames(frame.0, 1 << self.order(size_level));
         self.nodes.of(id).live += 1 << replicas;
         self.changes += (level > 1) as u64;
         if let Some(backing) = &mut self.backing {
@@ -52,53 +52,53 @@ impl Mappings {
 
     /// Takes the reference bit from the mapping that was just entered at `at`.
     pub(crate) fn never_used(&mut self, mapping: MappingId) {
-        let (head, record) = self.expect(mapping);
-        self.records[head as usize] = record.without_referenced();
+        let (head, pte) = self.expect(mapping);
+        self.ptes[head as usize] = pte.without_referenced();
     }
 
     /// Writes the page-table entries of a mapping, which must be absent.
-    pub(super) fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
-        let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
+    pub(super) fn write_leaf(&mut self, head: u32, leaf: Pte, frame: u64) {
+        let entries = &mut self.ptes[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
-        entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
+        entries.fill(Pte::leaf(leaf.size_level(), leaf.replicas(), Protection::NONE, (false, false)));
         entries[0] = leaf;
         self.frames.set(head, frame);
     }
 
     /// The head of a mapping, which must be there.
-    pub(super) fn expect(&self, MappingId { space, at, size }: MappingId) -> (u32, Record) {
+    pub(super) fn expect(&self, MappingId { space, at, size }: MappingId) -> (u32, Pte) {
         match self.mapping(space, at) {
-            Some((head, record, first)) if first == at && record.rung() == self.rung(size) => (head, record),
+            Some((head, pte, first)) if first == at && pte.size_level() == self.size_level(size) => (head, pte),
             found => panic!("no mapping of {size} starts at {at:?} of space {space}, but {found:?} is there"),
         }
     }
 
     /// Removes a mapping; returns its last page-table entry.
-    pub(crate) fn remove(&mut self, mapping: MappingId, watch: &mut impl Watch) -> (Record, Work) {
-        let (head, record) = self.expect(mapping);
-        watch.leaf(head, mapping.at, record);
-        self.forget_frames(head, record, watch);
-        let entries = 1 << record.replicas();
-        self.records[head as usize..][..entries].fill(Record::ABSENT);
+    pub(crate) fn remove(&mut self, mapping: MappingId, watch: &mut impl Watch) -> (Pte, Work) {
+        let (head, pte) = self.expect(mapping);
+        watch.leaf(head, mapping.at, pte);
+        self.forget_frames(head, pte, watch);
+        let entries = 1 << pte.replicas();
+        self.ptes[head as usize..][..entries].fill(Pte::ABSENT);
         self.changes += (self.nodes.level_of(head) > 1) as u64;
         self.release(head, entries as u32, watch);
-        (record, Work { writes: entries as u64, traversals: 0 })
+        (pte, Work { writes: entries as u64, traversals: 0 })
     }
 
     /// Changes the rights of a mapping. All its entries are written.
     pub(crate) fn protect(&mut self, mapping: MappingId, protection: Protection, watch: &mut impl Watch) -> Work {
-        let (head, record) = self.expect(mapping);
-        watch.leaf(head, mapping.at, record);
-        self.records[head as usize] = record.with_protection(protection);
-        Work { writes: 1 << record.replicas(), traversals: 0 }
+        let (head, pte) = self.expect(mapping);
+        watch.leaf(head, mapping.at, pte);
+        self.ptes[head as usize] = pte.with_protection(protection);
+        Work { writes: 1 << pte.replicas(), traversals: 0 }
     }
 
     /// Replaces all mappings of a region by one of `to`; `mapping` is the first of them. Cost: O(entries of the extent).
     pub(crate) fn promote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
         let MappingId { space, at, size: from } = mapping;
         assert!(from < to, "a promotion from {from} to {to}");
-        let rung = self.rung(to);
-        let (level, replicas) = self.layout(rung);
+        let size_level = self.size_level(to);
+        let (level, replicas) = self.layout(size_level);
         let (mut head, first) = self.expect(mapping);
         let frame = self.frames.get(head);
         // The node of the new leaf must not be freed with the old ones.
@@ -106,7 +106,8 @@ impl Mappings {
         let node = (place >> self.nodes.bits) as usize;
         self.nodes.all[node].live += 1;
 
-        let (step, pages, entries) = (1 << self.order(first.rung()), 1u64 << self.order(rung), 1 << first.replicas());
+        let (step, pages, entries) =
+            (1 << self.order(first.size_level()), 1u64 << self.order(size_level), 1 << first.replicas());
         let from_level = self.nodes.level_of(head);
         let (mut used, mut traversals) = ((false, false), 0);
         for offset in (0..pages).step_by(step) {
@@ -116,17 +117,17 @@ impl Mappings {
                     false => self.expect(MappingId { at: at + offset, ..mapping }).0,
                 };
             }
-            let record = self.records[head as usize];
-            let alike = record.protection() == first.protection() && record.rung() == first.rung();
-            assert!(record.is_leaf() && alike, "page {:?} does not fit into one of {to}: {record:?}", at + offset);
+            let pte = self.ptes[head as usize];
+            let alike = pte.protection() == first.protection() && pte.size_level() == first.size_level();
+            assert!(pte.is_leaf() && alike, "page {:?} does not fit into one of {to}: {pte:?}", at + offset);
             assert_eq!(self.frames.get(head), frame + offset, "frames that are not contiguous become one of {to}");
-            used = (used.0 | record.referenced(), used.1 | record.dirty());
-            watch.leaf(head, at + offset, record);
+            used = (used.0 | pte.referenced(), used.1 | pte.dirty());
+            watch.leaf(head, at + offset, pte);
             traversals += entries as u64;
-            self.records[head as usize..][..entries as usize].fill(Record::ABSENT);
+            self.ptes[head as usize..][..entries as usize].fill(Pte::ABSENT);
             self.release(head, entries, watch);
         }
-        self.write_leaf(place, Record::leaf(rung, replicas, first.protection(), used), frame);
+        self.write_leaf(place, Pte::leaf(size_level, replicas, first.protection(), used), frame);
         self.nodes.all[node].live += (1 << replicas) - 1;
         self.changes += (level > 1) as u64;
         Work { writes: 1 << replicas, traversals }
@@ -136,17 +137,17 @@ impl Mappings {
     pub(crate) fn demote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
         let MappingId { space, at, size: from } = mapping;
         assert!(from > to, "a demotion from {from} to {to}");
-        let (old, record) = self.expect(mapping);
-        watch.leaf(old, at, record);
+        let (old, pte) = self.expect(mapping);
+        watch.leaf(old, at, pte);
         let frame = self.frames.get(old);
-        self.records[old as usize..][..1 << record.replicas()].fill(Record::ABSENT);
-        self.nodes.of(old).live -= 1 << record.replicas();
+        self.ptes[old as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
+        self.nodes.of(old).live -= 1 << pte.replicas();
         self.changes += (self.nodes.level_of(old) > 1) as u64;
 
-        let rung = self.rung(to);
-        let (level, replicas) = self.layout(rung);
-        let leaf = Record::leaf(rung, replicas, record.protection(), (record.referenced(), record.dirty()));
-        let (step, pages, entries) = (1 << self.order(rung), 1u64 << self.order(record.rung()), 1 << replicas);
+        let size_level = self.size_level(to);
+        let (level, replicas) = self.layout(size_level);
+        let leaf = Pte::leaf(size_level, replicas, pte.protection(), (pte.referenced(), pte.dirty()));
+        let (step, pages, entries) = (1 << self.order(size_level), 1u64 << self.order(pte.size_level()), 1 << replicas);
         let mut head = self.make(space, at, level);
         for offset in (0..pages).step_by(step) {
             if offset > 0 {
@@ -171,17 +172,17 @@ impl Mappings {
 
     /// The mapping of the page.
     pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
-        let (head, record, first) = self.mapping(space, at)?;
-        Some(self.mapped(head, record, at - first))
+        let (head, pte, first) = self.mapping(space, at)?;
+        Some(self.mapped(head, pte, at - first))
     }
 
     /// What the page at this place of the mapping with this head is mapped to, as far as the memory manager knows.
-    fn mapped(&self, head: u32, record: Record, place: u64) -> Mapped {
-        let (frame, rung) = match record.is_shadow() {
-            true => (self.shadowed(record, place).frame, 0),
-            false => (self.frames.get(head) + place, record.rung()),
+    fn mapped(&self, head: u32, pte: Pte, place: u64) -> Mapped {
+        let (frame, size_level) = match pte.is_shadow() {
+            true => (self.shadowed(pte, place).frame, 0),
+            false => (self.frames.get(head) + place, pte.size_level()),
         };
-        Mapped { frame: Pfn(frame), size: self.ladder().sizes()[rung], protection: record.protection() }
+        Mapped { frame: Pfn(frame), size: self.ladder().sizes()[size_level], protection: pte.protection() }
     }
 
     /// All mappings, with their spaces and first pages, in no order. O(page-table entries).
@@ -190,47 +191,42 @@ impl Mappings {
         live.flat_map(move |(number, node)| {
             let first = (number as u32) << self.nodes.bits;
             let ids = first..first + (1 << self.bits[node.level as usize - 1]);
-            let heads = ids.map(|id| (id, self.records[id as usize]));
-            let heads = heads.filter(|(id, record)| record.is_leaf() && Mappings::head(*id, *record) == *id);
-            heads.flat_map(move |(id, record)| {
+            let heads = ids.map(|id| (id, self.ptes[id as usize]));
+            let heads = heads.filter(|(id, pte)| pte.is_leaf() && Mappings::head(*id, *pte) == *id);
+            heads.flat_map(move |(id, pte)| {
                 let first = self.nodes.first_page(id);
-                let pages = if record.is_shadow() { 1 << self.order(record.rung()) } else { 1 };
-                (0..pages).map(move |place| (node.space, first + place, self.mapped(id, record, place)))
+                let pages = if pte.is_shadow() { 1 << self.order(pte.size_level()) } else { 1 };
+                (0..pages).map(move |place| (node.space, first + place, self.mapped(id, pte, place)))
             })
         })
     }
 
     /// The page-table entry of a mapping, for its use bits.
-    pub(crate) fn used(&self, mapping: MappingId) -> Record {
+    pub(crate) fn used(&self, mapping: MappingId) -> Pte {
         self.shadowed_use(mapping).unwrap_or_else(|| self.expect(mapping).1)
     }
 
     /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
-    pub(crate) fn clear(
-        &mut self,
-        mapping: MappingId,
-        change: fn(Record) -> Record,
-        watch: &mut impl Watch,
-    ) -> (Record, Work) {
+    pub(crate) fn clear(&mut self, mapping: MappingId, change: fn(Pte) -> Pte, watch: &mut impl Watch) -> (Pte, Work) {
         if self.shadows()
             && let Some(before) = self.clear_shadowed(mapping, change)
         {
             return (before, Work::default());
         }
-        let (head, record) = self.expect(mapping);
-        let cleared = change(record);
-        if cleared == record {
-            return (record, Work::default());
+        let (head, pte) = self.expect(mapping);
+        let cleared = change(pte);
+        if cleared == pte {
+            return (pte, Work::default());
         }
-        watch.leaf(head, mapping.at, record);
-        self.records[head as usize] = cleared;
-        (record, Work { writes: 1 << record.replicas(), traversals: 0 })
+        watch.leaf(head, mapping.at, pte);
+        self.ptes[head as usize] = cleared;
+        (pte, Work { writes: 1 << pte.replicas(), traversals: 0 })
     }
 
     /// The mapping with this head was written to.
     pub(crate) fn write(&mut self, head: u32) {
-        let record = &mut self.records[head as usize];
-        *record = record.used_by(Access::Write as u64);
+        let pte = &mut self.ptes[head as usize];
+        *pte = pte.used_by(Access::Write as u64);
     }
 
     /// Frees all tables of a space. Mappings that are left are removed.
@@ -254,18 +250,18 @@ impl Mappings {
             if self.nodes.all[number].live == 0 {
                 break;
             }
-            let record = self.records[id as usize];
-            if record.is_table() {
-                self.destroy_node(record.child(), watch);
+            let pte = self.ptes[id as usize];
+            if pte.is_table() {
+                self.destroy_node(pte.child(), watch);
                 self.tables.gone(self.nodes.level_of(id) - 1);
-                watch.pointer(self.nodes.level_of(id), (id, self.nodes.number(id)), record);
-                self.records[id as usize] = Record::ABSENT;
+                watch.pointer(self.nodes.level_of(id), (id, self.nodes.number(id)), pte);
+                self.ptes[id as usize] = Pte::ABSENT;
                 self.nodes.all[number].live -= 1;
-            } else if record.is_leaf() {
-                watch.leaf(id, self.nodes.first_page(id), record);
-                self.forget_frames(id, record, watch);
-                self.records[id as usize..][..1 << record.replicas()].fill(Record::ABSENT);
-                self.nodes.all[number].live -= 1 << record.replicas();
+            } else if pte.is_leaf() {
+                watch.leaf(id, self.nodes.first_page(id), pte);
+                self.forget_frames(id, pte, watch);
+                self.ptes[id as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
+                self.nodes.all[number].live -= 1 << pte.replicas();
             }
         }
         self.dissolve(number, watch);

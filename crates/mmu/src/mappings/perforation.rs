@@ -11,8 +11,9 @@
 //! faulted drops that fragment, as an x86 processor drops all that it holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
 use super::{Mappings, Watch};
+use crate::machine::perforated_size;
 use crate::mappings::Work;
-use superpage_pages::{Ladder, PageSize, Vpn};
+use superpage_pages::{PageSize, Vpn};
 
 /// The words of a region's bitmap.
 const WORDS: usize = 8;
@@ -26,12 +27,6 @@ pub(crate) const FRAGMENTS: u32 = 16;
 /// The base-two logarithm of the pages of a fragment, in a region of so many.
 pub(crate) fn fragment_order(order: u32) -> u32 {
     order - FRAGMENTS.ilog2()
-}
-
-/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level maps, whose entries have so many
-/// bits of the page number.
-pub(crate) fn perforated_size(ladder: &Ladder, bits: u32) -> Option<PageSize> {
-    ladder.sizes().iter().copied().find(|size| size.shift() - ladder.base().shift() == bits)
 }
 
 /// What pages of one extent have alike: its first frame, and their rights.
@@ -206,9 +201,9 @@ impl Mappings {
     /// The class of a page, if it can be part of a perforated page.
     fn class(&self, id: u32) -> Option<Class> {
         let place = u64::from(id & ((1 << self.nodes.bits) - 1));
-        let (record, frame) = self.base_page(id)?;
+        let (pte, frame) = self.base_page(id)?;
         let first = frame.checked_sub(place).filter(|first| first.is_multiple_of(1 << self.bits[0]))?;
-        Some((first, record.attributes(0)))
+        Some((first, pte.attributes(0)))
     }
 
     /// The region after these places have changed, without a look at others: if more than half of what is mapped there is of its

@@ -90,9 +90,9 @@ impl Mappings {
     pub(crate) fn update_ranges(&mut self, space: u32, pages: &Range<u64>) {
         let Some(mut ranges) = self.ranges.take() else { return };
         ranges.cut(space, pages);
-        if let Some((head, record, _)) = self.mapping(space, Vpn(pages.start)) {
+        if let Some((head, pte, _)) = self.mapping(space, Vpn(pages.start)) {
             let frame = self.frame_of(head, Vpn(pages.start));
-            ranges.add(space, pages.start, Run { end: pages.end, frame, rights: record.attributes(0) });
+            ranges.add(space, pages.start, Run { end: pages.end, frame, rights: pte.attributes(0) });
         }
         self.ranges = Some(ranges);
     }

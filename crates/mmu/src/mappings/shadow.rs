@@ -14,7 +14,7 @@
 
 use super::{MappingId, Mappings, Watch, Work};
 use crate::counters::Remaps;
-use crate::record::Record;
+use crate::mappings::pte::Pte;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -109,8 +109,8 @@ impl Shadow {
         &mut self.uses[at]
     }
 
-    fn pool(&mut self, rung: usize) -> &mut Pool {
-        &mut self.pools[rung - 1]
+    fn pool(&mut self, size_level: usize) -> &mut Pool {
+        &mut self.pools[size_level - 1]
     }
 
     /// A new superpage; returns its number.
@@ -126,12 +126,12 @@ impl Shadow {
     }
 
     /// Takes a superpage of this level out, whose first frame is that; returns its base pages.
-    fn take(&mut self, number: u32, rung: usize, frame: u64) -> Vec<Page> {
+    fn take(&mut self, number: u32, size_level: usize, frame: u64) -> Vec<Page> {
         let pages = std::mem::take(&mut self.blocks[number as usize].pages);
         pages.iter().for_each(|page| self.uses[page.frame as usize].block = NONE);
         self.remaps.table_writes += pages.len() as u64;
         self.remaps.flushed_pages += pages.len() as u64;
-        self.pool(rung).give(frame);
+        self.pool(size_level).give(frame);
         self.free.push(number);
         pages
     }
@@ -141,9 +141,9 @@ impl Mappings {
     /// Makes shadow superpages from now on, in a range of so many frames that begins with this one. No page is mapped yet.
     pub(crate) fn keep_shadow(&mut self, first: u64, frames: u64) {
         let sizes = self.ladder().len() as u64 - 1;
-        let pool = |rung: usize| {
-            let (order, end) = (self.order(rung), first + frames * rung as u64 / sizes);
-            let first = (first + frames * (rung as u64 - 1) / sizes).next_multiple_of(1 << order);
+        let pool = |size_level: usize| {
+            let (order, end) = (self.order(size_level), first + frames * size_level as u64 / sizes);
+            let first = (first + frames * (size_level as u64 - 1) / sizes).next_multiple_of(1 << order);
             Pool { first, order, places: end.saturating_sub(first) >> order, fresh: 0, freed: BinaryHeap::new() }
         };
         let pools = (1..=sizes as usize).map(pool).collect();
@@ -167,9 +167,9 @@ impl Mappings {
     }
 
     /// The base page at this place of a shadow superpage.
-    pub(super) fn shadowed(&self, record: Record, place: u64) -> Page {
+    pub(super) fn shadowed(&self, pte: Pte, place: u64) -> Page {
         let shadow = self.shadow.as_ref().expect("there are shadow superpages only where they are kept");
-        shadow.blocks[record.child() as usize].pages[place as usize]
+        shadow.blocks[pte.child() as usize].pages[place as usize]
     }
 
     /// An access of this number to a page of the shadow superpage with this head. The controller sets its use bits, as exactly as
@@ -177,28 +177,28 @@ impl Mappings {
     #[inline(never)]
     pub(super) fn use_shadowed(&mut self, head: u32, page: Vpn, access: u64) {
         let place = page - self.nodes.first_page(head);
-        let number = self.records[head as usize].child();
+        let number = self.ptes[head as usize].child();
         let page = &mut self.expect_shadow().blocks[number as usize].pages[place as usize];
         (page.referenced, page.dirty) = (true, page.dirty || access & 1 != 0);
     }
 
     /// A page-table entry with the use bits of a base page of a shadow superpage; `None` if it is in none.
-    pub(super) fn shadowed_use(&self, MappingId { space, at, size }: MappingId) -> Option<Record> {
+    pub(super) fn shadowed_use(&self, MappingId { space, at, size }: MappingId) -> Option<Pte> {
         self.shadow.as_ref()?;
-        let (_, record, first) = self.mapping(space, at).filter(|(_, record, _)| record.is_shadow())?;
-        assert_eq!(self.rung(size), 0, "page {at:?} of space {space} is a base page");
-        let Page { referenced, dirty, .. } = self.shadowed(record, at - first);
-        Some(Record::leaf(0, 0, record.protection(), (referenced, dirty)))
+        let (_, pte, first) = self.mapping(space, at).filter(|(_, pte, _)| pte.is_shadow())?;
+        assert_eq!(self.size_level(size), 0, "page {at:?} of space {space} is a base page");
+        let Page { referenced, dirty, .. } = self.shadowed(pte, at - first);
+        Some(Pte::leaf(0, 0, pte.protection(), (referenced, dirty)))
     }
 
     /// As [`Mappings::clear`], of a base page of a shadow superpage: its bits are in the controller, and TLBs have none. `None`
     /// if it is in none.
-    pub(super) fn clear_shadowed(&mut self, mapping: MappingId, change: fn(Record) -> Record) -> Option<Record> {
+    pub(super) fn clear_shadowed(&mut self, mapping: MappingId, change: fn(Pte) -> Pte) -> Option<Pte> {
         let before = self.shadowed_use(mapping)?;
         let after = change(before);
-        let (_, record, first) = self.mapping(mapping.space, mapping.at)?;
+        let (_, pte, first) = self.mapping(mapping.space, mapping.at)?;
         let shadow = self.expect_shadow();
-        let page = &mut shadow.blocks[record.child() as usize].pages[(mapping.at - first) as usize];
+        let page = &mut shadow.blocks[pte.child() as usize].pages[(mapping.at - first) as usize];
         (page.referenced, page.dirty) = (after.referenced(), after.dirty());
         shadow.remaps.table_writes += u64::from(before != after);
         Some(before)
@@ -212,12 +212,12 @@ impl Mappings {
     }
 
     /// The mapping with this head is removed, and what it maps is mapped once less.
-    pub(super) fn forget_frames(&mut self, head: u32, record: Record, watch: &mut impl Watch) {
-        let (frame, order) = (self.frames.get(head), self.order(record.rung()));
+    pub(super) fn forget_frames(&mut self, head: u32, pte: Pte, watch: &mut impl Watch) {
+        let (frame, order) = (self.frames.get(head), self.order(pte.size_level()));
         let Some(shadow) = &mut self.shadow else { return };
-        if record.is_shadow() {
+        if pte.is_shadow() {
             watch.moved(frame..frame + (1 << order));
-            let pages = shadow.take(record.child(), record.rung(), frame);
+            let pages = shadow.take(pte.child(), pte.size_level(), frame);
             pages.iter().for_each(|page| shadow.of(page.frame).mappings -= 1);
         } else {
             (frame..frame + (1 << order)).for_each(|frame| shadow.of(frame).mappings -= 1);
@@ -228,9 +228,9 @@ impl Mappings {
     pub(crate) fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
         let (mut recast, mut at) = (Recast::default(), pages.start);
         while at < pages.end {
-            let Some((head, record, first)) = self.mapping(space, Vpn(at)) else { break };
-            let end = first.0 + (1 << self.order(record.rung()));
-            if record.is_shadow() {
+            let Some((head, pte, first)) = self.mapping(space, Vpn(at)) else { break };
+            let end = first.0 + (1 << self.order(pte.size_level()));
+            if pte.is_shadow() {
                 recast.work.writes += self.split(head, (space, first), pages, watch);
                 recast.blocks.push((space, first.0..end));
             }
@@ -275,36 +275,38 @@ impl Mappings {
     /// Splits the shadow superpage with this head and first page around some pages; returns the page-table entries that are
     /// written.
     fn split(&mut self, head: u32, (space, first): (u32, Vpn), around: &Range<u64>, watch: &mut impl Watch) -> u64 {
-        let (record, frame) = (self.records[head as usize], self.frames.get(head));
-        let rung = record.rung();
-        watch.leaf(head, first, record);
-        watch.moved(frame..frame + (1 << self.order(rung)));
-        self.records[head as usize..][..1 << record.replicas()].fill(Record::ABSENT);
-        self.nodes.of(head).live -= 1 << record.replicas();
+        let (pte, frame) = (self.ptes[head as usize], self.frames.get(head));
+        let size_level = pte.size_level();
+        watch.leaf(head, first, pte);
+        watch.moved(frame..frame + (1 << self.order(size_level)));
+        self.ptes[head as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
+        self.nodes.of(head).live -= 1 << pte.replicas();
         let shadow = self.expect_shadow();
         shadow.remaps.demotions += 1;
-        let pages = shadow.take(record.child(), rung, frame);
-        let parts = Parts { space, protection: record.protection(), around };
-        self.lay(rung - 1, first, &pages, &parts)
+        let pages = shadow.take(pte.child(), size_level, frame);
+        let parts = Parts { space, protection: pte.protection(), around };
+        self.lay(size_level - 1, first, &pages, &parts)
     }
 
     /// Maps the pages of a superpage that was split by pages of this level, or of smaller ones around those that change. Returns
     /// the page-table entries that are written.
-    fn lay(&mut self, rung: usize, first: Vpn, pages: &[Page], parts: &Parts<'_>) -> u64 {
-        let step = 1usize << self.order(rung);
+    fn lay(&mut self, size_level: usize, first: Vpn, pages: &[Page], parts: &Parts<'_>) -> u64 {
+        let step = 1usize << self.order(size_level);
         // If the superpage had an entry of its own above, that points to a table now.
-        let mut written = u64::from(self.layout(rung).0 != self.layout(rung + 1).0);
+        let mut written = u64::from(self.layout(size_level).0 != self.layout(size_level + 1).0);
         for (at, pages) in (first.0..).step_by(step).zip(pages.chunks(step)) {
             let changes = parts.around.start < at + step as u64 && at < parts.around.end;
-            let place = (rung > 0 && !changes).then(|| self.expect_shadow().pool(rung).take()).flatten();
+            let place = (size_level > 0 && !changes).then(|| self.expect_shadow().pool(size_level).take()).flatten();
             written += match place {
-                Some(frame) => self.write_shadow(rung, Vpn(at), frame, (parts.space, parts.protection, pages.to_vec())),
-                None if rung > 0 => self.lay(rung - 1, Vpn(at), pages, parts),
+                Some(frame) => {
+                    self.write_shadow(size_level, Vpn(at), frame, (parts.space, parts.protection, pages.to_vec()))
+                }
+                None if size_level > 0 => self.lay(size_level - 1, Vpn(at), pages, parts),
                 None => {
                     let (level, replicas) = self.layout(0);
                     let id = self.make(parts.space, Vpn(at), level);
                     let used = (pages[0].referenced, pages[0].dirty);
-                    self.write_leaf(id, Record::leaf(0, replicas, parts.protection, used), pages[0].frame);
+                    self.write_leaf(id, Pte::leaf(0, replicas, parts.protection, used), pages[0].frame);
                     self.nodes.of(id).live += 1 << replicas;
                     1 << replicas
                 }
@@ -314,11 +316,11 @@ impl Mappings {
     }
 
     /// Maps pages by a shadow superpage of this level where nothing is mapped; returns the page-table entries that are written.
-    fn write_shadow(&mut self, rung: usize, at: Vpn, frame: u64, of: (u32, Protection, Vec<Page>)) -> u64 {
-        let ((level, replicas), (space, protection, pages)) = (self.layout(rung), of);
+    fn write_shadow(&mut self, size_level: usize, at: Vpn, frame: u64, of: (u32, Protection, Vec<Page>)) -> u64 {
+        let ((level, replicas), (space, protection, pages)) = (self.layout(size_level), of);
         let number = self.expect_shadow().add(Block { space, first: at, pages });
         let id = self.make(space, at, level);
-        self.write_leaf(id, Record::shadow(rung, replicas, protection, number), frame);
+        self.write_leaf(id, Pte::shadow(size_level, replicas, protection, number), frame);
         self.nodes.of(id).live += 1 << replicas;
         1 << replicas
     }
@@ -326,10 +328,10 @@ impl Mappings {
     /// Makes shadow superpages of what these pages are part of, after they have changed.
     pub(crate) fn cover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
         let mut recast = Recast::default();
-        for rung in 1..self.ladder().len() {
-            let (size, made) = (1u64 << self.order(rung), recast.blocks.len());
+        for size_level in 1..self.ladder().len() {
+            let (size, made) = (1u64 << self.order(size_level), recast.blocks.len());
             for at in (pages.start / size * size..pages.end).step_by(size as usize) {
-                if let Some(work) = self.join(rung, space, Vpn(at), watch) {
+                if let Some(work) = self.join(size_level, space, Vpn(at), watch) {
                     recast.work += work;
                     recast.blocks.push((space, at..at + size));
                 }
@@ -342,53 +344,53 @@ impl Mappings {
     }
 
     /// Makes a shadow superpage of this level of a block, if it can be one.
-    fn join(&mut self, rung: usize, space: u32, first: Vpn, watch: &mut impl Watch) -> Option<Work> {
-        let (step, pages) = (1u64 << self.order(rung - 1), 1u64 << self.order(rung));
-        let fits = |place: u64| self.part(rung - 1, space, first + place);
+    fn join(&mut self, size_level: usize, space: u32, first: Vpn, watch: &mut impl Watch) -> Option<Work> {
+        let (step, pages) = (1u64 << self.order(size_level - 1), 1u64 << self.order(size_level));
+        let fits = |place: u64| self.part(size_level - 1, space, first + place);
         // Blocks fill up from one end mostly: what is not full is known by the other.
         let protection = fits(pages - step)?;
         let alike = |place: u64| fits(place) == Some(protection);
         if !(0..pages - step).step_by(step as usize).all(alike) {
             return None;
         }
-        let frame = self.expect_shadow().pool(rung).take()?;
-        let (level, _) = self.layout(rung);
+        let frame = self.expect_shadow().pool(size_level).take()?;
+        let (level, _) = self.layout(size_level);
         // The node of the new leaf must not be freed with the old ones.
         let place = self.find(space, first, level).expect("the nodes above a mapping exist").id;
         self.nodes.of(place).live += 1;
         let (mut joined, mut traversals) = (Vec::with_capacity(pages as usize), 0);
         for at in (first.0..first.0 + pages).step_by(step as usize) {
-            let (head, record, at) = self.mapping(space, Vpn(at)).expect("all parts were looked at");
+            let (head, pte, at) = self.mapping(space, Vpn(at)).expect("all parts were looked at");
             let old = self.frames.get(head);
-            watch.leaf(head, at, record);
+            watch.leaf(head, at, pte);
             watch.moved(old..old + step);
-            match record.is_shadow() {
-                true => joined.extend(self.expect_shadow().take(record.child(), rung - 1, old)),
+            match pte.is_shadow() {
+                true => joined.extend(self.expect_shadow().take(pte.child(), size_level - 1, old)),
                 false => {
                     self.expect_shadow().remaps.flushed_pages += 1;
-                    joined.push(Page { frame: old, referenced: record.referenced(), dirty: record.dirty() });
+                    joined.push(Page { frame: old, referenced: pte.referenced(), dirty: pte.dirty() });
                 }
             }
-            let entries = 1 << record.replicas();
+            let entries = 1 << pte.replicas();
             traversals += u64::from(entries);
-            self.records[head as usize..][..entries as usize].fill(Record::ABSENT);
+            self.ptes[head as usize..][..entries as usize].fill(Pte::ABSENT);
             self.release(head, entries, watch);
         }
-        let writes = self.write_shadow(rung, first, frame, (space, protection, joined));
+        let writes = self.write_shadow(size_level, first, frame, (space, protection, joined));
         self.nodes.of(place).live -= 1;
         self.expect_shadow().remaps.promotions += 1;
         Some(Work { writes, traversals })
     }
 
     /// The rights of the page of this level that begins here, if it can be part of a shadow superpage.
-    fn part(&self, rung: usize, space: u32, at: Vpn) -> Option<Protection> {
-        let (head, record, _) = self.mapping(space, at)?;
+    fn part(&self, size_level: usize, space: u32, at: Vpn) -> Option<Protection> {
+        let (head, pte, _) = self.mapping(space, at)?;
         let free = || {
             let used = self.shadow.as_ref()?.uses.get(self.frames.get(head) as usize)?;
             Some(used.mappings == 1)
         };
-        let whole = record.is_shadow() || rung == 0 && free() == Some(true);
-        (record.rung() == rung && whole).then(|| record.protection())
+        let whole = pte.is_shadow() || size_level == 0 && free() == Some(true);
+        (pte.size_level() == size_level && whole).then(|| pte.protection())
     }
 
     /// Checks that superpages, places and frames are what is mapped.
@@ -399,8 +401,8 @@ impl Mappings {
             let frames = mapped.size.bytes() >> self.ladder().base().shift();
             (mapped.frame.0..mapped.frame.0 + frames).for_each(|frame| mappings[frame as usize] += 1);
             let used = shadow.uses[mapped.frame.0 as usize];
-            let Some((head, record, first)) = self.mapping(space, at) else { continue };
-            let block = if record.is_shadow() { record.child() } else { NONE };
+            let Some((head, pte, first)) = self.mapping(space, at) else { continue };
+            let block = if pte.is_shadow() { pte.child() } else { NONE };
             if used.block != block {
                 return Err(format!(
                     "frame {:#x} is said to be in {:#x}, and is in {block:#x}",
@@ -410,8 +412,8 @@ impl Mappings {
             if block == NONE {
                 continue;
             }
-            let (rung, frame) = (record.rung(), self.frames.get(head));
-            let (held, pool) = (&shadow.blocks[block as usize], &shadow.pools[rung - 1]);
+            let (size_level, frame) = (pte.size_level(), self.frames.get(head));
+            let (held, pool) = (&shadow.blocks[block as usize], &shadow.pools[size_level - 1]);
             let place = Reverse((frame - pool.first) >> pool.order);
             let taken = place.0 < pool.fresh && (at != first || pool.freed.iter().all(|free| *free != place));
             let its = (held.space, held.first, held.pages.len()) == (space, first, 1 << pool.order);

@@ -1,7 +1,7 @@
 //! The invariants of page tables.
 
 use super::{Mappings, NO_PARENT};
-use crate::record::Record;
+use crate::mappings::pte::Pte;
 
 /// Where a node is in the tree: its space, its level, and the page-table entry that points to it.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl Mappings {
                 return Err(format!("node {number} is free and in use, or free twice"));
             }
             let first = (*number as usize) << self.nodes.bits;
-            if self.records[first..][..1 << self.nodes.bits].iter().any(|record| !record.is_absent()) {
+            if self.ptes[first..][..1 << self.nodes.bits].iter().any(|pte| !pte.is_absent()) {
                 return Err(format!("free node {number} is not empty"));
             }
         }
@@ -57,34 +57,34 @@ impl Mappings {
         let (mut live, mut index) = (0, 0);
         while index < 1 << self.nodes.bits {
             let id = first + index;
-            let record = self.records[id as usize];
+            let pte = self.ptes[id as usize];
             index += 1;
-            if record.is_absent() {
+            if pte.is_absent() {
                 continue;
             }
             live += 1;
             if index > 1 << self.bits[level - 1] {
-                return Err(format!("node {number} of level {level} uses record {index}"));
+                return Err(format!("node {number} of level {level} uses pte {index}"));
             }
-            if record.is_table() {
+            if pte.is_table() {
                 if level == 1 {
-                    return Err(format!("record {id:#x} of the lowest level points to a table"));
+                    return Err(format!("pte {id:#x} of the lowest level points to a table"));
                 }
-                self.validate_node(record.child(), Place { space, level: level - 1, parent: id }, reached)?;
+                self.validate_node(pte.child(), Place { space, level: level - 1, parent: id }, reached)?;
                 continue;
             }
-            if self.layout(record.rung()) != (level, record.replicas()) {
-                return Err(format!("record {id:#x}: {record:?} does not belong at level {level}"));
+            if self.layout(pte.size_level()) != (level, pte.replicas()) {
+                return Err(format!("pte {id:#x}: {pte:?} does not belong at level {level}"));
             }
-            let entries = 1 << record.replicas();
-            if Mappings::head(id, record) != id {
-                return Err(format!("record {id:#x}: {record:?} is neither a head nor follows one"));
+            let entries = 1 << pte.replicas();
+            if Mappings::head(id, pte) != id {
+                return Err(format!("pte {id:#x}: {pte:?} is neither a head nor follows one"));
             }
-            let like = Record::leaf(record.rung(), record.replicas(), Default::default(), (false, false));
+            let like = Pte::leaf(pte.size_level(), pte.replicas(), Default::default(), (false, false));
             for replica in 1..entries {
-                let repeated = self.records[(id + replica) as usize];
+                let repeated = self.ptes[(id + replica) as usize];
                 if repeated != like {
-                    return Err(format!("record {:#x}: {repeated:?} does not repeat {record:?}", id + replica));
+                    return Err(format!("pte {:#x}: {repeated:?} does not repeat {pte:?}", id + replica));
                 }
             }
             live += entries - 1;
@@ -92,7 +92,7 @@ impl Mappings {
         }
         match live == node.live {
             true => Ok(()),
-            false => Err(format!("node {number} counts {} live records but has {live}", node.live)),
+            false => Err(format!("node {number} counts {} live ptes but has {live}", node.live)),
         }
     }
 }

@@ -1,0 +1,599 @@
+//! The first level of TLBs: it takes requests, and passes on what misses.
+//!
+//! What is behind it sees a part of the requests, and nothing that happens there changes what the first level holds (where a level
+//! includes nearer ones it would, and where a TLB of the first level holds pointers to tables it does; there all levels are behind: this one is empty). So a first level can have what is
+//! behind it of several machines; and further levels that are alike are one, with a walker for each machine.
+
+use crate::counters::Counters;
+use crate::machine::Machine;
+use crate::machine::STREAM_LINE_SHIFT;
+use crate::mappings::pte::Pte;
+use crate::mappings::{Forgotten, Mappings, Watch};
+use crate::recall::Noted;
+use crate::request::{Request, Trap};
+use crate::tlb::Tlbs;
+use crate::tlb::batch::{BATCH, Batch, Located, each, kind};
+use crate::tlb::further::FurtherLevels;
+use crate::tlb::recent::{Place, Recent};
+use crate::tlb::storage::prefetch;
+use crate::walk::{Data, Walker};
+use std::ops::Range;
+use superpage_pages::Vpn;
+
+/// The TLBs of the first level, and all machines that have them.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstLevel {
+    pub(crate) tlbs: Tlbs,
+    numbers: Numbers,
+    recent: Recent,
+    /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
+    placed: bool,
+    batch: Box<Batch>,
+    /// How many requests are located together. After a trap few: those behind the next trap are located in vain.
+    ahead: usize,
+    /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
+    pub(crate) misses: Box<Batch>,
+    pub(crate) waiting: usize,
+    /// Whether they wait across traps too ([`crate::waiting`]).
+    pub(crate) defers: bool,
+    /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
+    pub(crate) compared: u32,
+    /// Whether walks look at the base pages that were asked for: then each request is in a batch.
+    by_page: bool,
+    /// What is the same for all machines behind it.
+    pub(crate) counters: Counters,
+    /// Each with TLBs of its own.
+    pub(crate) further: Vec<FurtherLevels>,
+    /// What missed in the first level, if that is noted.
+    pub(crate) noted: Option<Noted>,
+    physical: Physical,
+}
+
+/// Requests, and for each the line within its base page, in lines of 64 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Lined<'a> {
+    pub(crate) requests: &'a [Request],
+    pub(crate) lines: &'a [u32],
+}
+
+/// How lines of the stream become lines of the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Physical {
+    /// The logarithm of the lines of 64 bytes in a base page.
+    page: u32,
+    /// That of the lines of 64 bytes in a line of the machine.
+    line: u32,
+}
+
+impl Physical {
+    pub(crate) fn new(machine: &Machine) -> Physical {
+        let page = machine.ladder().base().shift() - STREAM_LINE_SHIFT;
+        Physical { page, line: machine.memory.line_bytes.ilog2().saturating_sub(STREAM_LINE_SHIFT) }
+    }
+
+    fn line(self, frame: u64, line: u32) -> u32 {
+        ((frame << self.page | u64::from(line)) >> self.line) as u32
+    }
+
+    /// The lines of these frames.
+    fn lines(self, frames: &Range<u64>) -> Range<u32> {
+        self.line(frames.start, 0)..self.line(frames.end, 0)
+    }
+}
+
+/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is flushed.
+#[derive(Clone, Debug)]
+struct Numbers {
+    /// How many there are; 0 if the machine has none.
+    available: u64,
+    given: u64,
+    /// Incremented when all numbers are revoked.
+    generation: u64,
+    /// For each space, the generation in which it last got a number.
+    holders: Vec<u64>,
+}
+
+impl Numbers {
+    fn new(bits: u32) -> Numbers {
+        let available = if bits == 0 { 0 } else { 1 << bits };
+        Numbers { available, given: 0, generation: 1, holders: Vec::new() }
+    }
+
+    /// Assigns a number if the space needs one. Returns whether running it from now on requires a flush.
+    fn switch(&mut self, space: u32) -> bool {
+        if self.available == 0 {
+            return true;
+        }
+        if self.holders.len() <= space as usize {
+            self.holders.resize(space as usize + 1, 0);
+        }
+        if self.holders[space as usize] == self.generation {
+            return false;
+        }
+        let exhausted = self.given == self.available;
+        if exhausted {
+            self.generation += 1;
+            self.given = 0;
+        }
+        self.given += 1;
+        self.holders[space as usize] = self.generation;
+        exhausted
+    }
+}
+
+impl FirstLevel {
+    /// The empty first level of a machine, with nothing behind it.
+    pub(crate) fn new(tlbs: Tlbs, machine: &Machine) -> FirstLevel {
+        // Whether walks look at the base pages that were asked for.
+        let by_page = machine.clustered.is_some() || machine.groups.is_some();
+        let mut numbers = Numbers::new(machine.spaces.number_bits);
+        numbers.switch(0);
+        FirstLevel {
+            // So that nothing is spared.
+            recent: Recent::new(tlbs.first_tlbs().filter(|_| !by_page)),
+            tlbs,
+            numbers,
+            placed: false,
+            ahead: BATCH,
+            batch: Box::new(Batch::new()),
+            misses: Box::new(Batch::new()),
+            waiting: 0,
+            defers: false,
+            compared: 0,
+            by_page,
+            counters: Counters::default(),
+            further: Vec::new(),
+            noted: None,
+            physical: Physical::new(machine),
+        }
+    }
+
+    /// Whether a machine, whose first level this is, can be behind it.
+    pub(crate) fn is_like(&self, first: &Tlbs, machine: &Machine) -> bool {
+        let numbers = Numbers::new(machine.spaces.number_bits);
+        self.numbers.available == numbers.available
+            && self.physical == Physical::new(machine)
+            && self.tlbs.is_like(first)
+    }
+
+    /// The place of a machine's further TLBs, which it shares with those that have the same.
+    pub(crate) fn add(&mut self, tlbs: Tlbs, machine: &Machine) -> usize {
+        self.compared |= machine.compared_use_bits();
+        let at = self.further.iter().position(|further| further.tlbs.is_like(&tlbs)).unwrap_or(self.further.len());
+        if at == self.further.len() {
+            self.further.push(FurtherLevels::new(tlbs));
+        }
+        at
+    }
+
+    /// The walkers of all machines.
+    pub(crate) fn walkers(&mut self) -> impl Iterator<Item = &mut Walker> {
+        self.further.iter_mut().flat_map(|further| &mut further.walkers)
+    }
+
+    /// The current space is another one now.
+    pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
+        self.recent.forget();
+        self.tlbs.switch(mappings, space);
+        self.further.iter_mut().for_each(|further| further.switch(mappings, space));
+        if self.numbers.switch(space) {
+            self.counters.flushes += 1;
+            self.tlbs.flush();
+            self.further.iter_mut().for_each(FurtherLevels::flush);
+        }
+    }
+
+    /// Mappings have changed.
+    pub(crate) fn forget(&mut self) {
+        self.recent.forget();
+    }
+
+    /// Mappings of the host have changed: nothing that depends on any of them is left.
+    pub(crate) fn flush_host(&mut self) {
+        self.recent.forget();
+        self.tlbs.flush();
+        self.further.iter_mut().for_each(FurtherLevels::flush_host);
+    }
+
+    /// As [`crate::Mmu::run`]; `GUEST` if a memory manager of the host maps the guest's memory.
+    #[inline(always)]
+    pub(crate) fn run<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> Option<(usize, Trap)> {
+        let mut done = 0;
+        while done < requests.len() {
+            if self.placed != self.recent.notes() {
+                self.placed = self.recent.notes();
+                self.tlbs.set_placed(self.placed);
+            }
+            let (taken, trap) = if self.placed {
+                self.take::<GUEST>(mappings, space, &requests[done..])
+            } else {
+                let located = self.locate::<GUEST>(mappings, space, self.near(&requests[done..]));
+                self.recent.skip(located.0);
+                if self.by_page {
+                    self.batch.ask(&requests[done..][..self.batch.len]);
+                }
+                if self.batch.len > 0 {
+                    self.translate(mappings);
+                }
+                located
+            };
+            done += taken;
+            self.look_ahead(taken, trap);
+            if let Some(trap) = trap {
+                if !self.defers {
+                    self.pass_on(mappings);
+                }
+                self.count_trap(mappings, space, requests[done], trap);
+                return Some((done, trap));
+            }
+        }
+        self.pass_on(mappings);
+        None
+    }
+
+    /// As [`crate::Mmu::run_lines`].
+    #[inline(never)]
+    pub(crate) fn run_lines(&mut self, mappings: &mut Mappings, space: u32, asked: Lined<'_>) -> Option<(usize, Trap)> {
+        let Lined { requests, lines } = asked;
+        let mut done = 0;
+        while done < requests.len() {
+            let (taken, trap) = self.locate::<false>(mappings, space, self.near(&requests[done..]));
+            if taken > 0 {
+                let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
+                self.translate_lines(mappings, now);
+            }
+            done += taken;
+            self.look_ahead(taken, trap);
+            if let Some(trap) = trap {
+                self.count_trap(mappings, space, requests[done], trap);
+                self.pass_on(mappings);
+                return Some((done, trap));
+            }
+        }
+        None
+    }
+
+    /// Takes the batch through the TLBs, and the lines through the caches of each machine.
+    fn translate_lines(&mut self, mappings: &Mappings, Lined { requests, lines }: Lined<'_>) {
+        let missed = self.translate_first(mappings);
+        for (number, index) in each(missed).enumerate() {
+            self.misses.set(number, self.batch.located(index));
+            self.misses.pages[number] = requests[index].page().0;
+        }
+        self.misses.close(missed.count_ones() as usize);
+        let mut data = Data { lines: [0; BATCH], len: requests.len(), fetches: 0 };
+        for (at, (request, line)) in requests.iter().zip(lines).enumerate() {
+            let frame = mappings.frame_of(self.batch.heads[at], request.page());
+            data.lines[at] = self.physical.line(frame, *line);
+            data.fetches |= (request.access_bits() >> 1) << at;
+        }
+        self.further.iter_mut().for_each(|further| further.translate_lines(mappings, &self.misses, missed, &data));
+    }
+
+    /// Whether a request finds its translation in the first level.
+    pub(crate) fn has(&self, mappings: &Mappings, space: u32, request: Request) -> bool {
+        let (page, access) = (request.page(), request.access_bits());
+        mappings
+            .mapping(space, page)
+            .is_some_and(|(head, pte, _)| self.tlbs.has((self.tlbs.number(page, pte), head), kind(pte, access)))
+    }
+
+    /// The program's or the kernel's access to a line of a frame, which is not translated by TLBs.
+    pub(crate) fn access_line(&mut self, frame: u64, line: u32, fetch: bool) {
+        let line = self.physical.line(frame, line);
+        self.walkers().for_each(|walker| walker.access_line(line, fetch));
+    }
+
+    /// As [`crate::Mmu::retry_line`].
+    pub(crate) fn retry_line(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        (request, line): (Request, u32),
+    ) -> Result<(), Trap> {
+        self.retry(mappings, space, request)?;
+        self.pass_on(mappings);
+        let frame = mappings.frame_of(self.batch.heads[0], request.page());
+        let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
+        self.walkers().for_each(|walker| walker.access_line(line, fetch));
+        Ok(())
+    }
+
+    /// As [`crate::Mmu::retry`].
+    pub(crate) fn retry(&mut self, mappings: &mut Mappings, space: u32, request: Request) -> Result<(), Trap> {
+        let (_, trap) = match mappings.backing.is_some() {
+            true => self.locate::<true>(mappings, space, &[request]),
+            false => self.locate::<false>(mappings, space, &[request]),
+        };
+        if let Some(trap) = trap {
+            return Err(trap);
+        }
+        if self.tlbs.translate_first(mappings, &self.batch) != 0 {
+            match self.defers {
+                true => self.wait_uncounted(mappings, self.batch.located(0)),
+                false => self.further.iter_mut().for_each(|further| further.load(mappings, &self.batch)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes requests one by one, as long as they are noted: those that are known need no translation. Returns how many it took, and why
+    /// the next one traps.
+    #[inline(always)]
+    fn take<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> (usize, Option<Trap>) {
+        mappings.refresh();
+        let (mut taken, mut trap, mut translated, mut counts) = (0, None, 0, [0; 4]);
+        for request in requests {
+            if !self.recent.serve(*request, &mut self.tlbs) {
+                if let Err(reason) = self.take_one::<GUEST>(mappings, space, *request) {
+                    trap = Some(reason);
+                    break;
+                }
+                counts[request.access_bits() as usize] += 1;
+                self.recent.judge(taken - translated);
+                taken += 1;
+                translated = taken;
+                if !self.recent.notes() {
+                    break;
+                }
+                continue;
+            }
+            counts[request.access_bits() as usize] += 1;
+            taken += 1;
+        }
+        self.recent.spare(taken - translated);
+        self.counters.references.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
+        (taken, trap)
+    }
+
+    /// Translates a request that is not known, and notes it. If it misses, it waits.
+    #[inline(never)]
+    fn take_one<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        request: Request,
+    ) -> Result<(), Trap> {
+        let (page, access) = (request.page(), request.access_bits());
+        let entry = mappings.entry(space, page).ok_or(Trap::Absent)?;
+        if self.compared != 0 && mappings.changes(entry, access, self.compared) {
+            self.separate(mappings, entry, access);
+        }
+        let head = mappings.make_ready(entry, page, access)?;
+        let pte = if GUEST { mappings.translated(page, head) } else { mappings.ptes[head as usize] };
+        let (number, kind) = (self.tlbs.number(page, pte), kind(pte, access));
+        let located = Located { head, entry, number, kind };
+        let missed = match self.recent.serving(kind) {
+            Some(tlb) => {
+                let (hit, at) = self.tlbs.access_one(tlb as usize, number, head);
+                if let Some(at) = at {
+                    self.recent.note(request, Place { tlb, at, head, order: self.tlbs.order(pte) });
+                }
+                !hit
+            }
+            None => {
+                self.batch.set(0, located);
+                self.batch.close(1);
+                self.tlbs.translate_first(mappings, &self.batch) != 0
+            }
+        };
+        if missed {
+            if self.waiting == BATCH {
+                self.pass_on(mappings);
+            }
+            self.misses.add(&mut self.waiting, located);
+        }
+        Ok(())
+    }
+
+    /// The requests to locate together.
+    #[inline(always)]
+    fn near<'a>(&self, requests: &'a [Request]) -> &'a [Request] {
+        &requests[..requests.len().min(self.ahead)]
+    }
+
+    /// `taken` requests preceded this trap, if there was one; the next may come as soon.
+    #[inline(always)]
+    fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
+        self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));
+    }
+
+    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
+    /// them. Returns how many it took, and why the next one traps.
+    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
+    /// are located before the first is translated: their loads overlap.
+    #[inline(always)]
+    fn locate<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> (usize, Option<Trap>) {
+        mappings.refresh();
+        let (mut entries, mut found) = ([0; BATCH], 0);
+        for request in requests.iter().take(BATCH) {
+            let Some(entry) = mappings.entry(space, request.page()) else { break };
+            prefetch(&mappings.ptes, entry as usize);
+            entries[found] = entry;
+            found += 1;
+        }
+        let mut trap = (found < requests.len().min(BATCH)).then_some(Trap::Absent);
+        let mut index = 0;
+        for (request, entry) in requests.iter().zip(entries).take(found) {
+            let (page, access) = (request.page(), request.access_bits());
+            let (mut head, mut pte) = (entry, mappings.ptes[entry as usize]);
+            if !pte.is_ready(access) {
+                if self.compared != 0 && mappings.changes(entry, access, self.compared) {
+                    if index > 0 {
+                        trap = None;
+                        break;
+                    }
+                    self.separate(mappings, entry, access);
+                }
+                match mappings.make_ready(entry, page, access) {
+                    Ok(found) => (head, pte) = (found, mappings.ptes[found as usize]),
+                    Err(reason) => {
+                        trap = Some(reason);
+                        break;
+                    }
+                }
+            }
+            if GUEST {
+                pte = mappings.translated(page, head);
+            }
+            let number = self.tlbs.number(page, pte);
+            self.batch.set(index, Located { head, entry, number, kind: kind(pte, access) });
+            index += 1;
+        }
+        self.batch.close(index);
+        (index, trap)
+    }
+
+    /// This access is about to set a use bit that decides what an entry holds: all before it is served first, and
+    /// its page leaves the entries that it shares.
+    #[cold]
+    fn separate(&mut self, mappings: &Mappings, entry: u32, access: u64) {
+        self.pass_on(mappings);
+        let head = Mappings::head(entry, mappings.ptes[entry as usize]);
+        let (first, pte) = (mappings.nodes.first_page(head), mappings.ptes[head as usize]);
+        let changed = pte.used_by(access).attributes(self.compared) ^ pte.attributes(self.compared);
+        self.tlbs.separate(head, first, pte, changed);
+        self.further.iter_mut().for_each(|further| further.tlbs.separate(head, first, pte, changed));
+    }
+
+    /// Takes the batch through the TLBs of the first level, and counts it; returns which missed.
+    #[inline(always)]
+    fn translate_first(&mut self, mappings: &Mappings) -> u64 {
+        for group in self.batch.groups() {
+            self.counters.references[group.access()] += group.requests.count_ones() as u64;
+        }
+        self.tlbs.translate_first(mappings, &self.batch)
+    }
+
+    /// Takes one request through the TLBs of the first level, and counts it; returns whether it
+    /// missed.
+    pub(crate) fn misses_first(&mut self, mappings: &Mappings, located: Located) -> bool {
+        self.batch.set(0, located);
+        self.batch.close(1);
+        self.translate_first(mappings) != 0
+    }
+
+    /// Takes the batch through the TLBs of the first level. What misses waits.
+    #[inline(always)]
+    fn translate(&mut self, mappings: &Mappings) {
+        let missed = self.translate_first(mappings);
+        if self.waiting == 0 && missed == self.batch.all() {
+            // Nothing is copied, or put into groups once more.
+            std::mem::swap(&mut self.batch, &mut self.misses);
+            self.waiting = self.misses.len;
+            return;
+        }
+        if self.waiting + missed.count_ones() as usize > BATCH {
+            self.pass_on(mappings);
+        }
+        if self.by_page {
+            for (index, place) in each(missed).zip(self.waiting..) {
+                self.misses.pages[place] = self.batch.pages[index];
+            }
+        }
+        for index in each(missed) {
+            self.misses.add(&mut self.waiting, self.batch.located(index));
+        }
+    }
+
+    /// Passes on what has missed: to what is behind, one after the other.
+    #[inline(always)]
+    pub(crate) fn pass_on(&mut self, mappings: &Mappings) {
+        if self.waiting > 0 {
+            if self.misses.len != self.waiting {
+                self.misses.close(self.waiting);
+            }
+            self.waiting = 0;
+            self.noted.iter_mut().for_each(|noted| noted.note(&self.misses, self.misses.all()));
+            self.further.iter_mut().for_each(|further| further.translate(mappings, &self.misses));
+            self.misses.uncounted = 0;
+        }
+    }
+
+    /// Counts a request that traps: like any other if its page is mapped, else as a walk to the absent entry.
+    #[cold]
+    fn count_trap(&mut self, mappings: &mut Mappings, space: u32, request: Request, trap: Trap) {
+        let (page, access) = (request.page(), request.access_bits());
+        match trap {
+            Trap::Rights { .. } => {
+                let entry = mappings.entry(space, page).expect("something is mapped there");
+                let head = Mappings::head(entry, mappings.ptes[entry as usize]);
+                let pte = mappings.translated(page, head);
+                let located = Located { head, entry, number: self.tlbs.number(page, pte), kind: kind(pte, access) };
+                self.batch.set(0, located);
+                self.batch.ask(&[request]);
+                self.batch.close(1);
+                self.translate(mappings);
+                if !self.defers {
+                    self.pass_on(mappings);
+                }
+            }
+            Trap::Absent => {
+                mappings.make_root(space, page);
+                if self.defers {
+                    return self.wait_absent(mappings, space, request);
+                }
+                self.further
+                    .iter_mut()
+                    .for_each(|further| further.walk_absent(mappings, (space, page), access as usize));
+            }
+        }
+    }
+
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.tlbs.validate(mappings)?;
+        for (request, number, Place { tlb, at, head, .. }) in self.recent.known() {
+            let (pte, access) = (mappings.ptes[head as usize], request.access_bits());
+            let ready = pte.allows(access) && pte.used_by(access) == pte;
+            let right = ready && self.tlbs.number(request.page(), pte) == number;
+            if self.tlbs.is_at(tlb as usize, at, number, head) && !right {
+                return Err(format!("{request:?} would be taken to hit TLB {tlb} unchanged: {pte:?}"));
+            }
+        }
+        self.further.iter().try_for_each(|further| further.validate(mappings))
+    }
+}
+
+impl Watch for Vec<FirstLevel> {
+    fn leaf(&mut self, head: u32, first: Vpn, pte: Pte) {
+        for first_level in self {
+            first_level.counters.shootdown_entries += first_level.tlbs.forget(head, first, pte);
+            first_level.further.iter_mut().for_each(|further| further.forget(head, first, pte));
+        }
+    }
+
+    fn pointer(&mut self, level: usize, at: (u32, u64), pte: Pte) {
+        self.iter_mut()
+            .flat_map(|first_level| &mut first_level.further)
+            .for_each(|further| further.forget_pointer(level, at, pte));
+    }
+
+    fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
+        // No TLB of the first level holds perforated pages.
+        self.iter_mut().flat_map(|first_level| &mut first_level.further).for_each(|further| {
+            further.forget_region(first_id, first, forgotten);
+        });
+    }
+
+    fn moved(&mut self, frames: Range<u64>) {
+        for first_level in self {
+            let lines = first_level.physical.lines(&frames);
+            first_level.walkers().for_each(|walker| walker.flush_lines(lines.clone()));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is behind a first level of TLBs: further levels, and the walkers of all machines that have these.
+
+use crate::counters::Counters;
+use crate::machine::Machine;
+use crate::mappings::pte::Pte;
+use crate::mappings::{Forgotten, Mappings, Shape};
+use crate::recall::Noted;
+use crate::tlb::batch::Batch;
+use crate::tlb::{Served, Tlbs};
+use crate::walk::{Data, Walker};
+use std::ops::Range;
+use superpage_pages::Vpn;
+
+/// TLBs of further levels, and all machines that have them: each is a walker.
+#[derive(Clone, Debug)]
+pub(crate) struct FurtherLevels {
+    pub(crate) tlbs: Tlbs,
+    /// What is the same for all these machines: hits, walks, and what shootdowns drop.
+    pub(crate) counters: Counters,
+    pub(crate) walkers: Vec<Walker>,
+    /// What was walked for, if that is noted.
+    pub(crate) noted: Option<Noted>,
+}
+
+impl FurtherLevels {
+    /// These levels, empty, with no machine.
+    pub(crate) fn new(tlbs: Tlbs) -> FurtherLevels {
+        FurtherLevels { tlbs, counters: Counters::default(), walkers: Vec::new(), noted: None }
+    }
+
+    /// Adds a machine whose TLBs these are; returns its place.
+    pub(crate) fn add(&mut self, machine: &Machine, shape: &Shape) -> usize {
+        self.walkers.push(Walker::new(machine, shape));
+        self.walkers.len() - 1
+    }
+
+    /// Takes a batch of requests that missed in the first level through all others, and walks for those that miss in all.
+    #[inline(always)]
+    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
+        let mut served = self.tlbs.translate(mappings, batch);
+        self.count(batch, &served);
+        served.missed &= !batch.uncounted;
+        if served.missed != 0 {
+            self.noted.iter_mut().for_each(|noted| noted.note(batch, served.missed));
+            self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
+        }
+    }
+
+    /// The same for a batch with lines, as [`Walker::walk_lines`].
+    #[inline(never)]
+    pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, missed: u64, data: &Data) {
+        let served = self.tlbs.translate(mappings, batch);
+        self.count(batch, &served);
+        self.walkers.iter_mut().for_each(|walker| walker.walk_lines(mappings, batch, (missed, &served), data));
+    }
+
+    /// Counts where the requests of a batch were served.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, batch: &Batch, served: &Served) {
+        for group in batch.groups() {
+            let (access, requests) = (group.access(), group.requests & !batch.uncounted);
+            self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
+            for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).take(self.tlbs.levels()).skip(1)
+            {
+                counts[access] += (requests & hits).count_ones() as u64;
+            }
+        }
+    }
+
+    /// Fills the TLBs for a batch of one request, uncounted.
+    pub(crate) fn load(&mut self, mappings: &Mappings, batch: &Batch) {
+        self.tlbs.translate(mappings, batch);
+    }
+
+    /// Counts a walk to an absent page, whose root exists.
+    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), access: usize) {
+        let known = self.tlbs.known(mappings, page, access);
+        self.walkers.iter_mut().for_each(|walker| walker.walk_absent(mappings, page, known, access));
+    }
+
+    /// Drops a mapping that changes.
+    pub(crate) fn forget(&mut self, head: u32, first: Vpn, pte: Pte) {
+        self.counters.shootdown_entries += self.tlbs.forget(head, first, pte);
+    }
+
+    /// Drops ranges that have one of these pages, which change.
+    pub(crate) fn forget_ranges(&mut self, space: u32, pages: &Range<u64>) {
+        self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
+    }
+
+    /// Drops what is known of a perforated page. Fragments alone are dropped by the fault that fills a hole, and no shootdown.
+    pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
+        let dropped = self.tlbs.forget_region(first_id, first, forgotten);
+        self.counters.shootdown_entries += if forgotten.whole { dropped } else { 0 };
+    }
+
+    /// Drops a pointer to a table that is removed.
+    pub(crate) fn forget_pointer(&mut self, level: usize, at: (u32, u64), pte: Pte) {
+        self.tlbs.forget_pointer(at);
+        self.walkers.iter_mut().for_each(|walker| walker.forget_pointer(level, pte));
+    }
+
+    /// This space is current now.
+    pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
+        self.tlbs.switch(mappings, space);
+    }
+
+    /// Empties TLBs and walk caches.
+    pub(crate) fn flush(&mut self) {
+        self.tlbs.flush();
+        self.walkers.iter_mut().for_each(Walker::flush);
+    }
+
+    /// The same, and all that is held of the host's tables.
+    pub(crate) fn flush_host(&mut self) {
+        self.tlbs.flush();
+        self.walkers.iter_mut().for_each(Walker::flush_host);
+    }
+
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.tlbs.validate(mappings)?;
+        self.walkers.iter().try_for_each(|walker| walker.validate(mappings))
+    }
+}

@@ -1,0 +1,38 @@
+//! Index functions: which set of a TLB the number of a translation selects. Each is a file.
+//!
+//! To add one, write its file (`set`, and `refuses`, as in [`xor`]) a line in the list below and one in [`crate::machine`], by whose
+//! name machine files know it. Each has a naive twin in the tests (`brute_force`).
+
+use crate::machine::Index;
+
+mod low;
+mod skewed;
+mod xor;
+
+/// From the list of index functions, generates the calls of each.
+macro_rules! indexes {
+    ($($variant:ident => $module:ident;)+) => {
+        impl Index {
+            /// Why so many sets cannot be selected by it, if they cannot.
+            pub(crate) fn refuses(self, sets: usize) -> Option<&'static str> {
+                match self {
+                    $(Index::$variant => $module::refuses(sets),)+
+                }
+            }
+
+            /// The set, of so many, that this number selects in a way: the same in each, but for skewed ones.
+            pub(crate) fn set(self, number: u64, way: usize, sets: usize) -> usize {
+                match self {
+                    $(Index::$variant => $module::set(number, way, sets),)+
+                }
+            }
+        }
+    };
+}
+
+// Name, module.
+indexes! {
+    Low => low;
+    Xor => xor;
+    Skewed => skewed;
+}

@@ -1,0 +1,17 @@
+//! The TLBs: what an entry covers ([`reach`]), where it is ([`storage`], [`index`]), which one goes ([`replacement`]),
+//! and the levels: the [`first`], which takes requests in batches, and the [`further`] ones behind it.
+
+pub(crate) mod batch;
+pub(crate) mod first;
+pub(crate) mod further;
+pub(crate) mod index;
+mod kept_spaces;
+mod ranges;
+pub(crate) mod reach;
+mod recent;
+pub(crate) mod replacement;
+pub(crate) mod storage;
+mod tlbs;
+
+pub use tlbs::{Contents, Held};
+pub(crate) use tlbs::{Served, Tlbs};

@@ -1,0 +1,282 @@
+//! Entries that hold several mappings: pages of an aligned block of base pages.
+//!
+//! Such a TLB has two forms of entries. One is as in any TLB: one mapping of any size, in the set that its number selects. The other
+//! holds pages of one block, by a bit each, and is in the set that the block's number selects. The latter is looked for
+//! first. A page that was loaded alone stays where it is when its block becomes one entry, until it is replaced.
+//!
+//! Which pages are one entry is decided from the page table when a TLB is filled, whatever level served the request. Where an
+//! entry of the block can hold the page, it takes it in, and all that others of the block hold of the same; else there is a
+//! new one. So no two of them hold a page.
+//!
+//! Numbers of translations are *places* here: the number that selects the set, and below that [`PART_BITS`] with the page's
+//! place in its block, or [`ALONE`].
+
+use super::{Asked, Entry, Holds, Known, Reach};
+use crate::machine::{self, ENTRY_BYTES, JOINED_PAGES, JoinKind, Machine, UseBit};
+use crate::mappings::Mappings;
+use crate::mappings::pte::{DIRTY, Pte, REFERENCED};
+use crate::tlb::batch::{Located, each};
+use crate::tlb::storage::Cache;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+pub(super) const PART_BITS: u32 = 6;
+/// In place of a page's place in its block: the entry holds one mapping.
+pub(super) const ALONE: u64 = (1 << PART_BITS) - 1;
+
+/// A rule that says which pages of a block one entry holds.
+pub(crate) trait Joins: Clone + Debug {
+    /// Whether an entry remains, for its other pages, when one of them changes.
+    const HAS_VALID_BITS: bool;
+
+    /// The pages that an entry can hold together with this page of the block, which is there, as a bit set; 0 if that has an
+    /// entry of its own. Of two pages each can be held with the other, or neither.
+    fn together(block: &Block, asked: usize) -> u64;
+}
+
+/// How the blocks of one TLB are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Joining {
+    /// The base-two logarithm of the number of pages of a block, or of a perforated page.
+    pub(crate) order: u32,
+    /// The bits of page-table entries that must be alike.
+    pub(crate) alike: u32,
+    /// Whether a miss loads all pages that can be held with the one asked for, not that alone.
+    pub(crate) prefetches: bool,
+}
+
+/// A block as its page table has it.
+pub(crate) struct Block {
+    pages: [Option<Page>; JOINED_PAGES],
+    len: usize,
+}
+
+/// A base page that is mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Page {
+    pub(crate) frame: u64,
+    /// Its bits that must be alike.
+    pub(crate) attributes: u32,
+}
+
+impl Block {
+    /// The block of which this is the first entry.
+    fn read(mappings: &Mappings, first: u32, joining: Joining) -> Block {
+        let len = 1 << joining.order;
+        let mut pages = [None; JOINED_PAGES];
+        for (place, page) in pages[..len].iter_mut().enumerate() {
+            *page = mappings
+                .base_page(first + place as u32)
+                .map(|(pte, frame)| Page { frame, attributes: pte.attributes(joining.alike) });
+        }
+        Block { pages, len }
+    }
+
+    /// The number of pages.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Those that are mapped, with their places.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (usize, Page)> {
+        self.pages[..self.len].iter().enumerate().filter_map(|(place, page)| Some((place, (*page)?)))
+    }
+
+    /// The page at a place, if it is mapped.
+    pub(crate) fn page(&self, place: usize) -> Option<Page> {
+        self.pages[..self.len].get(place).copied().flatten()
+    }
+}
+
+/// The pages at these places, as a bit set.
+pub(crate) fn set(places: impl Iterator<Item = usize>) -> u64 {
+    places.fold(0, |set, place| set | 1 << place)
+}
+
+/// Entries that are joined by a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Joint<J: Joins> {
+    rule: PhantomData<J>,
+}
+
+/// Where something is looked for: its place as above, and its key.
+pub(super) type Place = (u64, u32);
+
+/// Where the entry of a mapping is, if it has one of its own.
+#[inline(always)]
+pub(super) fn alone(number: u64, head: u32) -> Place {
+    (number << PART_BITS | ALONE, head)
+}
+
+/// Where the entry of a base page's block is; its key is that of the first page.
+#[inline(always)]
+fn in_block(number: u64, head: u32, joining: Joining) -> Place {
+    let part = number & ((1 << joining.order) - 1);
+    (number >> joining.order << PART_BITS | part, head - part as u32)
+}
+
+impl<J: Joins> Reach for Joint<J> {
+    /// The pages that it holds, by their places; the bit [`ALONE`] if it is one mapping.
+    type Payload = u64;
+
+    #[inline(always)]
+    fn selector(place: u64) -> u64 {
+        place >> PART_BITS
+    }
+
+    #[inline(always)]
+    fn fill(place: u64) -> u64 {
+        1 << (place & ALONE)
+    }
+
+    #[inline(always)]
+    fn covers(pages: u64, place: u64) -> bool {
+        pages >> (place & ALONE) & 1 != 0
+    }
+
+    fn covered(pages: u64, mapping: Range<u64>) -> Range<u64> {
+        debug_assert!(pages >> ALONE & 1 != 0, "only entries of one mapping are asked for that");
+        mapping
+    }
+
+    #[inline(always)]
+    fn without(pages: u64, changed: &Range<u64>) -> Option<u64> {
+        let gone = 1 << (changed.start & ALONE);
+        match pages & gone {
+            0 => Some(pages),
+            _ => Some(pages & !gone).filter(|left| J::HAS_VALID_BITS && *left != 0),
+        }
+    }
+
+    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
+        let Asked { batch, mappings, joining, .. } = *asked;
+        let mut missed = 0;
+        for index in each(asking) {
+            if Self::touch(cache, index, asked) {
+                continue;
+            }
+            missed |= 1 << index;
+            let (joined, own) = Self::places(&batch.located(index), joining);
+            match joined {
+                Some(place) => Self::fill_block(cache, place, own, mappings, joining),
+                None => _ = cache.fill(own.0, own.1),
+            }
+        }
+        missed
+    }
+
+    fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
+        let (joined, own) = Self::places(&asked.batch.located(index), asked.joining);
+        joined.is_some_and(|(number, key)| cache.hit(number, key)) || cache.hit(own.0, own.1)
+    }
+
+    fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, pte: Pte, joining: Joining) -> u64 {
+        let own = drop_place(cache, alone(numbers.start, head));
+        own + if pte.size_level() == 0 { drop_place(cache, in_block(numbers.start, head, joining)) } else { 0 }
+    }
+
+    fn separate(cache: &mut Cache<Self>, number: u64, head: u32, joining: Joining) {
+        drop_place(cache, in_block(number, head, joining));
+    }
+
+    fn holds(key: u32, pages: u64, _: &Mappings) -> Holds {
+        if pages >> ALONE & 1 != 0 { Holds::Mapping(key) } else { Holds::Pages(key, pages) }
+    }
+
+    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, joining: Joining) -> Result<(), String> {
+        let Entry { key, payload: pages, .. } = entry;
+        if pages >> ALONE & 1 != 0 {
+            return entry.is_at(cache, alone(entry.number, key));
+        }
+        let (block, lowest) = (Block::read(mappings, key, joining), pages.trailing_zeros());
+        let number = mappings.nodes.first_page(key + lowest).0;
+        entry.is_at(cache, in_block(number, key + lowest, joining))?;
+        match block.page(lowest as usize).map(|_| J::together(&block, lowest as usize)) {
+            Some(together) if pages & !together == 0 => Ok(()),
+            can => Err(format!("the entry holds the pages {pages:#b} of its block, of which {can:?} can be together")),
+        }
+    }
+}
+
+impl<J: Joins> Joint<J> {
+    /// Where a request is looked for: the entry of its block if it is for a base page, and that of its mapping.
+    #[inline(always)]
+    fn places(located: &Located, joining: Joining) -> (Option<Place>, Place) {
+        let joined = is_base(located).then(|| in_block(located.number, located.head, joining));
+        (joined, alone(located.number, located.head))
+    }
+
+    /// Loads a base page that no entry holds.
+    fn fill_block(cache: &mut Cache<Self>, place: Place, own: Place, mappings: &Mappings, joining: Joining) {
+        let (number, key) = place;
+        let asked = number & ALONE;
+        let together = J::together(&Block::read(mappings, key, joining), asked as usize);
+        if together == 0 {
+            cache.fill(own.0, own.1);
+            return;
+        }
+        let more = if joining.prefetches { together } else { 1 << asked };
+        if !cache.extend(number, key, |pages| (pages & together != 0).then_some(pages | more)) {
+            cache.fill_with(number, key, more);
+        }
+    }
+}
+
+/// Drops what covers this place; returns the number of entries dropped.
+pub(super) fn drop_place<C: Reach>(cache: &mut Cache<C>, (number, key): Place) -> u64 {
+    cache.forget(&(number..number + 1), key)
+}
+
+/// Whether the request is for a base page.
+fn is_base(located: &Located) -> bool {
+    located.kind >> 2 == 0
+}
+
+impl machine::Joins {
+    pub(crate) fn joining(&self) -> Joining {
+        let alike = self.alike.iter().fold(0, |bits, bit| {
+            bits | match bit {
+                UseBit::Referenced => REFERENCED,
+                UseBit::Dirty => DIRTY,
+            }
+        });
+        Joining { order: self.pages.ilog2(), alike, prefetches: self.prefetch }
+    }
+
+    /// What is wrong with it, in a TLB of this machine whose page table has been checked.
+    pub(crate) fn refuses(&self, machine: &Machine, inclusive: bool) -> Option<String> {
+        let machine::Joins { pages, kind, .. } = self;
+        let line = (machine.memory.line_bytes / ENTRY_BYTES) as usize;
+        let table = 1 << machine.page_table.bits.first().copied().unwrap_or_default();
+        let gathered = *kind == JoinKind::Coalesced || *kind == JoinKind::Runs;
+        let held = [(line, "one line of the page table holds"), (table, "a page table of the lowest level holds")];
+        let most =
+            held.into_iter().filter(|(most, _)| gathered || *most == table).chain([(JOINED_PAGES, "a block may have")]);
+        let (most, what) = most.min_by_key(|(most, _)| *most).unwrap_or((JOINED_PAGES, ""));
+        if !pages.is_power_of_two() || !(2..=most).contains(pages) {
+            return Some(format!("joins.pages must be a power of two from 2 to {most}, which {what}; it is {pages}"));
+        }
+        if machine.host.is_some() {
+            return Some("joins is for a machine without [host], whose pages decide what an entry holds".into());
+        }
+        if (*kind == JoinKind::Coalesced || *kind == JoinKind::Runs) && !self.prefetch {
+            return Some(
+                "joins.prefetch is for subblocks; coalesced entries and runs always hold all that they can".into(),
+            );
+        }
+        if *kind == JoinKind::CompleteSubblock && !self.alike.is_empty() {
+            return Some(
+                "joins.alike has no meaning with complete-subblock, whose pages have bits of their own".into(),
+            );
+        }
+        inclusive.then(|| "joins is for TLBs that neither include others nor are included".into())
+    }
+}
+
+impl Machine {
+    /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
+    pub(crate) fn compared_use_bits(&self) -> u32 {
+        self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
+    }
+}

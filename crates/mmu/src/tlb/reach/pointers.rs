@@ -1,0 +1,72 @@
+//! Pointers: besides entries of one mapping, a TLB holds the page-table entries that point to tables of the lowest level, as a walk cache would: those
+//! of AMD's page directories (WikiChip, Zen 2: "as well as page directory entries (PDEs) to speed up DTLB and ITLB table walks").
+//!
+//! A walk to such a table, for a request that no TLB serves, begins at the pointer if it is held; if not it is loaded, before the translation is.
+//! A pointer is in the set that a page of the size of what it spans would be in. Requests that the TLB does not serve look up pointers alone.
+
+use super::joint::Joining;
+use super::{Asked, Entry, Holds, Known, Reach};
+use crate::mappings::Mappings;
+use crate::tlb::batch::each;
+use crate::tlb::storage::Cache;
+
+/// One mapping, or a pointer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pointers;
+
+/// Where the pointer to the table of this entry is, if it is in one of the lowest level.
+fn pointer(mappings: &Mappings, entry: u32) -> Option<(u64, u32)> {
+    if mappings.nodes.level_of(entry) != 1 {
+        return None;
+    }
+    let above = mappings.parents[(entry >> mappings.nodes.bits()) as usize];
+    Some((mappings.nodes.number(above), above))
+}
+
+/// Uses the pointer to the table of this entry, or loads it; returns whether it was there.
+pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32) -> bool {
+    let Some((number, key)) = pointer(mappings, entry) else { return false };
+    let known = cache.hit(number, key);
+    if !known {
+        cache.fill(number, key);
+    }
+    known
+}
+
+impl Reach for Pointers {
+    type Payload = ();
+
+    const WHOLE: bool = true;
+
+    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, known: &mut Known) -> u64 {
+        let Asked { batch, mappings, walked, .. } = *asked;
+        let mut missed = 0;
+        for index in each(asking | walked) {
+            let (own, (number, key)) = (asking >> index & 1 != 0, batch.entry(index));
+            if own && cache.hit(number, key) {
+                continue;
+            }
+            known.pointers |= u64::from(use_pointer(cache, mappings, batch.located(index).entry)) << index;
+            if own {
+                cache.fill(number, key);
+                missed |= 1 << index;
+            }
+        }
+        missed
+    }
+
+    fn holds(key: u32, (): (), mappings: &Mappings) -> Holds {
+        if mappings.ptes[key as usize].is_table() { Holds::Pointer } else { Holds::Mapping(key) }
+    }
+
+    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, _: Joining) -> Result<(), String> {
+        let key = entry.key;
+        if !mappings.ptes[key as usize].is_table() {
+            return entry.is_at(cache, (entry.number, key));
+        }
+        match mappings.nodes.level_of(key) {
+            2 => entry.is_at(cache, (mappings.nodes.number(key), key)),
+            level => Err(format!("the pointer is at level {level}")),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Where in the TLBs of the first level the translations of recent requests were put, so that a request like one of them is a look at one
+//! tag.
+//!
+//! A request is known by its page and its kind. If the way where its translation was found or put last still holds that, it hits: all
+//! that remains is to note the use. Its use bits are set, since a request of the same kind has set them. So it needs neither its page-table
+//! entry nor a place in a batch. What is taken so is taken one by one, in order, with what misses in between; so counts are those of any other
+//! order of the work.
+//!
+//! Where few requests are known, this costs more than it saves: then nothing is noted for some time, and requests
+//! are translated in batches.
+//!
+//! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
+//! includes nearer ones, which is all behind, and of TLBs whose entries may be several mappings, or pieces of several sizes.
+
+use crate::request::Request;
+use crate::tlb::Tlbs;
+use crate::tlb::batch::{KINDS, bit_of};
+use superpage_pages::{Access, MAX_LEVELS, Vpn};
+
+/// How many requests are known at a time.
+const KNOWN: usize = 1024;
+/// After so many translated requests it is judged whether noting them was worth it: if as many needed no translation.
+const JUDGED: u32 = 256;
+/// For how many requests nothing is noted if it was not; each time in a row twice as many, up to the most.
+/// Builds for tests change their ways more often: counts must not depend on it.
+const PAUSE: u32 = if cfg!(debug_assertions) { 512 } else { 16_384 };
+const LONGEST: u32 = 16 * PAUSE;
+
+/// A first-level TLB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstTlb {
+    /// Its place among those of the level.
+    pub(crate) index: usize,
+    /// The kinds of request that it serves, as a bit set ([`bit_of`]).
+    pub(crate) kinds: u64,
+    /// Whether an entry of it holds one mapping, or one piece of it, of the size that the mapping says.
+    pub(crate) known: bool,
+}
+
+/// Where the translations of recent requests were put.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    /// By kind of request, its first-level TLB; `None` if it has none, or one of which nothing is known.
+    serving: [Option<u8>; KINDS],
+    known: Box<[Known; KNOWN]>,
+    /// How often all was forgotten: so that is one addition.
+    round: u16,
+    /// Requests until something is noted again, and how many there are the next time.
+    pause: u32,
+    next: u32,
+    /// Requests since it was judged last: those that were known, and those that were translated.
+    spared: u32,
+    translated: u32,
+}
+
+/// A request that was served, and what it used.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    request: Request,
+    /// The key of its mapping.
+    head: u32,
+    /// As in [`Place`].
+    at: u32,
+    round: u16,
+    tlb: u8,
+    /// The shift from the number of a base page to that of its translation.
+    order: u8,
+}
+
+impl Known {
+    fn number(&self) -> u64 {
+        self.request.page().0 >> (self.order & 63)
+    }
+}
+
+/// A translation in a TLB of the first level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) tlb: u8,
+    /// The number of its way in all sets together.
+    pub(crate) at: usize,
+    /// As in [`Known`].
+    pub(crate) head: u32,
+    pub(crate) order: u8,
+}
+
+/// The place of a request in the table. Pages beside each other, and the kinds of access to one page, are apart.
+#[inline(always)]
+fn slot(request: Request) -> usize {
+    let page = request.page().0;
+    (page ^ page >> 10 ^ request.access_bits() << 8) as usize % KNOWN
+}
+
+impl Recent {
+    /// Of these first-level TLBs.
+    pub(crate) fn new(first_level: impl Iterator<Item = FirstTlb>) -> Recent {
+        let mut serving = [None; KINDS];
+        for FirstTlb { index, kinds, .. } in first_level.filter(|first| first.known) {
+            for kind in (0..MAX_LEVELS * 4).filter(|kind| kind & 3 != 3 && kinds >> bit_of(*kind) & 1 != 0) {
+                serving[kind] = Some(index as u8);
+            }
+        }
+        let request = Request::new(Vpn(0), Access::Read);
+        let unknown = Known { request, head: 0, at: 0, round: 0, tlb: 0, order: 0 };
+        let pause = if serving.iter().all(Option::is_none) { u32::MAX } else { 0 };
+        Recent { serving, known: Box::new([unknown; KNOWN]), round: 1, pause, next: PAUSE, spared: 0, translated: 0 }
+    }
+
+    /// The TLB that serves a kind of request, if anything is known of it.
+    #[inline(always)]
+    pub(crate) fn serving(&self, kind: usize) -> Option<u8> {
+        self.serving[kind % KINDS]
+    }
+
+    /// So many requests were translated without being noted.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, requests: usize) {
+        if self.pause != u32::MAX {
+            self.pause = self.pause.saturating_sub(requests as u32);
+            if self.pause == 0 {
+                self.forget();
+            }
+        }
+    }
+
+    /// Whether requests are noted now.
+    #[inline(always)]
+    pub(crate) fn notes(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// One request was translated, and so many before it since the last one that was were known.
+    #[inline(always)]
+    pub(crate) fn judge(&mut self, spared: usize) {
+        self.spare(spared);
+        self.translated += 1;
+        if self.translated == JUDGED {
+            let worth = self.spared >= self.translated;
+            self.pause = if worth { 0 } else { self.next };
+            self.next = if worth { PAUSE } else { LONGEST.min(2 * self.next) };
+            (self.spared, self.translated) = (0, 0);
+        }
+    }
+
+    /// So many requests were known since the last one that was translated.
+    #[inline(always)]
+    pub(crate) fn spare(&mut self, requests: usize) {
+        self.spared = self.spared.saturating_add(requests as u32);
+    }
+
+    /// Serves a request that is known to hit. Returns whether it is.
+    #[inline(always)]
+    pub(crate) fn serve(&self, request: Request, first: &mut Tlbs) -> bool {
+        let known = &self.known[slot(request)];
+        known.request == request
+            && known.round == self.round
+            && first.use_at(known.tlb as usize, known.at as usize, known.number(), known.head)
+    }
+
+    /// A request was served.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, request: Request, place: Place) {
+        let Place { tlb, at, head, order } = place;
+        self.known[slot(request)] = Known { request, head, at: at as u32, round: self.round, tlb, order };
+    }
+
+    /// The requests that are known now, if their translations are still there.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Request, u64, Place)> {
+        let known = self.known.iter().filter(|known| known.round == self.round && self.notes());
+        known.map(|known| {
+            let at = known.at as usize;
+            (known.request, known.number(), Place { tlb: known.tlb, at, head: known.head, order: known.order })
+        })
+    }
+
+    /// Mappings, TLBs or the space have changed.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        self.round = match self.round.checked_add(1) {
+            Some(round) => round,
+            None => {
+                self.known.iter_mut().for_each(|known| known.round = 0);
+                1
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const READ_BASE: usize = Access::Read as usize;
+    const WRITE_BASE: usize = Access::Write as usize;
+
+    /// Of one TLB that serves these kinds of request.
+    fn recent(kinds: &[usize], known: bool) -> Recent {
+        let kinds = kinds.iter().fold(0, |kinds, kind| kinds | 1 << bit_of(*kind));
+        Recent::new([FirstTlb { index: 3, kinds, known }].into_iter())
+    }
+
+    /// Judges once, where each translated request came after so many known ones.
+    fn judged(recent: &mut Recent, spared: usize) {
+        (1..JUDGED).for_each(|_| recent.judge(spared));
+        assert!(recent.notes(), "judged too early");
+        recent.judge(spared);
+    }
+
+    /// Checks that requests are noted again after so many.
+    fn pauses_for(recent: &mut Recent, requests: u32) {
+        assert!(!recent.notes());
+        recent.skip(1);
+        recent.skip(requests as usize - 2);
+        assert!(!recent.notes());
+        recent.skip(1);
+        assert!(recent.notes());
+    }
+
+    #[test]
+    fn where_few_requests_are_known_pauses_are_ever_longer_up_to_the_longest() {
+        let mut recent = recent(&[READ_BASE], true);
+        for doubled in 0..7 {
+            judged(&mut recent, 0);
+            pauses_for(&mut recent, (16 * PAUSE).min(PAUSE << doubled));
+        }
+        // As many known as translated is worth it, and the next pause is the first again.
+        judged(&mut recent, 1);
+        assert!(recent.notes());
+        judged(&mut recent, 0);
+        pauses_for(&mut recent, PAUSE);
+        // One fewer is not; what was known before it was judged last does not count.
+        recent.spare(JUDGED as usize - 1);
+        judged(&mut recent, 0);
+        pauses_for(&mut recent, 2 * PAUSE);
+        recent.spare(JUDGED as usize);
+        judged(&mut recent, 0);
+        assert!(recent.notes());
+    }
+
+    #[test]
+    fn of_tlbs_of_which_nothing_is_known_nothing_is_ever_noted() {
+        let mut recent = recent(&[READ_BASE], false);
+        recent.skip(usize::MAX);
+        recent.skip(u32::MAX as usize);
+        assert_eq!((recent.notes(), recent.serving(READ_BASE)), (false, None));
+    }
+
+    #[test]
+    fn a_kind_of_request_is_served_by_the_tlb_that_says_so() {
+        let large = (MAX_LEVELS - 1) << 2 | Access::Execute as usize;
+        let recent = recent(&[WRITE_BASE, large], true);
+        let serving = |kind: &usize| recent.serving(*kind) == Some(3);
+        assert_eq!((0..KINDS).filter(serving).collect::<Vec<_>>(), [WRITE_BASE, large]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_known_when_the_rounds_begin_again() {
+        let mut recent = recent(&[READ_BASE], true);
+        let request = Request::new(Vpn(0x1234), Access::Read);
+        let mut known_after = |forgotten: u32| {
+            recent.note(request, Place { tlb: 3, at: 7, head: 9, order: 4 });
+            (0..forgotten).for_each(|_| recent.forget());
+            recent.known().map(|(request, number, place)| (request, number, place.at, place.head)).collect::<Vec<_>>()
+        };
+        assert_eq!(known_after(0), [(request, 0x123, 7, 9)]);
+        for forgotten in [1, 2, u32::from(u16::MAX) - 1, u32::from(u16::MAX), u32::from(u16::MAX) + 1] {
+            assert_eq!(known_after(forgotten), [], "after {forgotten} rounds");
+        }
+        assert_eq!(known_after(0).len(), 1);
+        judged(&mut recent, 0);
+        assert_eq!(recent.known().count(), 0, "nothing is known in a pause");
+        recent.skip(PAUSE as usize);
+        assert_eq!(recent.known().count(), 0, "nor after it");
+    }
+
+    #[test]
+    fn pages_beside_each_other_and_kinds_of_access_have_places_apart() {
+        let apart = |requests: &[(u64, Access)]| {
+            let slots: HashSet<usize> =
+                requests.iter().map(|(page, access)| slot(Request::new(Vpn(*page), *access))).collect();
+            assert_eq!(slots.len(), requests.len());
+        };
+        let pages = |pages: std::ops::Range<u64>| {
+            pages.flat_map(|page| [(page, Access::Read), (page, Access::Write), (page, Access::Execute)])
+        };
+        apart(&pages(0..256).collect::<Vec<_>>());
+        apart(&pages(0x12_3400..0x12_3500).collect::<Vec<_>>());
+        // Pages as far apart as there are places, as two arrays' are.
+        apart(&(0..64).flat_map(|page| [(page, Access::Read), (page << 10 | 0x81, Access::Read)]).collect::<Vec<_>>());
+    }
+}

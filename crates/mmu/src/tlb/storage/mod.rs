@@ -1,0 +1,361 @@
+//! Set-associative structures: TLBs, page-walk caches and line caches are all this.
+//!
+//! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of which are small. There are two
+//! forms besides skewed structures ([`skewed`]). Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
+//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]). Where it pays that what is held stays where it is, the former
+//! have ways for a time too ([`Cache::set_placed`]).
+
+mod placed;
+mod rows;
+mod skewed;
+mod vector;
+
+use crate::machine::Index;
+use crate::machine::Replacement;
+use crate::machine::SEARCHED_WAYS;
+use crate::mappings::Mappings;
+use crate::tlb::reach::{Exact, Holds, Reach};
+use placed::Placed;
+use rows::Rows;
+use skewed::Skewed;
+use std::ops::Range;
+
+pub(crate) use skewed::{Shares, place};
+pub(crate) use vector::prefetch;
+
+/// The tag of an empty place: no page-table entry, table or line has this number.
+pub(crate) const EMPTY: u32 = u32::MAX;
+/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which the times of use take most.
+const PLACED_BYTES: u64 = 32;
+
+/// One set-associative structure.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache<C: Reach = Exact> {
+    pub(crate) shape: Shape,
+    pub(crate) replacement: Replacement,
+    form: Form<C>,
+}
+
+#[derive(Clone, Debug)]
+enum Form<C: Reach> {
+    Rows(Rows),
+    Placed(Placed<C>),
+    Skewed(Skewed),
+}
+
+/// The numbers of sets and ways, and how a set is selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    sets: usize,
+    ways: usize,
+    /// `sets - 1` if the index is the low bits, else `usize::MAX`.
+    mask: usize,
+    index: Index,
+}
+
+impl Shape {
+    fn new(sets: usize, ways: usize, index: Index) -> Shape {
+        let mask = if index == Index::Low && sets.is_power_of_two() { sets - 1 } else { usize::MAX };
+        Shape { sets, ways, mask, index }
+    }
+
+    /// The number of ways of each set.
+    pub(crate) fn ways(&self) -> usize {
+        self.ways
+    }
+
+    /// The set of the page (or line) with this number.
+    #[inline(always)]
+    pub(crate) fn set_of(&self, number: u64) -> usize {
+        if self.mask != usize::MAX { number as usize & self.mask } else { selected(self.index, number, self.sets) }
+    }
+
+    /// The mask of a number that is its set, where that is all.
+    #[inline(always)]
+    fn low_bits(&self) -> Option<usize> {
+        (self.mask != usize::MAX).then_some(self.mask)
+    }
+}
+
+/// Out of line, and without the shape in memory: the index of nearly all structures is a mask.
+#[cold]
+#[inline(never)]
+fn selected(index: Index, number: u64, sets: usize) -> usize {
+    index.set(number, 0, sets)
+}
+
+impl<C: Reach> Cache<C> {
+    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
+    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
+        Cache::indexed(sets, ways, Index::Low, replacement)
+    }
+
+    /// The same with an index function that does not refuse so many sets.
+    pub(crate) fn indexed(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<C> {
+        let shape = Shape::new(sets, ways, index);
+        let form = match Cache::<C>::has_rows(ways, replacement) {
+            true => Form::Rows(Rows::new(shape)),
+            false => Form::Placed(Placed::new(shape, replacement)),
+        };
+        Cache { shape, replacement, form }
+    }
+
+    /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings, whose numbers are places.
+    pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
+        let shape = Shape::new(sets, ways, index);
+        Cache { shape, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(shape, shares)) }
+    }
+
+    /// Which of its ways serve which sizes, if not all serve all.
+    pub(crate) fn shares(&self) -> Option<&Shares> {
+        match &self.form {
+            Form::Skewed(skewed) => Some(&skewed.shares),
+            _ => None,
+        }
+    }
+
+    /// One for keys that are far apart: what it takes does not depend on them.
+    pub(crate) fn of_sparse_keys(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
+        let mut cache = Cache::new(sets, ways, replacement);
+        if let Form::Placed(placed) = &mut cache.form {
+            placed.searches = ways <= SEARCHED_WAYS;
+        }
+        cache
+    }
+
+    /// The bytes that an empty structure takes: those that are written when it is made, and all.
+    pub(crate) fn bytes(sets: usize, ways: usize, replacement: Replacement) -> (u64, u64) {
+        let (sets, ways) = (sets as u64, ways as u64);
+        match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
+            true => (0, rows::bytes(sets, ways)),
+            false => [Cache::<C>::placed_bytes(sets, ways); 2].into(),
+        }
+    }
+
+    /// The bytes that one with ways takes.
+    pub(crate) fn placed_bytes(sets: u64, ways: u64) -> u64 {
+        sets.saturating_mul(ways).saturating_mul(PLACED_BYTES)
+    }
+
+    /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and fills on each miss. `entry`
+    /// says the number and the key of each. Returns which missed. Cost: about 10 instructions each where there are rows and the
+    /// processor has vectors of 512 bits.
+    #[inline(always)]
+    pub(crate) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        match &mut self.form {
+            Form::Rows(rows) => rows.access(asking, entry),
+            Form::Placed(placed) => placed.access(asking, entry),
+            Form::Skewed(skewed) => skewed.access(asking, entry),
+        }
+    }
+
+    /// Gives small sets with LRU ways, where what they hold stays, or makes rows of them again. The order of use stays as it is.
+    /// Costs a look at each entry.
+    pub(crate) fn set_placed(&mut self, placed: bool) {
+        let form = match &self.form {
+            Form::Rows(rows) if placed => Some(Form::Placed(Placed::of(rows))),
+            Form::Placed(ways) if !placed && Cache::<C>::has_rows(self.shape.ways, self.replacement) => {
+                ways.rows().map(Form::Rows)
+            }
+            _ => None,
+        };
+        if let Some(form) = form {
+            self.form = form;
+        }
+    }
+
+    /// Whether small sets are rows, if they have no ways now.
+    fn has_rows(ways: usize, replacement: Replacement) -> bool {
+        C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS
+    }
+
+    /// Uses the translation of the mapping `key` in this place, which counts the ways of all sets, if it is there. Of structures with ways.
+    #[inline(always)]
+    pub(crate) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
+        match &mut self.form {
+            Form::Placed(placed) => placed.use_at(place, number, key),
+            Form::Rows(_) | Form::Skewed(_) => false,
+        }
+    }
+
+    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was there and, in a structure with ways, the
+    /// place where it is now.
+    #[inline(always)]
+    pub(crate) fn access_one(&mut self, number: u64, key: u32) -> (bool, Option<usize>) {
+        match &mut self.form {
+            Form::Placed(placed) => {
+                let (hit, place) = placed.access_one(number, key);
+                (hit, Some(place))
+            }
+            _ => (self.access(1, |_| (number, key)) == 0, None),
+        }
+    }
+
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
+        match &mut self.form {
+            Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
+            Form::Placed(placed) => placed.hit(number, key),
+            Form::Skewed(skewed) => skewed.hit(key),
+        }
+    }
+
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
+    /// if nothing was).
+    pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
+        match &mut self.form {
+            Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
+            Form::Placed(placed) => placed.fill(number, key, C::fill(number)),
+            Form::Skewed(skewed) => (skewed.fill(number, key), C::Payload::default()),
+        }
+    }
+
+    /// The same with a payload that does not follow from the translation; of structures whose entries have payloads.
+    pub(crate) fn fill_with(&mut self, number: u64, key: u32, payload: C::Payload) {
+        if let Form::Placed(placed) = &mut self.form {
+            placed.fill(number, key, payload);
+        }
+    }
+
+    /// Changes the payload of the first entry with this key, where the translation belongs, of which `change` returns another,
+    /// counts that as a use, and drops further such entries. Returns whether there is one.
+    pub(crate) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        match &mut self.form {
+            Form::Rows(_) | Form::Skewed(_) => false,
+            Form::Placed(placed) => placed.extend(number, key, change),
+        }
+    }
+
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        match &mut self.form {
+            Form::Rows(rows) => rows.forget(numbers.start, key),
+            Form::Placed(placed) => placed.forget(numbers, key),
+            Form::Skewed(skewed) => skewed.forget(key),
+        }
+    }
+
+    /// Drops all entries with these keys. Costs a look at each.
+    pub(crate) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        match &mut self.form {
+            Form::Rows(rows) => rows.drop_where(gone),
+            Form::Placed(placed) => placed.drop_where(gone),
+            Form::Skewed(skewed) => skewed.drop_where(gone),
+        }
+    }
+
+    /// Drops everything. A round-robin pointer and a random generator stay where they are.
+    pub(crate) fn flush(&mut self) {
+        match &mut self.form {
+            Form::Rows(rows) => rows.flush(),
+            Form::Placed(placed) => placed.flush(),
+            Form::Skewed(skewed) => skewed.flush(),
+        }
+    }
+
+    /// All that it holds: set, way (or place in the order of use), tag, payload.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
+        let (rows, placed, skewed) = match &self.form {
+            Form::Rows(rows) => (Some(rows.entries()), None, None),
+            Form::Placed(placed) => (None, Some(placed.entries()), None),
+            Form::Skewed(skewed) => (None, None, Some(skewed.entries())),
+        };
+        let whole = rows.into_iter().flatten().chain(skewed.into_iter().flatten());
+        whole.map(|(set, at, key)| (set, at, key, C::Payload::default())).chain(placed.into_iter().flatten())
+    }
+
+    /// What its entries hold.
+    pub(crate) fn holds(&self, mappings: &Mappings) -> impl Iterator<Item = Holds> {
+        self.entries().map(|(_, _, key, payload)| C::holds(key, payload, mappings))
+    }
+
+    /// The way (or place in the order of use) that holds this translation of the mapping `key`, if one does.
+    pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
+        match &self.form {
+            Form::Rows(rows) => rows.find(number, key),
+            Form::Placed(placed) => placed.find(number, key),
+            Form::Skewed(skewed) => skewed.find(number, key),
+        }
+    }
+
+    /// Whether the number selects this set.
+    pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
+        match &self.form {
+            Form::Skewed(skewed) => skewed.selects(number, set),
+            _ => self.shape.set_of(C::selector(number)) == set,
+        }
+    }
+
+    /// Checks that no entry is in a set twice, and the replacement state.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        match &self.form {
+            Form::Rows(rows) => rows.validate(),
+            Form::Placed(placed) => placed.validate(),
+            Form::Skewed(skewed) => skewed.validate(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// A small structure with LRU does the same as rows, with ways, and with ways now and then; where it has ways, what was put
+        /// into one is used there as long as it is there.
+        #[test]
+        fn with_ways_for_a_time_or_without_is_the_same(
+            (sets, ways) in (1usize..5, 1usize..=rows::WAYS),
+            steps in prop::collection::vec((0u8..16, prop::collection::vec(0u32..150, 1..64)), 1..60),
+        ) {
+            let new = || Cache::<Exact>::new(sets, ways, Replacement::Lru);
+            let (mut rows, mut others) = (new(), [new(), new()]);
+            others[1].set_placed(true);
+            let mut places = [HashMap::new(), HashMap::new()];
+            for (what, keys) in steps {
+                let number = |key: u32| u64::from(key) * 7;
+                match what {
+                    0 => others.iter_mut().chain([&mut rows]).for_each(Cache::flush),
+                    1 => {
+                        let (key, some) = (keys[0], number(keys[0])..number(keys[0]) + 1);
+                        let dropped = rows.forget(&some, key);
+                        for other in &mut others {
+                            prop_assert_eq!(other.forget(&some, key), dropped);
+                        }
+                    }
+                    2 => others.iter_mut().chain([&mut rows]).for_each(|cache| cache.drop_where(|key| key % 3 == 0)),
+                    3..6 => others[0].set_placed(what == 3),
+                    6..9 => {
+                        let (asking, entry) = (u64::MAX >> (64 - keys.len()), |at: usize| (number(keys[at]), keys[at]));
+                        let missed = rows.access(asking, entry);
+                        for other in &mut others {
+                            prop_assert_eq!(other.access(asking, entry), missed);
+                        }
+                    }
+                    _ => for key in keys {
+                        let hit = rows.access(1, |_| (number(key), key)) == 0;
+                        for (other, places) in others.iter_mut().zip(&mut places) {
+                            let known = places.get(&key).copied();
+                            if known.is_some_and(|at| other.use_at(at, number(key), key)) {
+                                prop_assert!(hit);
+                                continue;
+                            }
+                            let (found, at) = other.access_one(number(key), key);
+                            prop_assert_eq!(found, hit);
+                            places.extend(at.map(|at| (key, at)));
+                        }
+                    },
+                }
+                for other in &others {
+                    prop_assert_eq!(other.validate(), Ok(()));
+                    let mut other = other.clone();
+                    other.set_placed(false);
+                    prop_assert!(other.entries().eq(rows.entries()));
+                }
+            }
+        }
+    }
+}

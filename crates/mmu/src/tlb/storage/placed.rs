@@ -1,0 +1,456 @@
+//! Sets whose entries have fixed ways, of any size and replacement.
+//!
+//! For each key a structure remembers the way where it put it last. So a lookup compares one tag, whatever the number of
+//! ways: what is remembered is only a hint, the tag decides. A set is searched where a key may have several entries
+//! (see [`crate::tlb::reach`]), and where keys are so far apart that what is remembered of each would take too much: lines of memory.
+//!
+//! Many lookups of one structure are made one after the other (see [`crate::tlb::batch`]), so its replacement is asked for once, by
+//! [`on_sets`], and what works on the [`Sets`] is compiled for each.
+
+use super::rows::Rows;
+use super::vector::prefetch;
+use super::{EMPTY, Shape};
+use crate::machine::Replacement;
+use crate::tlb::batch::each;
+use crate::tlb::reach::Reach;
+use crate::tlb::replacement::lru::Times;
+use crate::tlb::replacement::{Kept, Replace, on_kept};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// More places than these are not all in the nearest cache of the host.
+const LARGE: usize = (16 << 10) / size_of::<u16>();
+
+/// Places are made for so many keys at a time.
+const PLACES: usize = 512;
+
+/// Tags, payloads and the state of the replacement.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<C: Reach> {
+    pub(super) tags: Vec<u32>,
+    pub(super) payloads: Vec<C::Payload>,
+    /// By key, the way where it was put last; 0 for those behind the end, which never were.
+    pub(super) places: Vec<u16>,
+    pub(super) shape: Shape,
+    pub(super) kept: Kept,
+    /// Empty places, counted only for replacements that fill them first.
+    pub(super) vacant: usize,
+    /// Whether nothing is remembered, and sets are searched.
+    pub(super) searches: bool,
+    pub(super) reach: PhantomData<C>,
+}
+
+/// The sets of a cache, for a stretch of work with its replacement known.
+pub(super) struct Sets<'a, C: Reach, R> {
+    pub(super) tags: &'a mut [u32],
+    pub(super) payloads: &'a mut [C::Payload],
+    pub(super) places: &'a mut Vec<u16>,
+    pub(super) shape: Shape,
+    pub(super) vacant: &'a mut usize,
+    pub(super) searches: bool,
+    pub(super) kept: &'a mut R,
+    pub(super) reach: PhantomData<C>,
+}
+
+/// Evaluates an expression with the [`Sets`] of a [`Placed`], compiled for each replacement.
+macro_rules! on_sets {
+    ($cache:expr, $sets:ident => $body:expr) => {{
+        let Placed { tags, payloads, places, shape, kept, vacant, searches, reach } = $cache;
+        let (tags, payloads, shape, searches) = (&mut tags[..], &mut payloads[..], *shape, *searches);
+        on_kept!(kept, kept => {
+            let mut $sets = Sets { tags, payloads, places, shape, vacant, searches, kept, reach: *reach };
+            $body
+        })
+    }};
+}
+impl<C: Reach> Placed<C> {
+    pub(super) fn new(shape: Shape, replacement: Replacement) -> Placed<C> {
+        let count = shape.sets * shape.ways;
+        Placed {
+            searches: false,
+            vacant: count,
+            tags: vec![EMPTY; count],
+            payloads: vec![C::Payload::default(); count],
+            places: Vec::new(),
+            shape,
+            kept: Kept::new(replacement, shape.sets, shape.ways),
+            reach: PhantomData,
+        }
+    }
+
+    /// With LRU, holding what these rows hold, in ways in the order of use.
+    pub(super) fn of(rows: &Rows) -> Placed<C> {
+        let shape = rows.shape();
+        let mut times = Times::new(shape.sets, shape.ways).expect("rows are small sets");
+        let mut tags = vec![EMPTY; shape.sets * shape.ways];
+        let held: Vec<(usize, usize, u32)> = rows.entries().collect();
+        for (set, way, key) in held.into_iter().rev() {
+            tags[set * shape.ways + way] = key;
+            times.touch(set, way);
+        }
+        let payloads = vec![C::Payload::default(); tags.len()];
+        let (places, kept) = (Vec::new(), Kept::Times(times));
+        Placed { searches: true, vacant: 0, tags, payloads, places, shape, kept, reach: PhantomData }
+    }
+
+    /// The same as rows, if it has times of use.
+    pub(super) fn rows(&self) -> Option<Rows> {
+        let Kept::Times(times) = &self.kept else { return None };
+        let held = |set| times.recent(set).into_iter().map(|way| self.tags[set * self.shape.ways + way]).collect();
+        Some(Rows::of(self.shape, held))
+    }
+
+    /// As [`super::Cache::access`].
+    #[inline(always)]
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        if self.places.len() > LARGE {
+            each(asking).for_each(|index| prefetch(&self.places, entry(index).1 as usize));
+        }
+        on_sets!(self, sets => {
+            let mut missed = 0;
+            for index in each(asking) {
+                let (number, key) = entry(index);
+                if !sets.hit(number, key) {
+                    sets.fill(number, key, C::fill(number));
+                    missed |= 1 << index;
+                }
+            }
+            missed
+        })
+    }
+
+    /// As [`super::Cache::use_at`].
+    #[inline(always)]
+    pub(super) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
+        let covers = |payload: Option<&C::Payload>| C::covers(payload.copied().unwrap_or_default(), number);
+        if self.tags.get(place) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(place)) {
+            return false;
+        }
+        match &mut self.kept {
+            Kept::Times(times) => times.touch_at(place),
+            kept => {
+                let (set, way) = (place / self.shape.ways, place % self.shape.ways);
+                on_kept!(kept, kept => kept.touch(set, way));
+            }
+        }
+        true
+    }
+
+    /// As [`super::Cache::access_one`].
+    pub(super) fn access_one(&mut self, number: u64, key: u32) -> (bool, usize) {
+        on_sets!(self, sets => {
+            let hit = sets.hit_way(number, key);
+            let set = sets.shape.set_of(C::selector(number));
+            let way = hit.unwrap_or_else(|| sets.fill_way(number, key, C::fill(number)).0);
+            (hit.is_some(), set * sets.shape.ways + way)
+        })
+    }
+
+    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
+        on_sets!(self, sets => sets.hit(number, key))
+    }
+
+    pub(super) fn fill(&mut self, number: u64, key: u32, payload: C::Payload) -> (u32, C::Payload) {
+        on_sets!(self, sets => sets.fill(number, key, payload))
+    }
+
+    /// As [`super::Cache::extend`].
+    pub(super) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        on_sets!(self, sets => sets.extend(number, key, change))
+    }
+
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
+    #[inline(always)]
+    pub(super) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        if C::WHOLE && self.find(numbers.start, key).is_none() {
+            return 0;
+        }
+        self.drop_all(numbers, key)
+    }
+
+    fn drop_all(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        on_sets!(self, sets => sets.forget(numbers, key))
+    }
+
+    /// As [`super::Cache::drop_where`].
+    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        on_sets!(self, sets => sets.drop_where(gone));
+    }
+
+    /// Drops everything. A round-robin pointer and a random generator stay where they are.
+    pub(super) fn flush(&mut self) {
+        on_sets!(self, sets => sets.flush());
+    }
+
+    /// All that it holds: set, way, tag, payload.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
+        let ways = self.shape.ways;
+        let places = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
+        places.map(move |(at, (tag, payload))| (at / ways, at % ways, *tag, *payload))
+    }
+
+    /// The way that holds this translation of the mapping `key`, if one does.
+    #[inline(always)]
+    pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
+        let first = self.shape.set_of(C::selector(number)) * self.shape.ways;
+        let noted = self.places.get(key as usize).map_or(0, |way| *way as usize);
+        if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
+            return Some(noted);
+        }
+        match C::WHOLE && !self.searches {
+            true => None,
+            false => search::<C>(&self.tags, &self.payloads, self.shape, number, key),
+        }
+    }
+
+    /// Checks that no entry is in a set twice, and the replacement state.
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let mut held: Vec<(u32, C::Payload)> = Vec::with_capacity(self.shape.ways);
+        for set in 0..self.shape.sets {
+            let (first, end) = (set * self.shape.ways, (set + 1) * self.shape.ways);
+            let entries = self.tags[first..end].iter().zip(&self.payloads[first..end]);
+            held.clear();
+            held.extend(entries.map(|(tag, payload)| (*tag, *payload)).filter(|(tag, _)| *tag != EMPTY));
+            if (1..held.len()).any(|at| held[..at].contains(&held[at])) {
+                return Err(format!("set {set} holds an entry twice: {held:x?}"));
+            }
+        }
+        on_kept!(&self.kept, kept => self.validate_kept(kept))
+    }
+
+    fn validate_kept<R: Replace>(&self, kept: &R) -> Result<(), String> {
+        let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count();
+        if R::VACANT_FIRST && self.vacant != empty {
+            return Err(format!("{} places are counted as empty, but {empty} are", self.vacant));
+        }
+        kept.validate(&self.tags)
+    }
+}
+
+/// The way that holds this translation of the mapping `key`, of which a set may hold several.
+#[cold]
+fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, number: u64, key: u32) -> Option<usize> {
+    let first = shape.set_of(C::selector(number)) * shape.ways;
+    (0..shape.ways).find(|way| tags[first + way] == key && C::covers(payloads[first + way], number))
+}
+
+impl<C: Reach, R: Replace> Sets<'_, C, R> {
+    /// The way where this key was put last.
+    #[inline(always)]
+    fn noted(&self, key: u32) -> usize {
+        self.places.get(key as usize).map_or(0, |way| *way as usize)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, key: u32, way: usize) {
+        if self.searches {
+            return;
+        }
+        if key as usize >= self.places.len() {
+            self.make_places(key);
+        }
+        self.places[key as usize] = way as u16;
+    }
+
+    #[cold]
+    fn make_places(&mut self, key: u32) {
+        self.places.resize((key as usize + 1).next_multiple_of(PLACES), 0);
+    }
+
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    #[inline(always)]
+    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
+        self.hit_way(number, key).is_some()
+    }
+
+    /// The same; returns the way.
+    #[inline(always)]
+    fn hit_way(&mut self, number: u64, key: u32) -> Option<usize> {
+        let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
+        let at = set * self.shape.ways + noted;
+        if self.tags[at] == key && C::covers(self.payload(at), number) {
+            self.kept.touch(set, noted);
+            return Some(noted);
+        }
+        if C::WHOLE && !self.searches {
+            return None;
+        }
+        let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
+        if let Some(way) = found {
+            self.kept.touch(set, way);
+        }
+        found
+    }
+
+    /// The payload of an entry: no load, and no bounds check, where payloads are `()`.
+    #[inline(always)]
+    fn payload(&self, at: usize) -> C::Payload {
+        self.payloads.get(at).copied().unwrap_or_default()
+    }
+
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
+    /// if nothing was).
+    #[inline(always)]
+    pub(super) fn fill(&mut self, number: u64, key: u32, new: C::Payload) -> (u32, C::Payload) {
+        self.fill_way(number, key, new).1
+    }
+
+    /// The same; returns the way too.
+    #[inline(always)]
+    fn fill_way(&mut self, number: u64, key: u32, new: C::Payload) -> (usize, (u32, C::Payload)) {
+        let set = self.shape.set_of(C::selector(number));
+        let first = set * self.shape.ways;
+        let way = match self.vacant(set) {
+            Some(way) => way,
+            None => self.kept.victim(set),
+        };
+        self.note(key, way);
+        let payload = self.payload(first + way);
+        if let Some(held) = self.payloads.get_mut(first + way) {
+            *held = new;
+        }
+        (way, (std::mem::replace(&mut self.tags[first + way], key), payload))
+    }
+
+    fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        let (set, ways) = (self.shape.set_of(C::selector(number)), self.shape.ways);
+        let mut extended = false;
+        for way in 0..ways {
+            let at = set * ways + way;
+            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == key).and_then(&change) else {
+                continue;
+            };
+            if extended {
+                self.drop_way(set, way);
+            } else {
+                self.payloads[at] = payload;
+                self.kept.touch(set, way);
+                extended = true;
+            }
+        }
+        extended
+    }
+
+    /// The vacant way to be filled first, which counts as used; `None` if there is none, or if the replacement does not
+    /// ask for it.
+    #[inline(always)]
+    fn vacant(&mut self, set: usize) -> Option<usize> {
+        if !R::VACANT_FIRST || *self.vacant == 0 {
+            return None;
+        }
+        let way = self.tags[set * self.shape.ways..][..self.shape.ways].iter().position(|tag| *tag == EMPTY)?;
+        *self.vacant -= 1;
+        self.kept.touch(set, way);
+        Some(way)
+    }
+
+    fn flush(&mut self) {
+        self.tags.fill(EMPTY);
+        self.kept.flush();
+        *self.vacant = self.tags.len();
+    }
+
+    fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        for at in 0..self.tags.len() {
+            if self.tags[at] != EMPTY && gone(self.tags[at]) {
+                self.drop_way(at / self.shape.ways, at % self.shape.ways);
+            }
+        }
+    }
+
+    fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        let shape = self.shape;
+        if C::WHOLE && !self.searches {
+            return self.drop_part(shape.set_of(C::selector(numbers.start)), self.noted(key), key, numbers);
+        }
+        let mut dropped = 0;
+        let mut drop_from =
+            |set: usize| (0..shape.ways).for_each(|way| dropped += self.drop_part(set, way, key, numbers));
+        // Any number may select any set.
+        match numbers.end - numbers.start >= shape.sets as u64 {
+            true => (0..shape.sets).for_each(drop_from),
+            false => numbers.clone().for_each(|number| drop_from(shape.set_of(C::selector(number)))),
+        }
+        dropped
+    }
+
+    /// Drops the part of one way's entry that covers these translations. Returns 1 if nothing was left of the entry.
+    #[inline(always)]
+    fn drop_part(&mut self, set: usize, way: usize, key: u32, numbers: &Range<u64>) -> u64 {
+        let at = set * self.shape.ways + way;
+        if self.tags[at] != key {
+            return 0;
+        }
+        if let Some(left) = C::without(self.payload(at), numbers) {
+            self.payloads[at] = left;
+            return 0;
+        }
+        self.drop_way(set, way);
+        1
+    }
+
+    #[inline(always)]
+    fn drop_way(&mut self, set: usize, way: usize) {
+        self.tags[set * self.shape.ways + way] = EMPTY;
+        self.kept.invalidate(set, way);
+        *self.vacant += R::VACANT_FIRST as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Index;
+    use crate::tlb::reach::Exact;
+
+    /// Two sets of three ways, of which both hold the key 9, and each another.
+    fn two_sets(replacement: Replacement) -> Placed<Exact> {
+        let mut placed = Placed::new(Shape::new(2, 3, Index::Low), replacement);
+        for (number, key) in [(0, 9), (1, 9), (2, 2), (3, 3)] {
+            placed.fill(number, key, ());
+        }
+        assert_eq!(placed.validate(), Ok(()), "{replacement:?}");
+        placed
+    }
+
+    #[test]
+    fn an_entry_that_a_set_holds_twice_is_refused() {
+        for replacement in [Replacement::RoundRobin, Replacement::Nru] {
+            for set in 0..2 {
+                let mut placed = two_sets(replacement);
+                let own = &mut placed.tags[3 * set..3 * set + 3];
+                let held = own.iter().position(|tag| *tag == 9).unwrap();
+                let other = own.iter().position(|tag| *tag < 9).unwrap();
+                (own[held], own[other]) = (7, 7);
+                let refused = placed.validate().unwrap_err();
+                assert!(refused.starts_with(&format!("set {set} holds an entry twice")), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_count_of_empty_places_is_refused_where_it_is_used() {
+        let mut placed = two_sets(Replacement::Nru);
+        placed.vacant += 1;
+        assert_eq!(placed.validate().unwrap_err(), "3 places are counted as empty, but 2 are");
+        let mut placed = two_sets(Replacement::RoundRobin);
+        placed.vacant += 1;
+        assert_eq!(placed.validate(), Ok(()));
+    }
+
+    #[test]
+    fn all_but_what_searches_finds_a_key_where_it_was_put_last() {
+        let mut placed = two_sets(Replacement::Nru);
+        let way = placed.find(2, 2).unwrap();
+        assert_eq!(placed.places.len(), PLACES, "places are made for many keys at a time");
+        placed.places[2] = (way as u16 + 1) % 3;
+        assert_eq!(placed.find(2, 2), None, "the tag elsewhere is not looked for");
+        placed.searches = true;
+        assert_eq!(placed.find(2, 2), Some(way));
+        placed.fill(4, PLACES as u32, ());
+        assert_eq!(placed.places.len(), PLACES, "and nothing is remembered");
+        let mut placed = two_sets(Replacement::Nru);
+        placed.fill(4, PLACES as u32, ());
+        assert_eq!((placed.places.len(), placed.find(4, PLACES as u32).is_some()), (2 * PLACES, true));
+    }
+}

@@ -1,0 +1,184 @@
+//! Structures in which a page may be at one place in each of some ways: ways have sets of their own ([`crate::tlb::index`]), or serve pages of
+//! some sizes. Seznec, Concurrent support of multiple page sizes on a skewed associative TLB, IEEE Transactions on Computers, 2004;
+//! AMD, Configurable skewed associativity in a translation lookaside buffer, US patent 11106596.
+//!
+//! So that a lookup can go to all ways before it knows the size, the ways of a size follow from the address above the largest of the
+//! pages: the ways are counted round from one that a hash of it selects, and sizes take so many each, the first ones first. Of
+//! the candidates the one used longest ago is replaced; an empty one was never used.
+//!
+//! Numbers of translations are *places* here: the number, and below that the base-two logarithm of the base pages.
+//!
+//! All of this is out of line, so that it costs nothing where structures have sets.
+
+use super::{EMPTY, Shape};
+use crate::tlb::batch::each;
+
+/// Room for an order in a place.
+const ORDER_BITS: u32 = 6;
+
+/// The place of the page with this number, in units of its size.
+#[inline(always)]
+pub(crate) fn place(number: u64, order: u32) -> u64 {
+    number << ORDER_BITS | u64::from(order)
+}
+
+/// Which ways serve which sizes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shares {
+    /// The order of the largest size.
+    largest: u32,
+    /// By size: its order, and the first and the number of its ways, counted from the one that an address selects.
+    sizes: Vec<(u32, usize, usize)>,
+}
+
+impl Shares {
+    /// Of sizes of these orders, each with so many ways; or with all `ways` if no numbers are given.
+    pub(crate) fn new(orders: &[u32], numbers: &[usize], ways: usize) -> Shares {
+        let mut first = 0;
+        let sizes = orders.iter().enumerate().map(|(at, order)| match numbers.get(at) {
+            None => (*order, 0, ways),
+            Some(number) => {
+                first += number;
+                (*order, first - number, *number)
+            }
+        });
+        Shares { sizes: sizes.collect(), largest: orders.iter().copied().max().unwrap_or(0) }
+    }
+}
+
+/// The entries, by way and set.
+#[derive(Clone, Debug)]
+pub(super) struct Skewed {
+    shape: Shape,
+    pub(super) shares: Shares,
+    tags: Vec<u32>,
+    /// When each was used last; 0 if it is empty.
+    used: Vec<u64>,
+    now: u64,
+    /// By key, where it was put last.
+    entries: Vec<u32>,
+}
+
+impl Skewed {
+    pub(super) fn new(shape: Shape, shares: Shares) -> Skewed {
+        let count = shape.sets * shape.ways;
+        Skewed { shape, shares, tags: vec![EMPTY; count], used: vec![0; count], now: 0, entries: Vec::new() }
+    }
+
+    /// Where a page may be.
+    fn candidates(&self, place: u64) -> impl Iterator<Item = usize> {
+        let Shape { sets, ways, .. } = self.shape;
+        let (number, order) = (place >> ORDER_BITS, (place & ((1 << ORDER_BITS) - 1)) as u32);
+        let share = self.shares.sizes.iter().find(|(of, ..)| *of == order);
+        let (_, first, count) = *share.expect("a TLB is asked for pages of its sizes");
+        let spread = (number >> (self.shares.largest - order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let turn = ((spread * ways as u64) >> 32) as usize;
+        let index = self.shape.index;
+        let serving = (0..ways).filter(move |way| (first..first + count).contains(&((way + turn) % ways)));
+        serving.map(move |way| way * sets + index.set(number, way, sets))
+    }
+
+    /// Where this key is, if it is there.
+    fn at(&self, key: u32) -> Option<usize> {
+        let at = *self.entries.get(key as usize)? as usize;
+        (self.tags[at] == key).then_some(at)
+    }
+
+    fn touch(&mut self, at: usize) {
+        self.now += 1;
+        self.used[at] = self.now;
+    }
+
+    /// As [`super::Cache::access`].
+    #[cold]
+    #[inline(never)]
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        let mut missed = 0;
+        for index in each(asking) {
+            let (place, key) = entry(index);
+            if !self.hit(key) {
+                self.fill(place, key);
+                missed |= 1 << index;
+            }
+        }
+        missed
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hit(&mut self, key: u32) -> bool {
+        let found = self.at(key);
+        found.into_iter().for_each(|at| self.touch(at));
+        found.is_some()
+    }
+
+    /// As [`super::Cache::fill`].
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fill(&mut self, place: u64, key: u32) -> u32 {
+        let at = self.candidates(place).min_by_key(|at| self.used[*at]).expect("each size has a way");
+        self.touch(at);
+        if key as usize >= self.entries.len() {
+            self.entries.resize(key as usize + 1, 0);
+        }
+        self.entries[key as usize] = at as u32;
+        std::mem::replace(&mut self.tags[at], key)
+    }
+
+    /// Drops a key, if it is there; returns how many were dropped.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget(&mut self, key: u32) -> u64 {
+        let Some(at) = self.at(key) else { return 0 };
+        (self.tags[at], self.used[at]) = (EMPTY, 0);
+        1
+    }
+
+    /// As [`super::Cache::drop_where`].
+    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        for (tag, used) in self.tags.iter_mut().zip(&mut self.used) {
+            if *tag != EMPTY && gone(*tag) {
+                (*tag, *used) = (EMPTY, 0);
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.tags.fill(EMPTY);
+        self.used.fill(0);
+    }
+
+    /// Set, way, key.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32)> {
+        let sets = self.shape.sets;
+        let held = self.tags.iter().enumerate().filter(|(_, tag)| **tag != EMPTY);
+        held.map(move |(at, tag)| (at % sets, at / sets, *tag))
+    }
+
+    /// The way that holds this key, at one of the candidates of its place.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find(&self, place: u64, key: u32) -> Option<usize> {
+        self.candidates(place).find(|at| self.tags[*at] == key).map(|at| at / self.shape.sets)
+    }
+
+    /// Whether one of the ways selects this set.
+    pub(super) fn selects(&self, place: u64, set: usize) -> bool {
+        self.candidates(place).any(|at| at % self.shape.sets == set)
+    }
+
+    /// Checks that each entry is where its key was put last, and so no other has that key, and that no two were used at one time.
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let mut times: Vec<u64> = self.used.iter().copied().filter(|used| *used != 0).collect();
+        times.sort_unstable();
+        let once = times.windows(2).all(|pair| pair[0] < pair[1]) && times.last().is_none_or(|last| *last <= self.now);
+        let sound = |(at, tag): (usize, &u32)| {
+            (*tag == EMPTY) == (self.used[at] == 0) && (*tag == EMPTY || self.at(*tag) == Some(at))
+        };
+        match self.tags.iter().enumerate().position(|entry| !sound(entry)) {
+            Some(at) => Err(format!("entry {at} holds key {} used at {}", self.tags[at], self.used[at])),
+            None if once => Ok(()),
+            None => Err("two entries were used at one time".into()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A linear table, as on the Alpha: a page of any size has one identical entry for each of its base pages, of which the
+//! first holds the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the
+//! table: they are the table's entries for its own pages, in pages of it.
+
+use super::TableFormat;
+use super::radix::Radix;
+use crate::machine::Machine;
+use crate::mappings::pte::Pte;
+use crate::mappings::{Mappings, Shape};
+use crate::tlb::batch::Batch;
+use crate::tlb::reach::Known;
+use crate::walk::lines::Reads;
+use superpage_pages::{Ladder, Vpn};
+
+/// Walks are those of a tree: only the places of pages differ.
+#[derive(Clone, Debug)]
+pub(crate) struct Linear(Radix);
+
+impl TableFormat for Linear {
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
+        let largest = ladder.size(ladder.largest());
+        let order = largest.shift() - ladder.base().shift();
+        (order > bits[0] as u32)
+            .then(|| format!("a page of {largest} is not within one table of 2^{} entries", bits[0]))
+    }
+
+    fn shape(machine: &Machine) -> Shape {
+        let mut shape = Shape::new(machine, |_, order| (1, order));
+        let page = machine.ladder().base().bytes();
+        shape.bytes.iter_mut().for_each(|bytes| *bytes = bytes.next_multiple_of(page));
+        shape
+    }
+
+    fn new(machine: &Machine, shape: &Shape) -> Linear {
+        Linear(Radix::new(machine, shape))
+    }
+
+    #[inline(always)]
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
+        self.0.walk(mappings, batch, walks, reads);
+    }
+
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
+        self.0.walk_absent(mappings, page, known, reads);
+    }
+
+    fn forget(&mut self, level: usize, pte: Pte) {
+        self.0.forget(level, pte);
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.0.validate(mappings)
+    }
+}

@@ -1,0 +1,214 @@
+//! A radix tree: a page is one entry at the highest level whose entries do not span more than it; for a size between
+//! two levels (64 KB with the contiguous bit) the entry is repeated within one table.
+//!
+//! The index of the mappings has the shape of the tree, so its records are the entries: the number of a record times
+//! eight is the *synthetic physical address* of its entry. Tables get distinct, aligned places in a memory of their
+//! own, in the order in which they are needed, and freed places are reused; a table of any level has the room of the widest. So the cache lines that a walk touches are
+//! well defined: they depend only on the sequence of operations.
+//!
+//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per level. The walk
+//! caches are searched from the lowest level up; only the one that hits counts as used, and those below it are filled.
+
+use super::TableFormat;
+use crate::machine::MAX_WALK_LEVELS;
+use crate::machine::Machine;
+use crate::machine::Replacement;
+use crate::mappings::pte::{Pte, SIZE_LEVELS};
+use crate::mappings::{Found, Mappings, Shape};
+use crate::tlb::batch::{BATCH, Batch, each};
+use crate::tlb::reach::Known;
+use crate::tlb::storage::Cache;
+use crate::walk::lines::{Lines, Reads};
+use superpage_pages::{Ladder, Vpn};
+
+/// The most levels of a tree.
+pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
+
+/// The walk caches, and where walks end.
+#[derive(Clone, Debug)]
+pub(crate) struct Radix {
+    /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the number of its table.
+    pub(super) caches: [Option<Cache>; MAX_LEVELS],
+    /// Whether a TLB holds the pointers at level 2.
+    in_tlb: bool,
+    levels: usize,
+    /// The level of the entries of pages at each level of the ladder.
+    leaf_levels: [u8; SIZE_LEVELS],
+    /// The shift from the number of a record to that of its table.
+    node_bits: u32,
+    /// For each level the pointers that the walks of a batch reach; in the lowest their last entries.
+    pointers: [[u32; BATCH]; MAX_LEVELS],
+}
+
+impl TableFormat for Radix {
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
+        let largest = ladder.size(ladder.largest());
+        let order = largest.shift() - ladder.base().shift();
+        (order > bits.iter().map(|bits| *bits as u32).sum()).then(|| format!("a page of {largest} exceeds the tree"))
+    }
+
+    fn shape(machine: &Machine) -> Shape {
+        Shape::new(machine, |spans, order| {
+            let level = spans.iter().rposition(|span| *span <= order).unwrap_or(0);
+            (level + 1, order - spans[level])
+        })
+    }
+
+    fn new(machine: &Machine, shape: &Shape) -> Radix {
+        let mut caches = [const { None }; MAX_LEVELS];
+        for cache in machine.walk_cache.iter().filter(|cache| machine.within(cache).is_none()) {
+            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
+        }
+        let mut leaf_levels = [1; SIZE_LEVELS];
+        for (level, (leaf, _)) in leaf_levels.iter_mut().zip(&shape.layouts) {
+            *level = *leaf as u8;
+        }
+        let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
+        let in_tlb = machine.walk_cache.iter().any(|cache| machine.within(cache).is_some());
+        Radix { caches, in_tlb, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
+    }
+
+    #[inline(always)]
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
+        let mut levels = [0; MAX_LEVELS];
+        for group in batch.groups() {
+            let level = group.absent().unwrap_or(self.leaf_levels[group.size_level() % SIZE_LEVELS].into());
+            levels[level - 1] |= group.requests & walks.0;
+        }
+        self.climb(mappings, &batch.entries, (levels, walks.1.pointers, batch.absent & walks.0), reads);
+    }
+
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), known: Known, reads: Reads<'_>) {
+        let found = mappings.find(space, page, 1).expect("the root exists");
+        if known.pointers & 1 != 0 {
+            reads.counters.walk_cache_hits[1] += 1;
+            reads.lines.want(0, found.id);
+            return reads.lines.read(1, reads.counters);
+        }
+        let (path, count, _) = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
+        path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
+        reads.lines.read(count, reads.counters);
+    }
+
+    fn forget(&mut self, level: usize, pte: Pte) {
+        if let Some(cache) = &mut self.caches[level - 1] {
+            cache.forget(&(0..1), pte.child() >> self.node_bits);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.caches.iter_mut().flatten().for_each(Cache::flush);
+    }
+
+    /// Checks that walk caches hold only tables that pointers of their level point to, where their places say.
+    fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        for (index, cache) in self.caches.iter().enumerate() {
+            let Some(cache) = cache else { continue };
+            cache.validate()?;
+            for (_, way, table, ()) in cache.entries() {
+                let id = mappings.parents[table as usize];
+                let pte = mappings.ptes.get(id as usize).copied().unwrap_or(Pte::ABSENT);
+                let points = pte.is_table() && pte.child() >> self.node_bits == table;
+                if !points || mappings.nodes.level_of(id) != index + 1 || cache.find(0, table) != Some(way) {
+                    return Err(format!("walk cache {} holds table {table} in way {way}: {pte:?}", index + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Radix {
+    /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds,
+    /// their number, and whether one does: as [`Radix::climb`] does for many. Counts its hits by level.
+    pub(super) fn path(
+        &mut self,
+        mappings: &Mappings,
+        found: Found,
+        hits: &mut [u64; MAX_LEVELS],
+    ) -> ([u32; MAX_LEVELS], usize, bool) {
+        let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
+        let levels = hits.iter_mut().zip(&mut self.caches).take(self.levels).skip(found.level);
+        for (hits, cache) in levels {
+            let table = path[count - 1] >> self.node_bits;
+            if let Some(cache) = cache
+                && cache.access(1, |_| (0, table)) == 0
+            {
+                *hits += 1;
+                return (path, count, true);
+            }
+            path[count] = mappings.parents[table as usize];
+            count += 1;
+        }
+        (path, count, false)
+    }
+
+    /// Walks to the leaves `entries`; `levels` says which of them are
+    /// at each level (index 0: the lowest), as bit sets, `known` of which a TLB has the pointer at level 2, and `absent` which are no
+    /// leaves but absent.
+    #[inline(always)]
+    pub(super) fn climb(
+        &mut self,
+        mappings: &Mappings,
+        entries: &[u32; BATCH],
+        (levels, known, absent): ([u64; MAX_LEVELS], u64, u64),
+        mut reads: Reads<'_>,
+    ) {
+        // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
+        let mut coming = levels;
+        let mut reached = 1;
+        self.pointers[0] = *entries;
+        for level in 1..self.levels.min(MAX_LEVELS) {
+            let (below, here) = self.pointers.split_at_mut(level);
+            let (below, here) = (&below[level - 1], &mut here[0]);
+            for index in each(levels[level]) {
+                here[index] = entries[index];
+            }
+            // Those whose entry is below this level and that no cache has served yet.
+            let climbing = coming[level - 1];
+            let bits = self.node_bits;
+            let missed = match &mut self.caches[level] {
+                Some(cache) if climbing != 0 => cache.access(climbing, |index| (0, below[index] >> bits)),
+                None if level == 1 && self.in_tlb => climbing & !known,
+                _ => climbing,
+            };
+            for index in each(missed) {
+                here[index] = mappings.parents[(below[index] >> bits) as usize];
+            }
+            reads.counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
+            if absent != 0 {
+                reads.faulting.walk_cache_hits[level] += (climbing & !missed & absent).count_ones() as u64;
+            }
+            coming[level] |= missed;
+            if coming[level] != 0 {
+                reached = level + 1;
+            }
+        }
+
+        // What is read for walks to absent entries is counted once more, so all before such a walk is read first.
+        let mut left = levels.iter().fold(0, |all, level| all | level);
+        for index in each(absent & left) {
+            let before = left & ((1 << index) - 1);
+            let count = self.want(before, &coming[..reached], reads.lines);
+            reads.lines.read(count, reads.counters);
+            let count = self.want(1 << index, &coming[..reached], reads.lines);
+            reads.read_absent(count);
+            left &= !(before | 1 << index);
+        }
+        let count = self.want(left, &coming[..reached], reads.lines);
+        reads.lines.read(count, reads.counters);
+    }
+
+    /// Queues the lines of these walks, from the highest level down: `coming` are those that reach each. Returns their number.
+    #[inline(always)]
+    fn want(&self, walks: u64, coming: &[u64], lines: &mut Lines) -> usize {
+        let mut count = 0;
+        for index in each(walks) {
+            for (coming, pointers) in coming.iter().zip(&self.pointers).rev() {
+                lines.want(count, pointers[index]);
+                count += (coming >> index & 1) as usize;
+            }
+        }
+        count
+    }
+}

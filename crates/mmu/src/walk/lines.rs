@@ -1,0 +1,288 @@
+//! The caches through which walks read page-table lines and, in a stream with lines, the program reads and writes its data.
+//!
+//! Where a stream has only pages, page-table lines compete only with each other, so the latencies of walks are a lower bound.
+//! With lines ([`crate::Mmu::run_lines`]) the program's are in the same caches, by physical address; walks read through the data
+//! side. Fetches have a first level of their own where the machine file has one. A prefetcher follows
+//! streams of lines, if the machine has one: who misses right beside the last line of a stream waits for nothing, and is counted
+//! apart. What the kernel reads and writes is in no cache, and what leaves an outer level stays in nearer ones.
+
+use crate::counters::{Counters, Remaps};
+use crate::machine::Replacement;
+use crate::machine::{ENTRY_BYTES, MAX_LINE_LEVELS, MAX_WALK_LEVELS, SHADOW_LINES, STREAM_LINE_SHIFT};
+use crate::machine::{LineCacheSpec, Machine};
+use crate::tlb::batch::{BATCH, each};
+use crate::tlb::storage::Cache;
+use std::ops::Range;
+
+/// Bytes of a line of a stream.
+const STREAM_LINE_BYTES: u64 = 1 << STREAM_LINE_SHIFT;
+
+/// The most lines that the walks of a batch read.
+const WANTED: usize = BATCH * MAX_WALK_LEVELS;
+
+/// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines, and
+/// the largest number of 32 bits is no key. Keys are kept small: some caches have a table by key.
+pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
+
+/// The key of a page-table line.
+#[inline(always)]
+fn of_table(line: u32) -> u32 {
+    line << 1
+}
+
+/// The key of a line of the program.
+#[inline(always)]
+fn of_program(line: u32) -> u32 {
+    line << 1 | 1
+}
+
+/// The number by which a line selects its set.
+#[inline(always)]
+fn number(key: u32) -> u64 {
+    u64::from(key >> 1)
+}
+
+/// The line caches of one machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    caches: Vec<Cache>,
+    /// The first level for fetches, if they have their own.
+    instructions: Option<Cache>,
+    /// The last lines of the streams that are prefetched, the latest first.
+    streams: Vec<u32>,
+    /// The TLB of the memory controller, if it has one.
+    remapping: Option<Remapping>,
+    /// Whether all loads and stores are preloaded: who makes them waits for none.
+    pub(crate) preloading: bool,
+    /// How many lines a line of a stream is, if it is not smaller: an access is to all of them.
+    parts: u32,
+    /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
+    shift: u32,
+    /// The lines that are referenced, in order.
+    wanted: [u32; WANTED],
+}
+
+/// The TLB of a memory controller that maps shadow addresses, by base page.
+#[derive(Clone, Debug)]
+struct Remapping {
+    cache: Cache,
+    /// The shift from a line's number to that of its base page.
+    shift: u32,
+}
+
+impl Remapping {
+    fn page(&self, line: u32) -> u32 {
+        (line - SHADOW_LINES as u32) >> self.shift
+    }
+}
+
+/// What walks read page-table lines through, and where that is counted.
+pub(crate) struct Reads<'a> {
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) counters: &'a mut Counters,
+    /// The part of it that is due to walks to absent pages, for those in a batch.
+    pub(crate) faulting: &'a mut Counters,
+}
+
+impl Reads<'_> {
+    /// The same for a part of what is read.
+    #[inline(always)]
+    pub(crate) fn part(&mut self) -> Reads<'_> {
+        Reads { lines: &mut *self.lines, counters: &mut *self.counters, faulting: &mut *self.faulting }
+    }
+
+    /// Reads the first `count` queued lines for a walk to an absent page.
+    pub(crate) fn read_absent(&mut self, count: usize) {
+        let (hits, misses) = (self.counters.line_hits, self.counters.line_misses);
+        self.lines.read(count, self.counters);
+        let levels = self.faulting.line_hits.iter_mut().zip(self.counters.line_hits.iter().zip(hits));
+        levels.for_each(|(sum, (now, before))| *sum += now - before);
+        self.faulting.line_misses += self.counters.line_misses - misses;
+    }
+}
+
+impl Lines {
+    /// Empty caches, as the machine file describes them.
+    pub(crate) fn new(machine: &Machine) -> Lines {
+        let cache = |spec: &LineCacheSpec| {
+            Cache::of_sparse_keys(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
+        };
+        let caches: Vec<Cache> = machine.line_cache.iter().map(cache).collect();
+        assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
+        let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
+        let instructions = machine.instruction_cache.as_ref().map(cache);
+        let parts = (STREAM_LINE_BYTES / machine.memory.line_bytes).max(1) as u32;
+        let streams = vec![u32::MAX; machine.memory.streams];
+        let page = machine.ladder().base().bytes() / machine.memory.line_bytes;
+        let remapping = machine.shadow.as_ref().map(|shadow| Remapping {
+            cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
+            shift: page.ilog2(),
+        });
+        let preloading = false;
+        Lines { caches, instructions, streams, remapping, preloading, parts, shift, wanted: [0; WANTED] }
+    }
+
+    /// As [`Cache::bytes`], of one of them.
+    pub(crate) fn bytes(machine: &Machine, spec: &LineCacheSpec) -> (u64, u64) {
+        <Cache>::bytes(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
+    }
+
+    /// The line of this entry.
+    #[inline(always)]
+    pub(crate) fn line(&self, entry: u32) -> u32 {
+        entry >> self.shift
+    }
+
+    /// Queues the line of this entry to be read at this position.
+    #[inline(always)]
+    pub(crate) fn want(&mut self, place: usize, entry: u32) {
+        self.wanted[place] = of_table(self.line(entry));
+    }
+
+    /// Reads the first `count` queued lines.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, count: usize, counters: &mut Counters) {
+        let mut left = count;
+        for (cache, hits) in self.caches.iter_mut().zip(&mut counters.line_hits) {
+            if left == 0 {
+                return;
+            }
+            let lines = &mut self.wanted[..left];
+            let missed = read(cache, lines);
+            *hits += (left - missed) as u64;
+            left = missed;
+        }
+        counters.line_misses += left as u64;
+    }
+
+    /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set. Where a line of the stream
+    /// is several of the caches', they are numbered as the stream's.
+    #[inline(always)]
+    pub(crate) fn access(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
+        if self.parts == 1 {
+            return self.access_lines(lines, fetches, counters);
+        }
+        for (at, line) in lines.iter().enumerate() {
+            for part in 0..self.parts {
+                self.access_lines(&[line * self.parts + part], fetches >> at & 1, counters);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn access_lines(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
+        debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| u64::from(*line) < PROGRAM_LINES));
+        let mut left = if lines.is_empty() { 0 } else { u64::MAX >> (BATCH - lines.len()) };
+        let [data, fetched, prefetched] = &mut counters.program_lines;
+        let mut ahead = 0;
+        let mut count = |level: usize, hit: u64, ahead: u64| {
+            data.hits[level] += (hit & !fetches & !ahead).count_ones() as u64;
+            fetched.hits[level] += (hit & fetches).count_ones() as u64;
+            prefetched.hits[level] += (hit & ahead).count_ones() as u64;
+        };
+        if let Some(cache) = &mut self.instructions
+            && fetches != 0
+        {
+            let missed = cache.access(left & fetches, |at| (lines[at].into(), of_program(lines[at])));
+            count(0, left & fetches & !missed, 0);
+            left = left & !fetches | missed;
+        }
+        for (level, cache) in self.caches.iter_mut().enumerate() {
+            let asking = if level == 0 && self.instructions.is_some() { left & !fetches } else { left };
+            if asking != 0 {
+                let missed = cache.access(asking, |at| (lines[at].into(), of_program(lines[at])));
+                count(level, asking & !missed, ahead);
+                left = left & !asking | missed;
+            }
+            if level == 0 && self.preloading {
+                ahead = left & !fetches;
+            } else if level == 0 && !self.streams.is_empty() {
+                ahead = prefetched_of(&mut self.streams, lines, left & !fetches);
+            }
+        }
+        data.misses += (left & !fetches & !ahead).count_ones() as u64;
+        prefetched.misses += (left & ahead).count_ones() as u64;
+        fetched.misses += (left & fetches).count_ones() as u64;
+        if self.remapping.is_some() {
+            self.remap(lines, left, ahead, &mut counters.remaps);
+        }
+    }
+
+    /// Those that go to memory ask the controller, in their order; `ahead` are prefetched.
+    #[inline(never)]
+    fn remap(&mut self, lines: &[u32], asking: u64, ahead: u64, remaps: &mut Remaps) {
+        let Some(remapping) = &mut self.remapping else { return };
+        for at in each(asking).filter(|at| u64::from(lines[*at]) >= SHADOW_LINES) {
+            let (page, kind) = (remapping.page(lines[at]), (ahead >> at & 1) as usize);
+            match remapping.cache.access(1, |_| (page.into(), page)) {
+                0 => remaps.hits[kind] += 1,
+                _ => remaps.misses[kind] += 1,
+            }
+        }
+    }
+
+    /// Drops these lines of the program, of whole base pages, from all caches, and shadow pages from the controller's TLB.
+    /// Returns how many lines a cache held.
+    pub(crate) fn flush(&mut self, lines: Range<u32>) -> u64 {
+        let mut held = 0;
+        for line in lines.start * self.parts..lines.end * self.parts {
+            let (number, key) = (u64::from(line), of_program(line));
+            let caches = self.caches.iter_mut().chain(&mut self.instructions);
+            let dropped = caches.fold(0, |dropped, cache| dropped + cache.forget(&(number..number + 1), key));
+            held += u64::from(dropped > 0);
+        }
+        if let Some(remapping) = &mut self.remapping
+            && u64::from(lines.start) >= SHADOW_LINES
+        {
+            for page in remapping.page(lines.start)..=remapping.page(lines.end - 1) {
+                remapping.cache.forget(&(page.into()..u64::from(page) + 1), page);
+            }
+        }
+        held
+    }
+
+    /// Checks that the caches hold only lines at their places.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        // The one for fetches is the last.
+        self.remapping.iter().try_for_each(|remapping| remapping.cache.validate())?;
+        for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
+            cache.validate()?;
+            for (set, way, line, ()) in cache.entries() {
+                if !cache.selects(number(line), set) || cache.find(number(line), line) != Some(way) {
+                    return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which of these misses are next to the last line of a stream, which then goes on; another begins a stream in place of the one
+/// that went on longest ago.
+fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
+    let mut ahead = 0;
+    for at in each(missed) {
+        let line = lines[at];
+        let of = streams.iter().position(|last| line.abs_diff(*last) == 1);
+        ahead |= u64::from(of.is_some()) << at;
+        let last = of.unwrap_or(streams.len() - 1);
+        streams[..=last].rotate_right(1);
+        streams[0] = line;
+    }
+    ahead
+}
+
+/// Reads lines through one cache and inserts those that miss. Moves these to the front and returns their number.
+#[inline(always)]
+fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
+    let mut missed = 0;
+    for first in (0..lines.len()).step_by(BATCH) {
+        let some = &lines[first..lines.len().min(first + BATCH)];
+        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| (number(some[at]), some[at]));
+        for at in each(those) {
+            lines[missed] = lines[first + at];
+            missed += 1;
+        }
+    }
+    missed
+}

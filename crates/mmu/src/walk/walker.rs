@@ -1,0 +1,157 @@
+//! The walker of one machine: its caches, the line caches that it reads through, and counters.
+//!
+//! What it does depends on the requests that miss in all TLBs, and changes nothing in these.
+
+use crate::counters::Counters;
+use crate::machine::Machine;
+use crate::mappings::pte::Pte;
+use crate::mappings::{Mappings, Shape};
+use crate::tlb::Served;
+use crate::tlb::batch::{BATCH, Batch, each};
+use crate::tlb::reach::Known;
+use crate::walk::formats::{Format, Groups, Reached, TableFormat, on_format};
+use crate::walk::lines::{Lines, Reads};
+use std::ops::Range;
+use superpage_pages::Vpn;
+
+/// The lines that a batch of requests is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// By request.
+    pub(crate) lines: [u32; BATCH],
+    pub(crate) len: usize,
+    /// Which of them are fetches.
+    pub(crate) fetches: u64,
+}
+
+/// What one machine has behind all of its TLBs.
+#[derive(Clone, Debug)]
+pub(crate) struct Walker {
+    format: Format,
+    lines: Lines,
+    /// What is not the same for all machines with the same TLBs.
+    pub(crate) counters: Counters,
+    /// The part of it that was counted by walks to absent pages.
+    pub(crate) faulting: Counters,
+}
+
+impl Walker {
+    /// That of this machine, with empty caches.
+    pub(crate) fn new(machine: &Machine, shape: &Shape) -> Walker {
+        Walker {
+            format: Format::new(machine, shape),
+            lines: Lines::new(machine),
+            counters: Counters::default(),
+            faulting: Counters::default(),
+        }
+    }
+
+    /// Walks for those of a batch that missed in all TLBs.
+    #[inline(always)]
+    pub(crate) fn walk(&mut self, mappings: &Mappings, batch: &Batch, served: &Served) {
+        if batch.absent != 0 {
+            for group in batch.groups().iter().filter(|group| group.absent().is_some()) {
+                let walks = group.requests.count_ones() as u64;
+                self.faulting.references[group.access()] += walks;
+                self.faulting.walks[group.access()] += walks;
+            }
+        }
+        let reads = Reads { lines: &mut self.lines, counters: &mut self.counters, faulting: &mut self.faulting };
+        on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
+    }
+
+    /// The same for a batch with lines: `data` are the program's accesses, of which those whose bits are set in `missed` missed in the
+    /// first level and are the requests of `batch`, in order.
+    pub(crate) fn walk_lines(
+        &mut self,
+        mappings: &Mappings,
+        batch: &Batch,
+        (missed, served): (u64, &Served),
+        data: &Data,
+    ) {
+        let mut done = 0;
+        // The lines of a walk come right before the program's own.
+        for (number, at) in each(missed).enumerate().filter(|(number, _)| served.missed >> number & 1 != 0) {
+            self.lines.access(&data.lines[done..at], data.fetches >> done, &mut self.counters);
+            done = at;
+            self.walk(mappings, batch, &Served { missed: 1 << number, ..*served });
+        }
+        self.lines.access(&data.lines[done..data.len], data.fetches >> done, &mut self.counters);
+    }
+
+    /// Counts a walk to an absent page, whose root exists.
+    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, access: usize) {
+        let mut walk = Counters::default();
+        walk.references[access] += 1;
+        walk.walks[access] += 1;
+        let reads = Reads { lines: &mut self.lines, counters: &mut walk, faulting: &mut Counters::default() };
+        on_format!(&mut self.format, format => format.walk_absent(mappings, page, known, reads));
+        self.counters.add_walks(&walk);
+        self.faulting.add_walks(&walk);
+    }
+
+    /// Whether loads and stores are preloaded from now on.
+    pub(crate) fn preload(&mut self, preloading: bool) {
+        self.lines.preloading = preloading;
+    }
+
+    /// The program's access to one line, whose page is in the TLBs.
+    pub(crate) fn access_line(&mut self, line: u32, fetch: bool) {
+        self.lines.access(&[line], u64::from(fetch), &mut self.counters);
+    }
+
+    /// The hash table of groups and what its lines are read through, if there is one.
+    pub(crate) fn groups(&mut self) -> Option<(&mut Groups, Reads<'_>)> {
+        match &mut self.format {
+            Format::Groups(groups) => {
+                let (lines, counters, faulting) = (&mut self.lines, &mut self.counters, &mut self.faulting);
+                Some((groups, Reads { lines, counters, faulting }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The hash table of groups, if there is one.
+    pub(crate) fn groups_held(&self) -> Option<&Groups> {
+        match &self.format {
+            Format::Groups(groups) => Some(groups),
+            _ => None,
+        }
+    }
+
+    /// Drops lines of the program from the caches.
+    pub(crate) fn flush_lines(&mut self, lines: Range<u32>) {
+        self.counters.remaps.flushed_lines += self.lines.flush(lines);
+    }
+
+    /// Drops a pointer to a table that is removed.
+    pub(crate) fn forget_pointer(&mut self, level: usize, pte: Pte) {
+        on_format!(&mut self.format, format => format.forget(level, pte));
+    }
+
+    /// Empties the walk caches.
+    pub(crate) fn flush(&mut self) {
+        on_format!(&mut self.format, format => format.flush());
+    }
+
+    /// The same, and all that is held of the host's tables.
+    pub(crate) fn flush_host(&mut self) {
+        self.flush();
+        if let Format::Nested(nested) = &mut self.format {
+            nested.flush_host();
+        }
+    }
+
+    /// What the walks since the last call have found in the host's tables.
+    pub(crate) fn reached(&mut self) -> Reached {
+        match &mut self.format {
+            Format::Nested(nested) => nested.reached(),
+            _ => Reached::default(),
+        }
+    }
+
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.lines.validate()?;
+        on_format!(&self.format, format => format.validate(mappings))
+    }
+}
