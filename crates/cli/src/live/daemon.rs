@@ -21,7 +21,7 @@ use superpage_live::daemon::{Config, Daemon as Running, raise_files};
 use superpage_live::launch::Line;
 use superpage_live::policy::{LINUX, OF_COMMAND};
 use superpage_live::probe::region_cost;
-use superpage_live::promote::{Finding, Options, Promoter, Selected};
+use superpage_live::promote::{Finding, Listing, Options, Promoter, Selected};
 use superpage_output::quoted;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign, foreign_json, time};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -179,11 +179,13 @@ impl Daemon {
         raise_files();
         let screen = self.width.screen();
         let (mut text, mut all, mut promotable) = (String::new(), Vec::new(), 0);
-        let mut others = BTreeSet::new();
+        let mut taken = BTreeSet::new();
         for (service, promoter) in &mut observers {
-            let (options, members) = (promoter.options().clone(), promoter.target().members());
-            let (findings, looked) = look(promoter, others.clone(), stop);
-            others.extend(members);
+            if service.is_some() {
+                promoter.list(&mut Listing::default(), &mut taken);
+            }
+            let options = promoter.options().clone();
+            let (findings, looked) = look(promoter, stop);
             let regions: u64 = findings.iter().map(|finding| finding.promotable).sum();
             promotable += regions;
             if let Some(service) = service {
@@ -204,14 +206,13 @@ impl Daemon {
     }
 }
 
-/// What a promoter would promote, beside the processes of others, and for how long it has looked.
-fn look(promoter: &mut Promoter, others: BTreeSet<i32>, stop: &Stop) -> (Vec<Finding>, Duration) {
+/// What a promoter would promote, and for how long it has looked.
+fn look(promoter: &mut Promoter, stop: &Stop) -> (Vec<Finding>, Duration) {
     let looks = promoter.options().looks();
     if std::io::stderr().is_terminal() || looks > Duration::from_secs(30) {
         eprintln!("superpage: looking for {looks:?}, promoting nothing");
     }
     let began = Instant::now();
-    promoter.leave(others);
     let findings = promoter.survey(stop.flag());
     let looked = began.elapsed();
     if stop.is_set() {

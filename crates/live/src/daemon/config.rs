@@ -47,6 +47,9 @@ pub(super) struct Part {
     pub(super) target: Target,
 }
 
+/// The most services: each has a promoter, and its lines of metrics.
+const SERVICES: usize = 256;
+
 /// The label of the processes that are no service's.
 const OTHERS: &str = "processes";
 
@@ -86,6 +89,11 @@ impl Text {
         let mut services: Vec<Service> = Vec::new();
         for table in &self.service {
             let (text, wrong) = (table.as_ref(), |problem: &str| (table.span(), problem.to_string()));
+            if services.len() == SERVICES {
+                return Err(wrong(&format!(
+                    "at most {SERVICES} services: put those with the same policy into one table"
+                )));
+            }
             if text.cgroups.is_empty() && text.names.is_empty() {
                 return Err(wrong("which processes? Give the service cgroups or names"));
             }
@@ -355,6 +363,10 @@ mod tests {
             ("[[service]]\nnames = [\"a\"]\npolicy = \"promote:idle=1ms\"\n", "bad.toml:3: policy promote: idle=1ms"),
             ("[[service]]\nnames = [\"a\"]\n[[service]]\nnames = [\"a\"]\n", "bad.toml:3: two services are a"),
             ("[[service]]\nall = true\n", "bad.toml:2: unknown field `all`"),
+            (
+                &(0..257).map(|at| format!("[[service]]\nnames = [\"{at}\"]\n")).collect::<String>(),
+                "bad.toml:513: at most 256",
+            ),
         ] {
             let error = error(text);
             assert!(error.to_string().contains(part) && error.status() == 2, "{error}");

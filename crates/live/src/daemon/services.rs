@@ -4,13 +4,14 @@
 //! one share of a core. While one waits for as much time as its last call took, the others wait too, in turns: else
 //! one with short calls would use up what another has to save.
 //!
-//! A process belongs to the first service that selects it: a promoter skips what the services before it select.
+//! A process belongs to the first service that selects it. Processes are listed once for all services, however many.
 
 use super::config::Part;
-use crate::promote::{Counters, Promoter};
+use crate::promote::{Counters, Listing, Promoter};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use superpage_linux::Error;
+use superpage_linux::cpu::thread_cpu;
 
 /// The counters of a service; without a name where the configuration has no tables of services.
 pub type Counted = (Option<String>, Counters);
@@ -23,12 +24,21 @@ pub(super) struct Services {
     named: bool,
     /// Whose turn it is.
     turn: usize,
-    /// The processes that each selects, and when they were listed.
-    selected: Option<(Instant, Vec<BTreeSet<i32>>)>,
+    /// Until when the list of processes is used.
+    listed: Option<Instant>,
 }
 
-/// For how long a list of processes is used.
+/// For how long time is saved up at least before another look at it: a look costs some too, of all that the process uses,
+/// and at 1 % of a core a short pause would save less.
+const SAVING: Duration = Duration::from_millis(100);
+
+/// A longer wait is none.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// For how long a list of processes is used at least,
 const LISTED: Duration = Duration::from_millis(200);
+/// and which part of the share of a core lists may take.
+const LISTING: f64 = 0.2;
 
 impl Services {
     /// # Errors
@@ -44,7 +54,7 @@ impl Services {
             parts: parts.into_iter().map(promoter).collect::<Result<_, Error>>()?,
             named,
             turn: 0,
-            selected: None,
+            listed: None,
         })
     }
 
@@ -72,37 +82,52 @@ impl Services {
                 self.parts.push(new.remove(at));
             }
         }
-        (self.named, self.turn, self.selected) = (named, 0, None);
+        (self.named, self.turn, self.listed) = (named, 0, None);
         Ok(())
     }
 
-    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns for how long
-    /// nothing is due.
-    pub(super) fn step(&mut self) -> Duration {
+    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns when something
+    /// is due again.
+    pub(super) fn step(&mut self) -> Instant {
+        let rest = self.step_in_turn();
+        // A wait without an end is looked at again.
+        let now = Instant::now();
+        now.checked_add(rest).unwrap_or(now + LONGEST)
+    }
+
+    /// The same; returns for how long nothing is due.
+    fn step_in_turn(&mut self) -> Duration {
         let (services, turn) = (self.parts.len(), self.turn);
         let runs = self.parts[turn].1.is_due();
         let rest = self.step_of(turn);
         if !runs && self.parts[turn].1.lacks_time() {
-            return rest;
+            return rest.max(SAVING);
         }
         let others = (1..services).map(|at| (turn + at) % services);
         let rest = others.clone().map(|at| self.step_of(at)).fold(rest, Duration::min);
-        self.turn = { others }.find(|at| self.parts[*at].1.lacks_time()).unwrap_or((turn + 1) % services);
-        rest
+        let lacking = std::iter::once(turn).chain(others).find(|at| self.parts[*at].1.lacks_time());
+        self.turn = lacking.filter(|at| *at != turn).unwrap_or((turn + 1) % services);
+        rest.max(lacking.map_or(Duration::ZERO, |_| SAVING))
     }
 
     /// Does what is due of one.
     fn step_of(&mut self, at: usize) -> Duration {
-        if at > 0 && self.parts[at].1.is_due() {
-            if self.selected.as_ref().is_none_or(|(when, _)| when.elapsed() >= LISTED) {
-                let members = self.parts.iter().map(|(_, promoter)| promoter.target().members());
-                self.selected = Some((Instant::now(), members.collect()));
-            }
-            let before = self.selected.iter().flat_map(|(_, members)| &members[..at]).flatten().copied();
-            let others = before.collect();
-            self.parts[at].1.leave(others);
+        if self.parts[at].1.is_due() && self.listed.is_none_or(|until| until <= Instant::now()) {
+            self.list();
         }
         self.parts[at].1.step()
+    }
+
+    /// Lists the processes of each, once for all. The more there are, the more seldom: so that it stays within a part of
+    /// the share of a core.
+    fn list(&mut self) {
+        let before = thread_cpu();
+        let (mut listing, mut taken) = (Listing::default(), BTreeSet::new());
+        self.parts.iter_mut().for_each(|(_, promoter)| promoter.list(&mut listing, &mut taken));
+        let used = thread_cpu().saturating_sub(before).as_secs_f64();
+        let cpu = self.parts[0].1.options().cpu;
+        let rest = Duration::try_from_secs_f64(used / (cpu * LISTING)).unwrap_or(Duration::MAX);
+        self.listed = Instant::now().checked_add(rest.max(LISTED));
     }
 
     /// The counters of each.

@@ -27,7 +27,7 @@ mod waits;
 pub use self::counters::Counters;
 pub use self::options::{Options, SLOWDOWN};
 pub use self::survey::Finding;
-pub use self::target::{Selected, Target};
+pub use self::target::{Listing, Selected, Target};
 
 use self::clock::Clock;
 use self::process::Process;
@@ -77,7 +77,7 @@ impl Promoter {
             least: options.least(size),
             options,
             target: target.after(&mut named),
-            others: BTreeSet::new(),
+            listed: None,
             named,
             ladder,
             size,
@@ -111,9 +111,11 @@ impl Promoter {
         self.live.clock.mark = self.live.clock.read();
     }
 
-    /// Leaves these processes to others, from the next look on.
-    pub fn leave(&mut self, others: BTreeSet<i32>) {
-        self.live.others = others;
+    /// Its processes are those that it selects by this listing, but for those that are `taken` already, to which they are
+    /// added; until the next call. Without such calls a promoter lists them itself.
+    pub fn list(&mut self, listing: &mut Listing, taken: &mut BTreeSet<i32>) {
+        let own: BTreeSet<i32> = self.live.list(listing).into_iter().filter(|pid| taken.insert(*pid)).collect();
+        self.live.listed = Some(own);
     }
 
     /// Whether the next step has something to do.
@@ -145,6 +147,7 @@ impl Promoter {
         live.options = options;
         self.background = live.begun(live.options.background());
         live.target = target.after(&mut live.named);
+        live.listed = None;
         live.processes.values_mut().for_each(Process::scan_again);
     }
 

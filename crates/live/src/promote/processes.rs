@@ -6,7 +6,7 @@ use super::counters::Counters;
 use super::options::{Options, SLOWDOWN};
 use super::process::Process;
 use super::survey::Survey;
-use super::target::Target;
+use super::target::{Listing, Target};
 use super::waits::Waits;
 use rustix::fd::AsFd;
 use rustix::process::{Resource, getrlimit};
@@ -36,8 +36,8 @@ pub(super) const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Processes {
     pub(super) options: Options,
     pub(super) target: Target,
-    /// Processes that are another promoter's.
-    pub(super) others: BTreeSet<i32>,
+    /// The processes, where the caller lists them.
+    pub(super) listed: Option<BTreeSet<i32>>,
     /// All processes that were ever named by a number: who gets it later is not meant.
     pub(super) named: Vec<Named>,
     pub(super) ladder: Ladder,
@@ -96,6 +96,16 @@ impl Processes {
         let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
         let own = waiting().map(|process| process.pace.until()).filter(|(until, _)| now < *until);
         self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|(until, why)| (why, until))));
+    }
+
+    /// The processes that are selected, by this listing. A unit that does not run is logged once.
+    pub(super) fn list(&mut self, listing: &mut Listing) -> BTreeSet<i32> {
+        let absent = &mut self.absent_units;
+        self.target.members_of(listing, &mut |unit, error| {
+            if absent.insert(unit.to_path_buf()) {
+                tracing::warn!("{error}; it is looked for at each scan");
+            }
+        })
     }
 
     pub(super) fn process(&self, space: SpaceId) -> Option<&Process> {
@@ -305,13 +315,10 @@ impl System for Processes {
     /// The processes that exist. One that ends within the first interval is never scanned.
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
-        let absent = &mut self.absent_units;
-        let mut members = self.target.members_but(&mut |unit, error| {
-            if absent.insert(unit.to_path_buf()) {
-                tracing::warn!("{error}; it is looked for at each scan");
-            }
-        });
-        members.retain(|pid| !self.others.contains(pid));
+        let members = match self.listed.clone() {
+            Some(listed) => listed,
+            None => self.list(&mut Listing::default()),
+        };
         self.tell_of_files();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));

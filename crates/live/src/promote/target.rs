@@ -1,10 +1,10 @@
 //! The processes that the promoter works on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use superpage_linux::proc::{self, Named};
+use superpage_linux::proc::Named;
 use superpage_linux::tree::descendants;
 use superpage_linux::{Error, cgroup};
 use superpage_output::quoted;
@@ -136,21 +136,22 @@ impl Target {
         *self == Target::default()
     }
 
-    /// The processes, now, including those that must not be touched. O(processes of the system) for all, otherwise of
-    /// the target; some 10 us for each that is named.
+    /// The processes, now, including those that must not be touched. O(processes of the system) for all and for names,
+    /// otherwise of the target; some 10 us for each that is named.
     pub fn members(&self) -> BTreeSet<i32> {
-        self.members_but(&mut |_, _| ())
+        self.members_of(&mut Listing::default(), &mut |_, _| ())
     }
 
-    /// The same; `absent` hears of each unit that has no control group now, and why.
-    pub fn members_but(&self, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
+    /// The same, by a listing that several targets share; `absent` hears of each unit that has no control group now, and
+    /// why.
+    pub fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {
             named.iter().filter(|named| named.lives()).map(|named| named.pid).collect()
         };
         members.extend(living(&self.pids));
         if self.all {
-            members.extend(all().filter(|pid| *pid != 1));
+            members.extend(listing.all().iter().filter(|pid| **pid != 1));
         }
         for root in living(&self.trees) {
             members.insert(root);
@@ -165,29 +166,48 @@ impl Target {
             }
         }
         members.extend(grouped.into_iter().filter(|pid| *pid != 1));
-        if !self.names.is_empty() {
-            members.extend(all().filter(|pid| *pid != 1 && is_named(*pid, &self.names)));
+        for name in &self.names {
+            members.extend(listing.named(name).iter().filter(|pid| **pid != 1));
         }
-        if !self.except.is_empty() {
-            members.retain(|pid| !is_named(*pid, &self.except));
+        for name in &self.except {
+            listing.named(name).iter().for_each(|pid| _ = members.remove(pid));
         }
         members.remove(&(std::process::id() as i32));
         members
     }
 }
 
-/// Whether a process has one of these names, of which the kernel keeps 15 bytes.
-fn is_named(pid: i32, names: &[String]) -> bool {
-    const KEPT: usize = 15;
-    let comm = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let comm = comm.strip_suffix('\n').unwrap_or(&comm);
-    names.iter().any(|name| name == comm || comm.len() == KEPT && name.as_bytes().starts_with(comm.as_bytes()))
+/// The processes of the system, and their names: each is read once, when it is asked for first.
+#[derive(Default, Debug)]
+pub struct Listing {
+    all: Option<Vec<i32>>,
+    by_name: Option<HashMap<Vec<u8>, Vec<i32>>>,
 }
 
-/// Every process of the system.
-fn all() -> impl Iterator<Item = i32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+impl Listing {
+    /// Every process of the system.
+    fn all(&mut self) -> &[i32] {
+        self.all.get_or_insert_with(|| {
+            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        })
+    }
+
+    /// Every process of a name, of which the kernel keeps 15 bytes.
+    fn named(&mut self, name: &str) -> &[i32] {
+        const KEPT: usize = 15;
+        if self.by_name.is_none() {
+            let mut by_name: HashMap<Vec<u8>, Vec<i32>> = HashMap::new();
+            for pid in self.all() {
+                let mut name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+                name.pop_if(|last| *last == b'\n');
+                by_name.entry(name).or_default().push(*pid);
+            }
+            self.by_name = Some(by_name);
+        }
+        let kept = &name.as_bytes()[..name.len().min(KEPT)];
+        self.by_name.as_ref().and_then(|by_name| by_name.get(kept)).map_or(&[], Vec::as_slice)
+    }
 }
 
 #[cfg(test)]
@@ -237,7 +257,7 @@ mod tests {
     fn a_service_is_what_one_types() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
-        while !is_named(pid, &["sleep".into()]) {
+        while !Listing::default().named("sleep").contains(&pid) {
             std::thread::yield_now();
         }
         let members = |word: &str| word.parse::<Selected>().unwrap().members();
@@ -274,7 +294,7 @@ mod tests {
         let unit = Target { cgroups: vec![name.clone().into()], ..Target::default() };
         let members = || {
             let mut absent = 0;
-            let members = unit.members_but(&mut |_, _| absent += 1);
+            let members = unit.members_of(&mut Listing::default(), &mut |_, _| absent += 1);
             (members.into_iter().collect::<Vec<_>>(), absent)
         };
         assert_eq!(members(), (vec![], 1));
@@ -304,9 +324,10 @@ mod tests {
     #[test]
     fn a_name_is_cut_as_the_kernel_does() {
         let own = std::process::id() as i32;
-        let comm = proc::read(format!("/proc/{own}/comm")).unwrap().trim_end().to_string();
-        assert!(is_named(own, std::slice::from_ref(&comm)) && !is_named(own, &["other".into()]));
-        assert_eq!(is_named(own, &[format!("{comm}more")]), comm.len() == 15);
+        let comm = std::fs::read_to_string(format!("/proc/{own}/comm")).unwrap().trim_end().to_string();
+        let mut listing = Listing::default();
+        assert!(listing.named(&comm).contains(&own) && !listing.named("other").contains(&own));
+        assert_eq!(listing.named(&format!("{comm}more")).contains(&own), comm.len() == 15);
     }
 
     #[test]
