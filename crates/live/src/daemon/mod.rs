@@ -74,18 +74,14 @@ impl Daemon {
     ) -> Result<(), Error> {
         self.tell("promoting");
         let begun = Instant::now();
-        let (mut updated, mut written, mut told, mut next) = (None, None, begun, begun);
+        let (mut updated, mut written, mut told) = (None, None, begun);
         let mut before = self.services.counters();
         self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
             if reload.swap(false, Ordering::Relaxed) {
                 self.reload(&read);
-                next = begun;
             }
-            // A nap that ends before anything is due costs next to nothing.
-            if next <= Instant::now() {
-                next = self.services.step();
-            }
+            let rest = self.services.step();
             if due(&mut updated, METRICS) {
                 let counters = self.services.counters();
                 self.manager.status(&counters);
@@ -108,7 +104,7 @@ impl Daemon {
                 }
                 before = self.services.counters();
             }
-            std::thread::sleep(next.saturating_duration_since(Instant::now()).min(NAP));
+            std::thread::sleep(rest.min(NAP));
         }
         self.manager.stopping();
         let counters = self.services.counters();

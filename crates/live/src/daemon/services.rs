@@ -28,12 +28,53 @@ pub(super) struct Services {
     listed: Option<Instant>,
 }
 
-/// For how long time is saved up at least before another look at it: a look costs some too, of all that the process uses,
-/// and at 1 % of a core a short pause would save less.
-const SAVING: Duration = Duration::from_millis(100);
+/// What takes turns.
+trait Turns {
+    /// How many there are.
+    fn number(&self) -> usize;
+    /// Whether one has something to do, and the time for it.
+    fn is_due(&self, at: usize) -> bool;
+    /// Whether one has something to do, and waits for processor time.
+    fn lacks_time(&self, at: usize) -> bool;
+    /// Does what is due of one. Returns for how long nothing is.
+    fn step_of(&mut self, at: usize) -> Duration;
+}
 
-/// A longer wait is none.
-const LONGEST: Duration = Duration::from_secs(3600);
+impl Turns for Services {
+    fn number(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn is_due(&self, at: usize) -> bool {
+        self.parts[at].1.is_due()
+    }
+
+    fn lacks_time(&self, at: usize) -> bool {
+        self.parts[at].1.lacks_time()
+    }
+
+    fn step_of(&mut self, at: usize) -> Duration {
+        if self.is_due(at) && self.listed.is_none_or(|until| until <= Instant::now()) {
+            self.list();
+        }
+        self.parts[at].1.step()
+    }
+}
+
+/// Does what is due, of the one whose turn it is alone while it saves up time. Returns for how long nothing is due, and
+/// whose turn is next.
+fn step_from(all: &mut impl Turns, turn: usize) -> (Duration, usize) {
+    let number = all.number();
+    let runs = all.is_due(turn);
+    let rest = all.step_of(turn);
+    if !runs && all.lacks_time(turn) {
+        return (rest, turn);
+    }
+    let others = (1..number).map(|at| (turn + at) % number);
+    let rest = others.clone().map(|at| all.step_of(at)).fold(rest, Duration::min);
+    let next = { others }.find(|at| all.lacks_time(*at)).unwrap_or((turn + 1) % number);
+    (rest, next)
+}
 
 /// For how long a list of processes is used at least,
 const LISTED: Duration = Duration::from_millis(200);
@@ -86,36 +127,12 @@ impl Services {
         Ok(())
     }
 
-    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns when something
-    /// is due again.
-    pub(super) fn step(&mut self) -> Instant {
-        let rest = self.step_in_turn();
-        // A wait without an end is looked at again.
-        let now = Instant::now();
-        now.checked_add(rest).unwrap_or(now + LONGEST)
-    }
-
-    /// The same; returns for how long nothing is due.
-    fn step_in_turn(&mut self) -> Duration {
-        let (services, turn) = (self.parts.len(), self.turn);
-        let runs = self.parts[turn].1.is_due();
-        let rest = self.step_of(turn);
-        if !runs && self.parts[turn].1.lacks_time() {
-            return rest.max(SAVING);
-        }
-        let others = (1..services).map(|at| (turn + at) % services);
-        let rest = others.clone().map(|at| self.step_of(at)).fold(rest, Duration::min);
-        let lacking = std::iter::once(turn).chain(others).find(|at| self.parts[*at].1.lacks_time());
-        self.turn = lacking.filter(|at| *at != turn).unwrap_or((turn + 1) % services);
-        rest.max(lacking.map_or(Duration::ZERO, |_| SAVING))
-    }
-
-    /// Does what is due of one.
-    fn step_of(&mut self, at: usize) -> Duration {
-        if self.parts[at].1.is_due() && self.listed.is_none_or(|until| until <= Instant::now()) {
-            self.list();
-        }
-        self.parts[at].1.step()
+    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns for how long
+    /// nothing is due.
+    pub(super) fn step(&mut self) -> Duration {
+        let rest;
+        (rest, self.turn) = step_from(self, self.turn);
+        rest
     }
 
     /// Lists the processes of each, once for all. The more there are, the more seldom: so that it stays within a part of
@@ -143,5 +160,53 @@ impl Services {
     /// Whether all processes that were named have ended, and no others were.
     pub(super) fn is_over(&self) -> bool {
         self.parts.iter().all(|(_, promoter)| promoter.target().is_over())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Services that always have something to promote, and are charged what any of them uses.
+    struct Busy {
+        /// The time of a call of each, which is saved up before it.
+        calls: [u64; 3],
+        saved: u64,
+        ran: [u64; 3],
+    }
+
+    impl Turns for Busy {
+        fn number(&self) -> usize {
+            self.calls.len()
+        }
+
+        fn is_due(&self, at: usize) -> bool {
+            self.saved >= self.calls[at]
+        }
+
+        fn lacks_time(&self, at: usize) -> bool {
+            !self.is_due(at)
+        }
+
+        fn step_of(&mut self, at: usize) -> Duration {
+            if self.is_due(at) {
+                self.saved -= self.calls[at];
+                self.ran[at] += 1;
+            }
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn short_calls_starve_no_service_of_long_ones() {
+        for calls in [[1, 100, 1], [100, 1, 1], [7, 1, 100]] {
+            let (mut services, mut turn) = (Busy { calls, saved: 0, ran: [0; 3] }, 0);
+            for _ in 0..20 * calls.iter().sum::<u64>() {
+                services.saved += 1;
+                (_, turn) = step_from(&mut services, turn);
+            }
+            let (least, most) = (services.ran.iter().min().unwrap(), services.ran.iter().max().unwrap());
+            assert!(*least >= 19 && most - least <= 1, "calls of {calls:?}: {:?}", services.ran);
+        }
     }
 }
