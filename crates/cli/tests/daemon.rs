@@ -450,6 +450,45 @@ fn a_service_manager_hears_of_start_reload_and_end() {
     }
 }
 
+/// A manager that starts many services may not read for a while.
+#[test]
+fn a_service_manager_whose_socket_is_full_hears_of_the_start_later() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    // Each from a socket of its own, so that no sender is at its limit.
+    let send = || {
+        let other = UnixDatagram::unbound().unwrap();
+        other.set_nonblocking(true).unwrap();
+        other.send_to(b"full", &path)
+    };
+    while send().is_ok() {}
+    let sleeper = Sleeper::new();
+    let mut command = superpage(&folder.path().join("run"));
+    command.args(["--pid", &sleeper.0.id().to_string()]).args(["--metrics-file", "prom"]).current_dir(folder.path());
+    let mut daemon = command.env("NOTIFY_SOCKET", &path).stderr(Stdio::null()).spawn().unwrap();
+    // Written once in each run of its loop, after the message.
+    let metrics = folder.path().join("prom");
+    let watches = || std::fs::read_to_string(&metrics).is_ok_and(|text| text.contains("watched_processes 1"));
+    while !watches() {
+        if daemon.try_wait().unwrap().is_some() {
+            return superpage_testing::skip!("system", "no daemon can promote here");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let hear = || {
+        let mut bytes = [0; 4096];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let first = std::iter::repeat_with(hear).find(|text| text != "full").unwrap();
+    let next = hear();
+    signal(&daemon, "-TERM");
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(first == "READY=1" && next.starts_with("STATUS=watching "), "{first}, {next}");
+}
+
 /// Two programs, each with a name of its own: one is a service with parameters of its own, the other is among all.
 #[test]
 fn a_service_has_its_own_policy_and_its_own_metrics() {

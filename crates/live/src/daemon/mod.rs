@@ -78,6 +78,7 @@ impl Daemon {
         let mut before = self.services.counters();
         self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
+            self.manager.send_again();
             if reload.swap(false, Ordering::Relaxed) {
                 self.reload(&read);
             }

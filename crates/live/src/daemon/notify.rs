@@ -5,6 +5,7 @@
 use super::services::Counted;
 use crate::promote::Counters;
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -14,13 +15,17 @@ use std::time::{Duration, Instant};
 
 /// How often the line of status is sent, at most.
 const STATUS: Duration = Duration::from_secs(10);
+/// How that message begins.
+const STATUS_IS: &str = "STATUS=";
 
 /// The manager's view of the daemon.
 #[derive(Debug)]
 pub(super) struct Manager {
     /// Where it listens, if there is one.
     socket: Option<OsString>,
-    /// The line of status that it has, and since when.
+    /// Messages that its socket had no room for, in their order.
+    unsent: VecDeque<String>,
+    /// The line of status that it has, or will have, and since when.
     told: Option<(String, Instant)>,
     /// Why the last reload changed nothing.
     refused: Option<String>,
@@ -29,7 +34,11 @@ pub(super) struct Manager {
 impl Manager {
     /// The one that started this process.
     pub(super) fn of_environment() -> Manager {
-        Manager { socket: std::env::var_os("NOTIFY_SOCKET"), told: None, refused: None }
+        Manager::at(std::env::var_os("NOTIFY_SOCKET"))
+    }
+
+    fn at(socket: Option<OsString>) -> Manager {
+        Manager { socket, unsent: VecDeque::new(), told: None, refused: None }
     }
 
     /// The daemon has started.
@@ -39,7 +48,7 @@ impl Manager {
     }
 
     /// The configuration is read again, until [`reloaded`](Manager::reloaded).
-    pub(super) fn reloading(&self) {
+    pub(super) fn reloading(&mut self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
@@ -58,20 +67,32 @@ impl Manager {
         }
         let line = line(counters, self.refused.as_deref());
         if self.told.as_ref().is_none_or(|(told, _)| *told != line) {
-            self.send(&format!("STATUS={line}"));
+            // A line that was not sent is out of date.
+            self.unsent.retain(|text| !text.starts_with(STATUS_IS));
+            self.send(&format!("{STATUS_IS}{line}"));
             self.told = Some((line, Instant::now()));
         }
     }
 
     /// The daemon ends.
-    pub(super) fn stopping(&self) {
+    pub(super) fn stopping(&mut self) {
         self.send("STOPPING=1");
     }
 
-    fn send(&self, text: &str) {
-        let Some(socket) = &self.socket else { return };
-        if let Err(error) = send_to(socket, text) {
-            tracing::debug!("the service manager cannot be told: {error}");
+    fn send(&mut self, text: &str) {
+        self.unsent.push_back(text.to_string());
+        self.send_again();
+    }
+
+    /// Sends what its socket had no room for so far. Waits for nobody: what still has none is for the next call.
+    pub(super) fn send_again(&mut self) {
+        while let Some(text) = self.unsent.front() {
+            match self.socket.as_ref().map_or(Ok(()), |socket| send_to(socket, text)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => tracing::debug!("a message to the service manager is lost: {error}"),
+                Ok(()) => {}
+            }
+            self.unsent.pop_front();
         }
     }
 }
@@ -101,6 +122,31 @@ fn send_to(socket: &OsStr, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_full_socket_has_no_room_for_is_sent_later_and_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let reader = UnixDatagram::bind(&path).unwrap();
+        reader.set_nonblocking(true).unwrap();
+        while send_to(path.as_os_str(), "full").is_ok() {}
+        let of = |watched| vec![(None, Counters { watched, ..Counters::default() })];
+        let mut manager = Manager::at(Some(path.into()));
+        manager.ready(&of(1));
+        manager.reloading();
+        manager.reloaded(None, &of(2));
+        let heard = || {
+            let mut bytes = [0; 4096];
+            let length = reader.recv(&mut bytes).ok()?;
+            Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+        };
+        while heard().is_some_and(|text| text == "full") {}
+        manager.send_again();
+        let heard: Vec<String> = std::iter::from_fn(heard).collect();
+        let begins: Vec<&str> = heard.iter().map(|text| text.split('\n').next().unwrap()).collect();
+        assert_eq!(begins, ["READY=1", "RELOADING=1", "READY=1", "STATUS=watching 2 processes, promoted 0 regions"]);
+        assert!(manager.unsent.is_empty());
+    }
 
     #[test]
     fn the_status_is_one_line() {
