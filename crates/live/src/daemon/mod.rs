@@ -25,6 +25,9 @@ use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
 /// The longest sleep between two looks at the signals.
 const NAP: Duration = Duration::from_millis(100);
 
+/// The least processor time that is saved up in a sleep.
+const SAVED: Duration = Duration::from_millis(1);
+
 /// How often the metrics are made new, at most, and written to a file.
 const METRICS: Duration = Duration::from_secs(1);
 const METRICS_FILE: Duration = Duration::from_secs(15);
@@ -105,7 +108,7 @@ impl Daemon {
                 }
                 before = self.services.counters();
             }
-            std::thread::sleep(rest.min(NAP));
+            std::thread::sleep(nap(rest, self.config.options.cpu));
         }
         self.manager.stopping();
         let counters = self.services.counters();
@@ -191,6 +194,12 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
     );
 }
 
+/// For how long to sleep where nothing is due for so long. To wake uses processor time, 0.05 ms or more, which counts:
+/// who wakes each time that as much has been saved never has enough for a promotion.
+fn nap(rest: Duration, cpu: f64) -> Duration {
+    if rest.is_zero() { rest } else { rest.max(SAVED.div_f64(cpu)).min(NAP) }
+}
+
 /// A share for people: `0.32%`.
 fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
@@ -232,5 +241,18 @@ pub fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_saves_up_more_than_it_costs_to_wake() {
+        let ms = Duration::from_millis;
+        let least = Duration::from_micros(1);
+        assert_eq!([0.01, 0.5, 1.0].map(|cpu| nap(least, cpu)), [NAP, ms(2), ms(1)]);
+        assert_eq!((nap(ms(5), 0.5), nap(Duration::MAX, 0.5), nap(Duration::ZERO, 0.01)), (ms(5), NAP, ms(0)));
     }
 }
