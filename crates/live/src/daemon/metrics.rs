@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use superpage_linux::Error;
 use superpage_linux::cpu::process_cpu;
 use superpage_output::{Output, explain};
@@ -30,9 +31,16 @@ pub struct Metrics {
     endpoint: Option<Endpoint>,
 }
 
-/// What the endpoint's thread and the daemon's share.
-#[derive(Debug, Default)]
-struct Shared(Mutex<Vec<Counted>>);
+/// What the endpoint's thread and the daemon's share: the counters, and the CPU time of the process at that moment, so
+/// that the parts never add up to more.
+#[derive(Debug)]
+struct Shared(Mutex<(Vec<Counted>, Duration)>);
+
+impl Shared {
+    fn now(counters: Vec<Counted>) -> (Vec<Counted>, Duration) {
+        (counters, process_cpu(std::process::id() as i32).unwrap_or_default())
+    }
+}
 
 impl Metrics {
     /// Opens the endpoint and checks the file, if there are any.
@@ -40,7 +48,7 @@ impl Metrics {
     /// # Errors
     /// The address cannot be used, or the file cannot be written.
     pub fn start(config: &MetricsConfig, counters: Vec<Counted>) -> Result<Metrics, Error> {
-        let shared = Arc::new(Shared(Mutex::new(counters)));
+        let shared = Arc::new(Shared(Mutex::new(Shared::now(counters))));
         let told = Arc::clone(&shared);
         let endpoint =
             config.listen.map(|address| Endpoint::open(address, CONTENT, move || render(&told))).transpose()?;
@@ -56,7 +64,7 @@ impl Metrics {
 
     /// Replaces the published counters.
     pub fn update(&self, counters: Vec<Counted>) {
-        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = Shared::now(counters);
     }
 
     /// Writes the file, if there is one: a reader sees the old or the new contents completely, see [`Output`].
@@ -95,7 +103,7 @@ fn render(shared: &Arc<Shared>) -> String {
 
 impl Collector for Shared {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (counted, used) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let of = counted.as_slice();
         let out = &mut encoder;
         sum(out, of, "promoted_bytes", "Bytes that became huge pages", |c| c.promoted_bytes() as f64)?;
@@ -119,10 +127,14 @@ impl Collector for Shared {
         by(out, of, ("throttled_seconds", help), "by", waited)?;
         // Of the whole daemon.
         let whole: Vec<Counted> = of.first().map(|(_, first)| (None, first.clone())).into_iter().collect();
-        let used = process_cpu(std::process::id() as i32).unwrap_or_default();
         each(out, &whole, ("cpu_seconds", "CPU time used"), |_| Some(ConstCounter::new(used.as_secs_f64())))?;
         sum(out, of, "scan_cpu_seconds", "CPU time used in looks and scans", |c| c.scan_cpu.as_secs_f64())?;
         sum(out, of, "promote_cpu_seconds", "CPU time used in promotions", |c| c.promote_cpu.as_secs_f64())?;
+        // All that is left, so that the parts add up to the total.
+        let parts: Duration = of.iter().map(|(_, counters)| counters.scan_cpu + counters.promote_cpu).sum();
+        let other = used.saturating_sub(parts).as_secs_f64();
+        let help = "CPU time used by the daemon's start, its waking, metrics and log: the rest of the total";
+        each(out, &whole, ("other_cpu_seconds", help), |_| Some(ConstCounter::new(other)))?;
         let refused = |c: &Counters| c.refused.iter().map(|(why, n)| (*why, ConstCounter::new(*n))).collect();
         by(out, of, ("refused_regions", "Regions that the kernel did not promote"), "reason", refused)?;
         now(out, of, "watched_processes", "Processes that are watched", |c| c.watched)?;
