@@ -86,6 +86,7 @@ fn a_dry_run_prints_rows_and_nothing_else() {
         (Some(0), Some("sleep"), Some(0)),
         "{stderr}"
     );
+    assert!(rows[0].as_object().unwrap().get("service").is_some_and(serde_json::Value::is_null), "{rows}");
     assert!(!folder.path().join("daemon.lock").exists(), "a dry run takes no lock");
 }
 
@@ -496,7 +497,7 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let script = "
         for name in alpha beta; do
-            ln -s $(command -v python3) $name || exit 77
+            ln -s $(python3 -c 'import sys; print(sys.executable)') $name || exit 77
             ./$name -c \"$1\" go > $name.said & eval $name=$!
             until grep -qs ready $name.said; do kill -0 ${!name} || exit 77; sleep 0.05; done
         done
@@ -504,7 +505,10 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
         until grep -qs filled alpha.said && grep -qs filled beta.said; do sleep 0.05; done
         printf '%s\\n' 'policy = \"promote:interval=50ms,idle=50ms,cpu=1,burst=10s,age=1h\"' \
             '[processes]' 'all = true' '[[service]]' 'names = [\"alpha\"]' 'policy = \"promote:age=200ms\"' > a.toml
-        \"$0\" daemon --dry-run --config a.toml > dry || exit 77
+        # A dry run looks for as long as the age.
+        sed s/age=1h/age=1s/ a.toml > soon.toml
+        \"$0\" daemon --dry-run --config soon.toml > dry || exit 77
+        \"$0\" daemon --dry-run --config soon.toml --format json > rows || exit 77
         \"$0\" daemon --config a.toml --metrics-file prom 2> log & daemon=$!
         until grep -qs promoting log; do kill -0 $daemon || { cat log >&2; exit 77; }; sleep 0.05; done
         for i in $(seq 400); do [ $(huge $alpha) -gt 0 ] && break; sleep 0.05; done
@@ -516,7 +520,7 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
         echo $(huge $beta)
         printf '%s\\n' 'policy = \"promote:cpu=1,burst=10s\"' '[[service]]' 'names = [\"alpha\"]' '[[service]]' 'label = \"b\"' 'names = [\"beta\"]' > a.toml
         kill -HUP $daemon; sleep 5
-        kill $daemon; wait $daemon; cat log prom dry
+        kill $daemon; wait $daemon; cat log prom dry; tr -d '\n' < rows
         kill $alpha $beta";
     let Some(output) = alone(script, folder.path()) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
@@ -532,6 +536,18 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
         "{said}"
     );
     assert!(said.contains("service alpha, policy promote:"), "the dry run: {said}");
+    let rows: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let service =
+        |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["service"].clone();
+    assert_eq!((service("alpha"), service("beta")), ("alpha".into(), "processes".into()), "{rows}");
+    // What the services do not use is the daemon's, so that the parts add up.
+    let seconds = |name: &str| -> f64 {
+        let of = |line: &&str| line.split([' ', '{']).next() == Some(name);
+        said.lines().filter(of).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    let parts = ["scan", "promote", "other"].map(|part| seconds(&format!("superpage_{part}_cpu_seconds_total")));
+    let (sum, total) = (parts.iter().sum::<f64>(), seconds("superpage_cpu_seconds_total"));
+    assert!(parts.iter().all(|part| *part > 0.0) && (sum - total).abs() < 1e-6, "{parts:?} of {total}");
 }
 
 /// What little time it may use is used up by its start.

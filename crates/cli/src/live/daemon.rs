@@ -4,6 +4,7 @@ use super::inspect::why;
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use signal_hook::consts::SIGHUP;
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -17,10 +18,10 @@ use superpage_linux::Error;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::shared_way_out;
-use superpage_live::daemon::{Config, Daemon as Running, raise_files};
+use superpage_live::daemon::{Config, Daemon as Running, in_turns, raise_files};
 use superpage_live::launch::Line;
 use superpage_live::policy::{LINUX, OF_COMMAND};
-use superpage_live::probe::region_cost;
+use superpage_live::probe::{RegionCost, region_cost};
 use superpage_live::promote::{Finding, Listing, Options, Promoter, Selected};
 use superpage_output::quoted;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign, foreign_json, time};
@@ -90,6 +91,15 @@ pub(crate) struct Daemon {
 enum Format {
     Table,
     Json,
+}
+
+/// A row of JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    /// The service that the process belongs to; null where the configuration has none.
+    service: Option<&'a str>,
+    #[serde(flatten)]
+    finding: &'a Finding,
 }
 
 fn after_help() -> String {
@@ -178,28 +188,37 @@ impl Daemon {
         let mut observers = config.observers()?;
         raise_files();
         let screen = self.width.screen();
-        let (mut text, mut all, mut promotable) = (String::new(), Vec::new(), 0);
-        let mut taken = BTreeSet::new();
+        let (mut looks, mut taken) = (Vec::new(), BTreeSet::new());
         for (service, promoter) in &mut observers {
             if service.is_some() {
                 promoter.list(&mut Listing::default(), &mut taken);
             }
-            let options = promoter.options().clone();
-            let (findings, looked) = look(promoter, stop);
-            let regions: u64 = findings.iter().map(|finding| finding.promotable).sum();
-            promotable += regions;
+            looks.push(look(promoter, stop));
+        }
+        let regions = |findings: &[Finding]| findings.iter().map(|finding| finding.promotable).sum();
+        let waiting: Vec<u64> = looks.iter().map(|(findings, _)| regions(findings)).collect();
+        let promotable: u64 = waiting.iter().sum();
+        // Once, for all: memory that one measurement has used is warm in the next.
+        let cost = (promotable > 0).then(region_cost).and_then(Result::ok);
+        let mut text = String::new();
+        for (((service, promoter), (findings, looked)), own) in observers.iter().zip(&looks).zip(&waiting) {
+            let options = promoter.options();
             if let Some(service) = service {
                 text += &screen.paragraph(&format!("service {}, policy {options}:", foreign(service)));
             }
-            text += &table(&findings, promoter.region_bytes(), (&options, looked), screen);
-            text += &pace(regions, &options).map(|pace| screen.paragraph(&pace)).unwrap_or_default();
+            text += &table(findings, promoter.region_bytes(), (options, *looked), screen);
+            let pace = cost.filter(|_| *own > 0).map(|cost| pace(*own, &waiting, cost, options));
+            text += &pace.map(|pace| screen.paragraph(&pace)).unwrap_or_default();
             text += if service.is_some() { "\n" } else { "" };
-            all.extend(findings);
         }
         let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
         text += &super::typed("To begin:", if promotable > 0 { std::slice::from_ref(&line) } else { &[] }, screen);
         if let Format::Json = self.format {
-            text = foreign_json(&serde_json::to_string_pretty(&all).expect("findings are plain")) + "\n";
+            let rows = observers.iter().zip(&looks).flat_map(|((service, _), (findings, _))| {
+                findings.iter().map(|finding| Row { service: service.as_deref(), finding })
+            });
+            let rows: Vec<Row> = rows.collect();
+            text = foreign_json(&serde_json::to_string_pretty(&rows).expect("findings are plain")) + "\n";
         }
         print::print(text)?;
         Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
@@ -238,20 +257,27 @@ fn process(text: &str) -> Result<i32, String> {
     }
 }
 
-/// How long the promotion of so many regions takes; nothing where there is none, or what one costs cannot be measured.
-fn pace(regions: u64, options: &Options) -> Option<String> {
-    let (first, again) = (regions > 0).then(region_cost)?.ok()?;
+/// How long the promotion of `own` regions takes beside those of the other services; `waiting` has the regions of each.
+fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> String {
     let time = |each: Duration| time(each.as_secs_f64());
-    let takes = |each| format!("{:.0?}", options.takes(regions, each));
-    Some(format!(
-        "{} regions at {} of CPU time each (measured here now; {} in memory that was just used): {} at cpu={}, or {}",
-        count(regions),
-        time(first),
-        time(again),
-        takes(first),
+    let takes = |each| format!("{:.0?}", options.takes(in_turns(own, waiting.iter().copied()), each));
+    let (warm, most, cold) = match cost.met_cold() {
+        true => ("where memory was just used", "where the host has taken it back", ""),
+        false => ("at least", "at most", "; longer where a host has taken free memory back, of which none was met"),
+    };
+    let shared = match waiting.iter().filter(|regions| **regions > 0).count() {
+        0 | 1 => String::new(),
+        sharing => format!(", which {sharing} services share"),
+    };
+    format!(
+        "{} regions take {} to {} at cpu={}{shared}, without scans: each {} of CPU time {warm} to {} {most}, measured here now{cold}",
+        count(own),
+        takes(cost.warm),
+        takes(cost.most),
         options.cpu,
-        takes(again),
-    ))
+        time(cost.warm),
+        time(cost.most),
+    )
 }
 
 /// One row for each process with relevant memory, and a line for the rest.

@@ -10,7 +10,7 @@ mod services;
 
 pub use self::config::{Config, MetricsConfig, Processes, Service};
 pub use self::metrics::Metrics;
-pub use self::services::Counted;
+pub use self::services::{Counted, in_turns};
 
 use self::notify::Manager;
 use self::services::Services;
@@ -102,9 +102,10 @@ impl Daemon {
             }
             if told.elapsed() >= TELL {
                 told = Instant::now();
+                let left: Vec<u64> = self.services.iter().map(|(_, it)| it.counters().candidate_regions).collect();
                 for (service, promoter) in self.services.iter() {
                     let then = before.iter().find(|(then, _)| then.as_deref() == service);
-                    log(service, promoter, then.map(|(_, counters)| counters));
+                    log(service, promoter, then.map(|(_, counters)| counters), &left);
                 }
                 before = self.services.counters();
             }
@@ -167,8 +168,8 @@ impl Daemon {
     }
 }
 
-/// Logs what a promoter has done since then, if anything.
-fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
+/// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still has to promote.
+fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, waiting: &[u64]) {
     let (now, none) = (promoter.counters(), Counters::default());
     let then = then.unwrap_or(&none);
     let (regions, left) = (now.promoted_regions.saturating_sub(then.promoted_regions), now.candidate_regions);
@@ -180,6 +181,7 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
     if regions == 0 && waited.is_empty() {
         return;
     }
+    let turns = in_turns(left, waiting.iter().copied());
     tracing::info!(
         service,
         regions,
@@ -188,7 +190,7 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>) {
         // Of several, each is charged all that the process uses.
         cpu = service.is_none().then(|| percent(now.cpu_share())),
         left,
-        takes = now.region_cost().map(|cost| format!("{:.0?}", promoter.options().takes(left, cost))),
+        takes = now.region_cost().map(|cost| format!("{:.0?}", promoter.options().takes(turns, cost))),
         waited = (!waited.is_empty()).then_some(waited),
         "promoted"
     );

@@ -76,6 +76,12 @@ fn step_from(all: &mut impl Turns, turn: usize) -> (Duration, usize) {
     (rest, next)
 }
 
+/// How many regions are promoted until all `own` of one service are, if services take turns: of each of `all`, which
+/// include it, as many as its own, or all that it has.
+pub fn in_turns(own: u64, all: impl IntoIterator<Item = u64>) -> u64 {
+    all.into_iter().map(|regions| regions.min(own)).sum()
+}
+
 /// For how long a list of processes is used at least,
 const LISTED: Duration = Duration::from_millis(200);
 /// and which part of the share of a core lists may take.
@@ -208,5 +214,12 @@ mod tests {
             let (least, most) = (services.ran.iter().min().unwrap(), services.ran.iter().max().unwrap());
             assert!(*least >= 19 && most - least <= 1, "calls of {calls:?}: {:?}", services.ran);
         }
+    }
+
+    #[test]
+    fn who_has_less_to_promote_is_done_first() {
+        let all = [10, 100, 0, 40];
+        assert_eq!(all.map(|own| in_turns(own, all)), [30, 150, 0, 90]);
+        assert_eq!(in_turns(151, [151]), 151);
     }
 }

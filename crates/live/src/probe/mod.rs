@@ -26,7 +26,7 @@ mod ways;
 
 pub use finding::{Finding, Series, Value};
 pub use fracture::host_fractured;
-pub use promotion::region_cost;
+pub use promotion::{RegionCost, region_cost};
 
 use pin::Pinned;
 use std::sync::atomic::{AtomicBool, Ordering};
