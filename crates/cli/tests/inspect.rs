@@ -80,7 +80,11 @@ fn a_service_is_all_its_processes_by_their_name() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).ends_with("where it should be heap huge >= 99 %\n"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).ends_with(" of the heap is in huge pages, less than the expected 99 %\n"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!stderr(&output).contains("all huge"), "{}", stderr(&output));
     let output = inspect(&["--format", "json", "sleep"]);
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -135,7 +135,7 @@ impl Daemon {
             }
             if !options.goes_by_age() {
                 let sentence =
-                    "how full a region must be is this policy's own: if it is less than full, processes grow";
+                    "this policy may promote a region that is not full; promotion fills the rest, so processes grow";
                 tracing::warn!(service, "{sentence}");
             }
         }

@@ -140,8 +140,8 @@ enum Memory {
 }
 
 impl Expectation {
-    /// How much is huge, if that is too little: `89.9 %, where it should be heap huge >= 90 %`. Of
-    /// no such memory at all nothing is.
+    /// A sentence without its subject's name if too little is huge: `89.9 % of the heap is in huge pages, less than
+    /// the expected 90 %`. Of no such memory at all nothing is.
     pub fn unmet(&self, process: &Process) -> Option<String> {
         // What `run --text` has copied has no file any more.
         let copied = |mapping: &Mapping| mapping.kind == Kind::Anonymous && mapping.permissions.starts_with("r-x");
@@ -158,7 +158,16 @@ impl Expectation {
         let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
         let percent = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
         // Rounded down, it is below what it should be in print too.
-        (percent < self.percent).then(|| format!("{:.1} %, where it should be {self}", (10.0 * percent).floor() / 10.0))
+        let of = match self.of {
+            Memory::Heap => "of the heap",
+            Memory::Shared => "of the shared memory",
+            Memory::Code => "of the code",
+            Memory::All => "of the memory",
+        };
+        (percent < self.percent).then(|| {
+            let found = (10.0 * percent).floor() / 10.0;
+            format!("{found:.1} % {of} is in huge pages, less than the expected {} %", self.percent)
+        })
     }
 }
 
@@ -267,10 +276,10 @@ mod tests {
         let heap = process(vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
         for (text, unmet) in [
             ("heap huge >= 90 %", None),
-            ("heap huge>=90.04%", Some("90.0 %, where it should be heap huge >= 90.04 %")),
+            ("heap huge>=90.04%", Some("90.0 % of the heap is in huge pages, less than the expected 90.04 %")),
             ("all huge >= 45%", None),
-            ("all huge >= 58 %", Some("45.0 %, where it should be all huge >= 58 %")),
-            ("code huge >= 1 %", Some("0.0 %, where it should be code huge >= 1 %")),
+            ("all huge >= 58 %", Some("45.0 % of the memory is in huge pages, less than the expected 58 %")),
+            ("code huge >= 1 %", Some("0.0 % of the code is in huge pages, less than the expected 1 %")),
             ("shared huge >= 0 %", None),
         ] {
             let expectation: Expectation = text.parse().unwrap();
