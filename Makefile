@@ -15,8 +15,8 @@ install: ## put the command into ~/.cargo/bin, its manual pages and completions 
 	$(CARGO) install --path crates/cli --locked
 	$${CARGO_HOME:-$(HOME)/.cargo}/bin/superpage pages $(SHARE)
 
-deb: ## build a Debian package, target/debian/superpage_*.deb (installs cargo-deb if it is missing)
-	@$(CARGO) deb --version > /dev/null 2>&1 || $(CARGO) install cargo-deb --version '^3' --locked
+deb: ## build a Debian package, target/debian/superpage_*.deb (installs cargo-deb 3 if it is missing or older)
+	@$(CARGO) deb --version 2> /dev/null | grep -qE '(^| )([3-9]|[1-9][0-9]+)\.' || $(CARGO) install cargo-deb --version '^3' --locked
 	$(CARGO) build --release --locked -p superpage --bins
 	$(SUPERPAGE) pages target/release/share
 	$(CARGO) deb -p superpage --no-build --strip

@@ -56,3 +56,32 @@ fn the_package_names_files_that_exist() {
     let unit = std::fs::read_to_string(root.join("packaging/superpage.service")).unwrap();
     assert!(unit.contains("\nExecStart=superpage daemon --config /etc/superpage.toml\n"));
 }
+
+/// `make deb` replaces a cargo-deb that is too old, and leaves a newer one alone.
+#[test]
+fn the_package_is_built_by_a_cargo_deb_that_knows_it() {
+    let _turn = superpage_testing::turn_of("pages");
+    if Command::new("make").arg("--version").output().is_err() {
+        return superpage_testing::skip!("make", "there is no make");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = tempfile::tempdir().unwrap();
+    let (cargo, asked) = (folder.path().join("cargo"), folder.path().join("asked"));
+    // What comes after the installation is not built here.
+    for (version, installs) in
+        [("echo 2.12.1", true), ("echo 3.0.0", false), ("echo 10.1.0", false), ("exit 101", true)]
+    {
+        let asked_for = asked.display();
+        let script =
+            format!("#!/bin/sh\necho \"$*\" >> {asked_for}\ncase \"$1\" in deb) {version};; build) exit 1;; esac\n");
+        std::fs::write(&cargo, script).unwrap();
+        std::fs::set_permissions(&cargo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let _ = std::fs::remove_file(&asked);
+        let made =
+            Command::new("make").arg("deb").arg(format!("CARGO={}", cargo.display())).current_dir(&root).output();
+        assert!(!made.unwrap().status.success());
+        let asked = std::fs::read_to_string(&asked).unwrap();
+        assert_eq!(asked.contains("install cargo-deb --version ^3 --locked"), installs, "{version}: {asked}");
+        assert!(asked.starts_with("deb --version\n") && asked.contains("\nbuild "), "{version}: {asked}");
+    }
+}
