@@ -3,11 +3,12 @@
 use super::mapping::{Mapping, Pooled};
 use super::process::Process;
 use super::system::{Pool, pools};
-use crate::launch::Line;
+use crate::launch::{Line, Part};
 use procfs::{Current, Meminfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::settings::{HUGETLB_POOL, System};
 use superpage_pages::PageSize;
 use superpage_report::bytes;
 
@@ -50,6 +51,13 @@ pub(super) fn set_aside(now: u64) -> [Line; 2] {
     let size = PageSize::from_bytes(page()).map_or(String::new(), |size| format!(" of {size}"));
     let there = pools(Path::new(POOLS)).into_iter().find(|pool| pool.size.bytes() == page());
     let there = there.map_or(0, |pool| pool.pages - pool.surplus);
+    // Another superpage may have changed it for a while.
+    let before = System::live().put_back_by_another(HUGETLB_POOL);
+    lines(now, before.and_then(|pages| pages.parse().ok()).unwrap_or(there), &size)
+}
+
+/// The same, where `there` pages are of others.
+fn lines(now: u64, there: u64, size: &str) -> [Line; 2] {
     let others = if there > 0 { format!(", and others have {there}") } else { String::new() };
     let does = format!(
         "sets a pool aside, N pages{size} that nothing else can use: what is mapped now takes {now}{others} (root; \
@@ -57,10 +65,21 @@ pub(super) fn set_aside(now: u64) -> [Line; 2] {
     );
     [
         Line::new(does, "sysctl -w vm.nr_hugepages=N"),
-        Line::new(
-            "the same at each boot (root; undone by removing the file)",
-            "echo 'vm.nr_hugepages = N' > /etc/sysctl.d/superpage.conf",
-        ),
+        Line {
+            file: Some(Part {
+                path: FILE.into(),
+                text: format!(
+                    "# As many pages{size} as what is mapped now takes{}. To undo it, remove this file and type\n\
+                     # sysctl -w vm.nr_hugepages={there}\nvm.nr_hugepages = {}\n",
+                    if there > 0 { format!(", and {there} of others") } else { String::new() },
+                    now + there
+                ),
+            }),
+            ..Line::new(
+                "the same at each boot (root; undone by removing the file, and by the line above with what was there)",
+                format!("echo 'vm.nr_hugepages = N' > {FILE}"),
+            )
+        },
     ]
 }
 
@@ -69,6 +88,9 @@ pub(super) fn needed<'a>(mappings: impl Iterator<Item = &'a Mapping>) -> u64 {
     let distinct: BTreeSet<(u64, u64, &str)> = mappings.map(|it| (it.start, it.end, it.name.as_str())).collect();
     distinct.into_iter().map(|(start, end, _)| (end - start).div_ceil(page())).sum()
 }
+
+/// What sets a pool aside at each boot.
+const FILE: &str = "/etc/sysctl.d/superpage.conf";
 
 /// The kernel's folder of all pools.
 const POOLS: &str = "/sys/kernel/mm/hugepages";
@@ -91,6 +113,23 @@ mod tests {
         // The same buffers of two processes, and others.
         let each = |megabytes: u64| (megabytes << 20).div_ceil(page());
         assert_eq!(needed([shared(143), shared(143), shared(1)].iter()), each(143) + each(1));
+    }
+
+    #[test]
+    fn a_pool_is_set_aside_by_a_file_that_says_how_to_undo_it() {
+        for (there, begin, end) in [
+            (
+                0,
+                "# As many pages of 2M as what is mapped now takes. To undo",
+                "vm.nr_hugepages=0\nvm.nr_hugepages = 73\n",
+            ),
+            (5, "# As many pages of 2M as what is mapped now takes, and 5 of others.", "=5\nvm.nr_hugepages = 78\n"),
+        ] {
+            let [_, at_boot] = lines(73, there, " of 2M");
+            let Part { path, text } = at_boot.file.unwrap();
+            assert_eq!(path, "/etc/sysctl.d/superpage.conf");
+            assert!(text.starts_with(begin) && text.ends_with(end) && text.lines().count() == 3, "{text}");
+        }
     }
 
     #[test]
