@@ -424,6 +424,37 @@ fn a_terminal_that_goes_away_ends_the_command() {
     panic!("the command has not heard of it");
 }
 
+/// What another superpage has set for a while is not what the system has.
+#[test]
+fn inspect_goes_by_the_settings_that_last() {
+    let _turn = superpage_testing::turn_of("run");
+    let Some(live) = Live::take() else { return };
+    let before = live.before[0].clone().unwrap();
+    if before == "always" {
+        return superpage_testing::skip!("system", "thp changes nothing where enabled is always");
+    }
+    let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();
+    while line(&mut child) != "ready" {}
+    let own = std::process::id().to_string();
+    let [process, system, json] = [&[own.as_str()][..], &["--system"], &["--format", "json", &own]]
+        .map(|arguments| output(Command::new(SUPERPAGE).args(["inspect", "--wide"]).args(arguments)));
+    signal(&child, "TERM");
+    child.wait().unwrap();
+    let note = format!("process {} of superpage has other settings in force for now, and puts back ", child.id());
+    for output in [process, system] {
+        let text = stdout(&output);
+        let note = text.lines().find(|line| line.contains(&note)).unwrap_or_else(|| panic!("{text}"));
+        assert!(note.contains(&format!("enabled={before}")), "{note}");
+    }
+    assert!(lines(&json).iter().any(|line| line.contains(&note)), "{:?}", lines(&json));
+    let rows: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let reasons = rows.as_array().unwrap().iter().flat_map(|row| row["reasons"].as_array().unwrap());
+    let private = |reason: &&serde_json::Value| reason["text"].as_str().unwrap().starts_with("enabled=");
+    let words: Vec<String> = reasons.filter(private).map(|reason| reason["text"].to_string()).collect();
+    assert!(words.iter().all(|text| text.contains(&before)), "{words:?}");
+    live.is_as_it_was();
+}
+
 #[test]
 fn the_call_after_a_kill_puts_the_settings_back() {
     let _turn = superpage_testing::turn_of("run");

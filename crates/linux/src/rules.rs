@@ -1,8 +1,10 @@
 //! The kernel's settings for huge pages.
 
+use crate::settings::System;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use superpage_pages::PageSize;
 
 /// The settings under `/sys/kernel/mm/transparent_hugepage`, each as the word in force.
@@ -22,18 +24,61 @@ pub struct Rules {
     pub max_ptes_none: Option<u64>,
 }
 
+/// The folder, below the root of a system.
+const FOLDER: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// Settings that another process of superpage has changed for a while.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Temporary {
+    /// The process.
+    pub pid: u32,
+    /// What it puts back, as `enabled=madvise`.
+    pub before: Vec<String>,
+}
+
+impl fmt::Display for Temporary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "process {} of superpage has other settings in force for now, and puts back {}",
+            self.pid,
+            self.before.join(", ")
+        )
+    }
+}
+
 impl Rules {
     /// The settings as they are now.
     pub fn read() -> Rules {
-        Rules::read_from(Path::new("/sys/kernel/mm/transparent_hugepage"))
+        Rules::read_from(&Path::new("/").join(FOLDER))
+    }
+
+    /// The settings of a system that last: where another process of superpage that runs has changed one for a while,
+    /// what it was before. Also returns that process and which ones, if there are any.
+    pub fn lasting(system: &System) -> (Rules, Option<Temporary>) {
+        let (pid, before) = system.put_back_by_others().unzip();
+        let before: BTreeMap<PathBuf, String> = before.unwrap_or_default();
+        let folder = system.path(FOLDER);
+        let text = |path: &Path| before.get(path).cloned().or_else(|| std::fs::read_to_string(path).ok());
+        let rules = Rules::read_by(&folder, &text);
+        let changed: Vec<String> = before
+            .iter()
+            .filter_map(|(path, before)| Some(format!("{}={before}", path.strip_prefix(&folder).ok()?.display())))
+            .collect();
+        (rules, pid.filter(|_| !changed.is_empty()).map(|pid| Temporary { pid, before: changed }))
     }
 
     /// The settings in another folder with the kernel's layout.
     pub fn read_from(folder: &Path) -> Rules {
-        let word = |path: &Path| chosen(&std::fs::read_to_string(path).ok()?);
+        Rules::read_by(folder, &|path| std::fs::read_to_string(path).ok())
+    }
+
+    /// The settings by the text of each file.
+    fn read_by(folder: &Path, text: &dyn Fn(&Path) -> Option<String>) -> Rules {
+        let word = |path: &Path| chosen(&text(path)?);
         let enabled = word(&folder.join("enabled"));
         let shmem_enabled = word(&folder.join("shmem_enabled"));
-        let max_ptes_none = std::fs::read_to_string(folder.join("khugepaged/max_ptes_none")).ok();
+        let max_ptes_none = text(&folder.join("khugepaged/max_ptes_none"));
         let mut rules = Rules {
             defrag: word(&folder.join("defrag")),
             max_ptes_none: max_ptes_none.and_then(|text| text.trim().parse().ok()),

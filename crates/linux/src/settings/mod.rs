@@ -104,6 +104,15 @@ impl System {
         journal.changes.into_iter().find(|change| change.path == path).map(|change| change.before)
     }
 
+    /// Another process that lives and has changed settings, and what it puts back, by file. `None` if there is none.
+    /// Anybody may ask.
+    pub fn put_back_by_others(&self) -> Option<(u32, BTreeMap<PathBuf, String>)> {
+        let journal = self.journal_of_another()?;
+        // The oldest change of a setting has what it was.
+        let before = journal.changes.iter().rev().map(|change| (change.path.clone(), change.before.clone()));
+        Some((journal.pid(), before.collect()))
+    }
+
     /// The journal, if it is that of another process that lives.
     fn journal_of_another(&self) -> Option<Journal> {
         let journal = Journal::load(&self.journal_file(), &self.root).ok()??;

@@ -10,6 +10,7 @@ use crate::promote::Selected;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
+use superpage_linux::settings::System;
 use superpage_linux::why::Why;
 use superpage_output::quoted;
 use superpage_report::bytes;
@@ -32,7 +33,7 @@ impl Service {
         };
         let origins = self.processes.iter().map(|process| Origin::of(process.pid));
         let origin = origins.reduce(Origin::and).unwrap_or_default();
-        advice(&selected, &whole.mappings, &Rules::read(), &origin)
+        advice(&selected, &whole.mappings, &Rules::lasting(&System::live()).0, &origin)
     }
 }
 

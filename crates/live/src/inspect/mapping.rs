@@ -100,6 +100,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) disabled: bool,
     /// File systems in memory: device -> the rule of its mount, if that has one.
     pub(super) tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
+    /// Whether other rules than these are in force for now.
+    pub(super) temporary: bool,
     /// Whether to go on looking.
     pub(super) go_on: &'a dyn Fn() -> bool,
 }
@@ -108,8 +110,10 @@ impl Mapping {
     /// Reads a mapping. See [`Pagemap::blocks`] and [`Folios`] for the cost.
     pub(super) fn read(map: &MemoryMap, around: &Surroundings, folios: Option<&mut Folios>) -> Result<Mapping, Error> {
         let (start, end) = map.address;
-        let circumstances = circumstances(map, around.rules, around.disabled, around.tmpfs);
+        let mut circumstances = circumstances(map, around.rules, around.disabled, around.tmpfs);
         let Circumstances { kind, advised, eligible, .. } = circumstances;
+        // The kernel goes by those in force.
+        circumstances.eligible = eligible.filter(|_| !around.temporary);
         let base = around.pagemap.base();
         let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
         let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);

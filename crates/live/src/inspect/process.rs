@@ -12,6 +12,7 @@ use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{self, disabled, ended, refused};
 use superpage_linux::rules::Rules;
 use superpage_linux::scan;
+use superpage_linux::settings::System;
 use superpage_linux::why::{Why, shared_way_out};
 
 /// A process and all its mappings.
@@ -93,11 +94,19 @@ impl Process {
         if smaps.is_empty() {
             return Err(ended(pid));
         }
-        let rules = Rules::read();
+        let (rules, temporary) = Rules::lasting(&System::live());
         let tmpfs = tmpfs(pid as i32);
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&status);
-        let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
+        let around = Surroundings {
+            pid,
+            pagemap,
+            rules: &rules,
+            disabled,
+            tmpfs: &tmpfs,
+            temporary: temporary.is_some(),
+            go_on,
+        };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
         let mappings: Vec<Mapping> =
@@ -106,6 +115,9 @@ impl Process {
             return Err(ended(pid));
         }
         let mut notes = Vec::new();
+        if let Some(temporary) = temporary {
+            notes.push(Note::from(format!("{temporary}: the reasons and the advice go by these")));
+        }
         if folios.is_none() {
             let text =
                 "folios and contiguity are not shown: the kernel shows frames only to CAP_SYS_ADMIN; run as root";

@@ -72,6 +72,8 @@ fn pools(system: &System, screen: Screen) -> String {
 }
 
 fn sizes(system: &System, screen: Screen) -> String {
+    let (_, temporary) = Rules::lasting(&superpage_linux::settings::System::live());
+    let temporary = temporary.map_or(String::new(), |temporary| screen.note(&temporary.to_string()));
     let Rules { enabled, defrag, shmem_enabled, sizes, shmem_sizes, max_ptes_none } = &system.rules;
     let word = |word: &Option<String>| word.clone().unwrap_or("absent".into());
     if enabled.is_none() {
@@ -97,7 +99,7 @@ fn sizes(system: &System, screen: Screen) -> String {
         let counts = stats.iter().map(|name| counted.get(*name).map_or("-".into(), |n| count(*n)));
         table.row(std::iter::once(size.to_string()).chain(words).chain(counts));
     }
-    screen.paragraph(&title) + &screen.table(&table)
+    screen.paragraph(&title) + &screen.table(&table) + &temporary
 }
 
 fn memory(system: &System, screen: Screen) -> String {
