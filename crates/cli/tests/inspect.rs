@@ -405,3 +405,32 @@ fn text_is_placed_and_the_status_passed_on() {
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"bye\n"[..]), "{way}: {}", stderr(&output));
     }
 }
+
+/// As of a server whose buffers another process of it has filled.
+#[test]
+fn shared_memory_that_is_in_no_page_table_is_told_of() {
+    let _turn = superpage_testing::turn_of("inspect");
+    let script = "import mmap, os, time\nm = mmap.mmap(-1, 64 << 20)\npid = os.fork()\n\
+                  if pid == 0:\n    m[:48 << 20] = b'1' * (48 << 20)\n    os._exit(0)\n\
+                  os.waitpid(pid, 0)\nprint('ready', flush=True)\ntime.sleep(600)\n";
+    let python = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = python else {
+        return superpage_testing::skip!("python3", "there is no python3");
+    };
+    let mut ready = [0; 5];
+    child.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    let process = Waiting(child);
+    let output = inspect(&["--wide", &process.pid()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let root =
+        std::fs::metadata(format!("/proc/{}/map_files", process.pid())).is_ok() && rustix::process::geteuid().is_root();
+    let expected = match root {
+        true => {
+            "of 64.0 MB: 48.0 MB is populated, and 0 B of it is in the page tables of the processes shown; the other 48.0 MB is counted nowhere here"
+        }
+        false => {
+            "of 64.0 MB: 0 B of it is in the page tables of the processes shown; whether more is populated, only root sees"
+        }
+    };
+    assert!(text.contains("shared memory /dev/zero") && text.contains(expected), "{text}");
+}

@@ -33,7 +33,8 @@ impl Service {
         };
         let origins = self.processes.iter().map(|process| Origin::of(process.pid));
         let origin = origins.reduce(Origin::and).unwrap_or_default();
-        advice(&selected, &whole.mappings, &Rules::lasting(&System::live()).0, &origin)
+        let (rules, _) = Rules::lasting(&System::live());
+        advice(&selected, (&whole.mappings, self.unmapped_bytes), &rules, &origin)
     }
 }
 
@@ -113,8 +114,9 @@ fn unit(text: &str) -> Option<String> {
     is_plain(unit).then(|| unit.to_string())
 }
 
-fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) -> Vec<Line> {
-    let all: u64 = mappings.iter().map(|mapping| mapping.resident_bytes).sum();
+/// `unmapped` bytes of shared memory are in no page table.
+fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules, origin: &Origin) -> Vec<Line> {
+    let all: u64 = unmapped + mappings.iter().map(|mapping| mapping.resident_bytes).sum::<u64>();
     let much = |bytes: u64| all > 0 && bytes as f64 >= LITTLE * all as f64;
     let of = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
         let reasons = mappings.iter().filter(|mapping| which(mapping)).flat_map(|mapping| &mapping.reasons);
@@ -197,7 +199,9 @@ fn advice(selected: &str, mappings: &[Mapping], rules: &Rules, origin: &Origin) 
         let line = "redis-server --disable-thp no ...";
         add(&mut lines, "from the next start on, lets others make its memory huge (it disables that itself)", line);
     }
-    if concerned(&shared, &[Why::Misaligned, Why::Never]).is_some() {
+    // What is in no page table lies as the rest of it does.
+    let (buffers, _) = of(&shared, &[Why::Misaligned, Why::Never]);
+    if buffers > 0 && much(buffers + unmapped) {
         match maps("postgres") {
             true => lines.extend(postgresql(origin, pool::needed(mappings.iter().filter(|it| shared(it))))),
             false => add(
@@ -276,7 +280,7 @@ pub(super) mod tests {
     fn told(mappings: &[Mapping], enabled: &str, unit: Option<&str>) -> Vec<String> {
         let rules = Rules { enabled: Some(enabled.into()), ..Rules::default() };
         let origin = Origin { unit: unit.map(String::from), ..Origin::default() };
-        advice("--pid 7", mappings, &rules, &origin).into_iter().map(|line| line.line).collect()
+        advice("--pid 7", (mappings, 0), &rules, &origin).into_iter().map(|line| line.line).collect()
     }
 
     #[test]
@@ -330,7 +334,7 @@ pub(super) mod tests {
         let libc = mapping(Kind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
         let told = |origin: &Origin| {
             let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
-            advice("--pid 7", &[heap.clone(), libc.clone()], &rules, origin)
+            advice("--pid 7", (&[heap.clone(), libc.clone()], 0), &rules, origin)
         };
         let lines = told(&Origin::default());
         assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");

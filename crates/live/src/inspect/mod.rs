@@ -10,6 +10,7 @@ mod process;
 mod reach;
 mod reason;
 mod service;
+mod shared;
 mod system;
 
 pub use contiguity::{Contiguity, contiguity};

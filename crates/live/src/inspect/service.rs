@@ -3,6 +3,7 @@
 use super::mapping::{Kind, Mapping, Pooled};
 use super::pool;
 use super::process::{Note, Process};
+use super::shared;
 use crate::promote::Selected;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,6 +18,9 @@ pub struct Service {
     pub which: Vec<Selected>,
     /// Its processes, by number.
     pub processes: Vec<Process>,
+    /// Bytes of their shared memory that are populated, and in the page table of none of them; 0 where only root sees
+    /// that.
+    pub unmapped_bytes: u64,
     /// What was selected and is not here, and why, as sentences.
     pub notes: Vec<String>,
 }
@@ -44,7 +48,9 @@ impl Service {
         let mut processes: Vec<Process> = found.into_values().collect();
         share_pools(&mut processes);
         notes.extend(pool::notes(&processes));
-        Ok(Service { which: which.to_vec(), processes, notes })
+        let (unmapped_bytes, unmapped) = shared::unmapped(&processes);
+        notes.extend(unmapped);
+        Ok(Service { which: which.to_vec(), processes, unmapped_bytes, notes })
     }
 
     /// What was selected, as it is typed.
@@ -220,7 +226,7 @@ mod tests {
         let heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
         let both = vec![process(1, vec![buffers.clone(), heap.clone()]), process(2, vec![buffers, heap])];
         let which = vec![Selected::Name("server".into())];
-        let service = Service { which, processes: both, notes: vec![] };
+        let service = Service { which, processes: both, unmapped_bytes: 0, notes: vec![] };
         let whole = service.whole();
         let sum = |of: fn(&Mapping) -> u64| whole.mappings.iter().map(of).sum::<u64>() >> 20;
         assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
@@ -233,7 +239,8 @@ mod tests {
         let (disabled, rules) = (Note { text: "it is so".into(), own: true }, Note::from("rules".to_string()));
         let mut processes: Vec<Process> = (1..=6).map(|pid| process(pid, vec![])).collect();
         processes.iter_mut().for_each(|process| process.notes.push(rules.clone()));
-        let mut service = Service { which: vec![], processes, notes: vec!["1 left out".into()] };
+        let notes = vec!["1 left out".into()];
+        let mut service = Service { which: vec![], processes, unmapped_bytes: 0, notes };
         for (number, whose) in
             [(1, "process 1"), (2, "processes 1, 2"), (5, "processes 1, 2, 3 and 2 more"), (6, "each process")]
         {
@@ -289,7 +296,7 @@ mod tests {
         let mut almost = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10000);
         almost.huge_bytes = 8996 << 20;
         let expectation: Expectation = "heap huge >= 90 %".parse().unwrap();
-        assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 %, "));
+        assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 % "));
         // Code that was copied to memory without a file.
         let mut copied = mapping(Kind::Anonymous, "r-xp", "", Why::NotAdvised, 4);
         copied.huge_bytes = copied.resident_bytes;
