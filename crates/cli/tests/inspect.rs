@@ -410,7 +410,8 @@ fn text_is_placed_and_the_status_passed_on() {
 #[test]
 fn shared_memory_that_is_in_no_page_table_is_told_of() {
     let _turn = superpage_testing::turn_of("inspect");
-    let script = "import mmap, os, time\nm = mmap.mmap(-1, 64 << 20)\npid = os.fork()\n\
+    let script = "import mmap, os, time\nf = os.memfd_create('a\\x1b[2Jb')\nos.ftruncate(f, 64 << 20)\n\
+                  m = mmap.mmap(f, 64 << 20)\npid = os.fork()\n\
                   if pid == 0:\n    m[:48 << 20] = b'1' * (48 << 20)\n    os._exit(0)\n\
                   os.waitpid(pid, 0)\nprint('ready', flush=True)\ntime.sleep(600)\n";
     let python = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn();
@@ -432,5 +433,10 @@ fn shared_memory_that_is_in_no_page_table_is_told_of() {
             "of 64.0 MB: 0 B of it is in the page tables of the processes shown; whether more is populated, only root sees"
         }
     };
-    assert!(text.contains("shared memory /dev/zero") && text.contains(expected), "{text}");
+    let named = r"shared memory /memfd:a\u{1b}[2Jb";
+    assert!(text.contains(named) && text.contains(expected), "{text}");
+    // The name of a file is untrusted.
+    let json = inspect(&["--format", "json", &process.pid()]);
+    assert!(stderr(&json).contains(named) && stderr(&json).contains(expected), "{}", stderr(&json));
+    assert!(!text.contains('\u{1b}') && !stderr(&json).contains('\u{1b}'));
 }

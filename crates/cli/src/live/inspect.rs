@@ -124,7 +124,7 @@ impl Inspect {
             Format::Table => table(&service, &whole, screen) + &super::typed(ADVICE, &advice, screen),
             Format::Json => {
                 for note in &whole.notes {
-                    eprintln!("superpage: {}", note.text);
+                    eprintln!("superpage: {}", foreign(&note.text));
                 }
                 let rows = |process| {
                     let Process { pid, command, mappings, .. }: &Process = process;

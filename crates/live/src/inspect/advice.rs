@@ -328,6 +328,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn buffers_in_no_page_table_count() {
+        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 1);
+        let code = mapping(Kind::File, "r-xp", "/usr/bin/x", Why::TooSmall, 100);
+        let told = |mappings: &[Mapping], unmapped: u64| {
+            advice("--pid 7", (mappings, unmapped << 20), &Rules::default(), &Origin::default()).len()
+        };
+        let both = [buffers, code.clone()];
+        assert_eq!((told(&both, 0), told(&both, 100), told(&[code], 100)), (0, 1, 0));
+    }
+
+    #[test]
     fn what_is_in_force_is_not_advised_and_what_it_costs_is_said() {
         let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
         (heap.full_bytes, heap.reasons[0].blocks) = (0, 500);
