@@ -536,6 +536,9 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
         "{said}"
     );
     assert!(said.contains("service alpha, policy promote:"), "the dry run: {said}");
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shares = words.matches(" at cpu=1, which 2 services share, without scans: each ").count();
+    assert_eq!(shares, 2, "one line for each: {said}");
     let rows: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     let service =
         |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["service"].clone();
