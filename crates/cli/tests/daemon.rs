@@ -458,6 +458,8 @@ fn a_service_manager_whose_socket_is_full_hears_of_the_start_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
+    // What never comes fails the test.
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // Each from a socket of its own, so that no sender is at its limit.
     let send = || {
         let other = UnixDatagram::unbound().unwrap();
