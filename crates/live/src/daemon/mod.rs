@@ -28,6 +28,9 @@ const NAP: Duration = Duration::from_millis(100);
 /// The least processor time that is saved up in a sleep.
 const SAVED: Duration = Duration::from_millis(1);
 
+/// The longest time without a look at what is due: new processes have to be met.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// How often the metrics are made new, at most, and written to a file.
 const METRICS: Duration = Duration::from_secs(1);
 const METRICS_FILE: Duration = Duration::from_secs(15);
@@ -77,15 +80,20 @@ impl Daemon {
     ) -> Result<(), Error> {
         self.tell("promoting");
         let begun = Instant::now();
-        let (mut updated, mut written, mut told) = (None, None, begun);
+        let (mut updated, mut written, mut told, mut next) = (None, None, begun, begun);
         let mut before = self.services.counters();
         self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
             self.manager.send_again();
             if reload.swap(false, Ordering::Relaxed) {
                 self.reload(&read);
+                next = begun;
             }
-            let rest = self.services.step();
+            // To wake for the signals alone costs next to nothing.
+            if next <= Instant::now() {
+                let rest = nap(self.services.step(), self.config.options.cpu);
+                next = Instant::now() + rest;
+            }
             if due(&mut updated, METRICS) {
                 let counters = self.services.counters();
                 self.manager.status(&counters);
@@ -109,7 +117,7 @@ impl Daemon {
                 }
                 before = self.services.counters();
             }
-            std::thread::sleep(nap(rest, self.config.options.cpu));
+            std::thread::sleep(next.saturating_duration_since(Instant::now()).min(NAP));
         }
         self.manager.stopping();
         let counters = self.services.counters();
@@ -196,10 +204,10 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, wait
     );
 }
 
-/// For how long to sleep where nothing is due for so long. To wake uses processor time, 0.05 ms or more, which counts:
-/// who wakes each time that as much has been saved never has enough for a promotion.
+/// For how long nothing is done where nothing is due for `rest`. A look whether something is uses processor time, 0.05 ms
+/// or more, which counts: who looks each time that as much has been saved never has enough for a promotion.
 fn nap(rest: Duration, cpu: f64) -> Duration {
-    if rest.is_zero() { rest } else { rest.max(SAVED.div_f64(cpu)).min(NAP) }
+    if rest.is_zero() { rest } else { rest.clamp(SAVED.div_f64(cpu).min(NAP), LONGEST) }
 }
 
 /// A share for people: `0.32%`.
@@ -255,6 +263,6 @@ mod tests {
         let ms = Duration::from_millis;
         let least = Duration::from_micros(1);
         assert_eq!([0.01, 0.5, 1.0].map(|cpu| nap(least, cpu)), [NAP, ms(2), ms(1)]);
-        assert_eq!((nap(ms(5), 0.5), nap(Duration::MAX, 0.5), nap(Duration::ZERO, 0.01)), (ms(5), NAP, ms(0)));
+        assert_eq!((nap(ms(5), 0.5), nap(Duration::MAX, 0.5), nap(Duration::ZERO, 0.01)), (ms(5), LONGEST, ms(0)));
     }
 }

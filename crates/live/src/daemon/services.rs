@@ -46,18 +46,15 @@ impl Turns for Services {
     }
 
     fn is_due(&self, at: usize) -> bool {
-        self.parts[at].1.is_due()
+        !self.parts[at].1.is_idle() && self.parts[at].1.is_due()
     }
 
     fn lacks_time(&self, at: usize) -> bool {
-        self.parts[at].1.lacks_time()
+        !self.parts[at].1.is_idle() && self.parts[at].1.lacks_time()
     }
 
     fn step_of(&mut self, at: usize) -> Duration {
-        if self.is_due(at) && self.listed.is_none_or(|until| until <= Instant::now()) {
-            self.list();
-        }
-        self.parts[at].1.step()
+        if self.parts[at].1.is_idle() { Duration::MAX } else { self.parts[at].1.step() }
     }
 }
 
@@ -82,9 +79,7 @@ pub fn in_turns(own: u64, all: impl IntoIterator<Item = u64>) -> u64 {
     all.into_iter().map(|regions| regions.min(own)).sum()
 }
 
-/// For how long a list of processes is used at least,
-const LISTED: Duration = Duration::from_millis(200);
-/// and which part of the share of a core lists may take.
+/// Which part of the share of a core lists of processes may take.
 const LISTING: f64 = 0.2;
 
 impl Services {
@@ -136,13 +131,16 @@ impl Services {
     /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns for how long
     /// nothing is due.
     pub(super) fn step(&mut self) -> Duration {
+        if self.listed.is_none_or(|until| until <= Instant::now()) {
+            self.list();
+        }
         let rest;
         (rest, self.turn) = step_from(self, self.turn);
-        rest
+        rest.min(self.listed.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now())))
     }
 
-    /// Lists the processes of each, once for all. The more there are, the more seldom: so that it stays within a part of
-    /// the share of a core.
+    /// Lists the processes of each, once for all: each shortest interval, and the more seldom the more there are, so that it
+    /// stays within a part of the share of a core.
     fn list(&mut self) {
         let before = thread_cpu();
         let (mut listing, mut taken) = (Listing::default(), BTreeSet::new());
@@ -150,7 +148,8 @@ impl Services {
         let used = thread_cpu().saturating_sub(before).as_secs_f64();
         let cpu = self.parts[0].1.options().cpu;
         let rest = Duration::try_from_secs_f64(used / (cpu * LISTING)).unwrap_or(Duration::MAX);
-        self.listed = Instant::now().checked_add(rest.max(LISTED));
+        let interval = self.parts.iter().map(|(_, promoter)| promoter.options().interval).min().unwrap_or_default();
+        self.listed = Instant::now().checked_add(rest.max(interval));
     }
 
     /// The counters of each.

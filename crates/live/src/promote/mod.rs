@@ -118,6 +118,11 @@ impl Promoter {
         self.live.listed = Some(own);
     }
 
+    /// Whether the last list of processes left it none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.live.listed.as_ref().is_some_and(BTreeSet::is_empty) && self.live.processes.is_empty()
+    }
+
     /// Whether the next step has something to do.
     pub(crate) fn is_due(&self) -> bool {
         self.rest().is_zero()
