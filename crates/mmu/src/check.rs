@@ -43,6 +43,15 @@ impl Machine {
             if ways > MAX_WAYS {
                 return fail(&key, format!("at most {MAX_WAYS} ways, not {ways}"));
             }
+            if tlb.level == 1 && tlb.replacement.counts_each_use() {
+                let name = tlb.replacement.name();
+                return fail(
+                    &key,
+                    format!(
+                        "replacement {name} counts each use, and a run of accesses to a page is one use of the first level: use lru there, or {name} in a further level"
+                    ),
+                );
+            }
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
             }

@@ -40,6 +40,7 @@ names! {
         TreePlru "tree-plru" in "tlb/replacement/tree_plru.rs";
         Nru "nru" in "tlb/replacement/nru.rs";
         Mru3Plru4 "mru3-plru4" in "tlb/replacement/mru3_plru4.rs";
+        Srrip "srrip" in "tlb/replacement/srrip.rs";
     }
 }
 

@@ -61,7 +61,7 @@ impl<T: Copy + PartialEq> Cache<T> {
         let set = self.set(number);
         let vacant = self.sets[set].iter().position(|way| way.is_none());
         let way = self.replacement.victim(set, vacant);
-        self.replacement.touch(set, way);
+        self.replacement.fill(set, way);
         self.sets[set][way].replace(what)
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn machines() -> Vec<Machine> {
         let mut alpha = Machine::builtin("alpha-21264").unwrap();
         alpha.name = format!("alpha-21264 {}", replacement.name());
         for tlb in &mut alpha.tlb {
-            (tlb.replacement, tlb.entries) = (replacement, all);
+            (tlb.replacement, tlb.entries) = (replacement::at_level(replacement, tlb.level), all);
         }
         alpha.spaces.number_bits = 1;
         machines.push(alpha);
@@ -20,7 +20,7 @@ pub(crate) fn machines() -> Vec<Machine> {
         let mut odd = Machine::builtin("skylake-sp").unwrap();
         odd.name = format!("odd {}", replacement.name());
         for tlb in &mut odd.tlb {
-            (tlb.replacement, tlb.index) = (replacement, Index::Low);
+            (tlb.replacement, tlb.index) = (replacement::at_level(replacement, tlb.level), Index::Low);
             if tlb.level == 2 {
                 (tlb.entries, tlb.ways, tlb.inclusive) = (12 * large, Ways::Of(large), true);
             } else if tlb.name == "DTLB 4K" || small == large {
@@ -322,6 +322,7 @@ pub(crate) fn selecting(index: Index, replacement: Replacement, sets: usize, way
     machine.name = format!("{} {} {sets} x {ways}", index.name(), replacement.name());
     for tlb in &mut machine.tlb {
         let sets = if tlb.level == 1 { 8 } else { sets };
+        let replacement = replacement::at_level(replacement, tlb.level);
         (tlb.index, tlb.replacement, tlb.entries, tlb.ways) = (index, replacement, sets * ways, Ways::Of(ways));
     }
     machine

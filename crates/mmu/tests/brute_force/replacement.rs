@@ -9,6 +9,11 @@ pub(crate) trait Twin: Debug {
     /// The way was used.
     fn touch(&mut self, set: usize, way: usize);
 
+    /// The way was filled.
+    fn fill(&mut self, set: usize, way: usize) {
+        self.touch(set, way);
+    }
+
     /// The way to fill, of which the lowest invalid one is `vacant`.
     fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize;
 
@@ -28,6 +33,7 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
         Replacement::TreePlru => Box::new(TreePlru { right: vec![BTreeMap::new(); sets], ways }),
         Replacement::Nru => Box::new(Nru(vec![vec![false; ways]; sets])),
         Replacement::Mru3Plru4 => Box::new(Permuted(vec![Permuted::START.to_vec(); sets])),
+        Replacement::Srrip => Box::new(Srrip(vec![vec![3; ways]; sets])),
     }
 }
 
@@ -36,10 +42,15 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
 pub(crate) fn shapes(replacement: Replacement) -> (usize, usize, usize, bool) {
     match replacement {
         Replacement::TreePlru => (64, 8, 4, false),
-        Replacement::Nru => (64, 8, 4, true),
+        Replacement::Nru | Replacement::Srrip => (64, 8, 4, true),
         Replacement::Mru3Plru4 => (12, 12, 12, false),
         _ => (128, 8, 4, true),
     }
+}
+
+/// The replacement for a level of TLBs: some are not for the first.
+pub(crate) fn at_level(replacement: Replacement, level: usize) -> Replacement {
+    if level == 1 && replacement.counts_each_use() { Replacement::Lru } else { replacement }
 }
 
 /// The number of ways that a set may have, next to `ways`.
@@ -176,6 +187,34 @@ impl Twin for Nru {
 
     fn flush(&mut self) {
         self.0.iter_mut().for_each(|used| used.fill(false));
+    }
+}
+
+/// The re-reference prediction value of each way (Jaleel et al., ISCA 2010, figure 4b).
+#[derive(Debug)]
+struct Srrip(Vec<Vec<u8>>);
+
+impl Twin for Srrip {
+    fn touch(&mut self, set: usize, way: usize) {
+        self.0[set][way] = 0;
+    }
+
+    fn fill(&mut self, set: usize, way: usize) {
+        self.0[set][way] = 2;
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or_else(|| {
+            let farthest = *self.0[set].iter().max().unwrap();
+            self.0[set].iter_mut().for_each(|value| *value += 3 - farthest);
+            self.0[set].iter().position(|value| *value == 3).unwrap()
+        })
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {
+        self.0.iter_mut().for_each(|set| set.fill(3));
     }
 }
 

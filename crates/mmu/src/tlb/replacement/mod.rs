@@ -12,6 +12,7 @@ mod mru3_plru4;
 mod nru;
 mod random;
 mod round_robin;
+mod srrip;
 mod tree_plru;
 
 /// From the list of replacements, generates the state of any one, and a macro that compiles an expression for each.
@@ -22,6 +23,16 @@ macro_rules! replacements {
             pub(crate) fn refuses(self, ways: usize) -> Option<&'static str> {
                 match self {
                     $(Replacement::$variant => None$(.or_else(|| $module::$form::refuses(ways)))+,)+
+                }
+            }
+        }
+
+        impl Replacement {
+            /// Whether a second use in a row matters to it. Then it is not for TLBs of the first level, where a run of
+            /// accesses to a page is one use.
+            pub const fn counts_each_use(self) -> bool {
+                match self {
+                    $(Replacement::$variant => false$( || $module::$form::COUNTS_EACH_USE)+,)+
                 }
             }
         }
@@ -64,6 +75,7 @@ replacements! { $
     TreePlru => tree_plru: TreePlru;
     Nru => nru: Nru;
     Mru3Plru4 => mru3_plru4: Mru3Plru4;
+    Srrip => srrip: Srrip;
 }
 
 /// The state of a replacement for all sets of one structure.
@@ -71,6 +83,8 @@ pub(crate) trait Replace: Sized {
     /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only called if there is
     /// none.
     const VACANT_FIRST: bool = false;
+    /// Whether a second use in a row matters ([`Replacement::counts_each_use`]).
+    const COUNTS_EACH_USE: bool = false;
 
     /// Why sets of `ways` ways cannot use it, if they cannot.
     fn refuses(_ways: usize) -> Option<&'static str> {
@@ -81,11 +95,17 @@ pub(crate) trait Replace: Sized {
     /// shape.
     fn new(sets: usize, ways: usize) -> Option<Self>;
 
-    /// The way was used: a hit, or the fill of a way that was vacant. A second use in a row must change nothing that matters, since it may
-    /// be left out: streams are made of runs.
+    /// The way was used. A second use in a row must change nothing that matters, unless each use counts, since it may be
+    /// left out: streams are made of runs.
     fn touch(&mut self, set: usize, way: usize);
 
-    /// Chooses the way to fill and counts the fill as a use of it.
+    /// A way that was vacant was filled.
+    #[inline(always)]
+    fn fill(&mut self, set: usize, way: usize) {
+        self.touch(set, way);
+    }
+
+    /// Chooses the way to fill, and counts the fill as [`Replace::fill`] does.
     fn victim(&mut self, set: usize) -> usize;
 
     /// The way became invalid.

@@ -331,7 +331,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         extended
     }
 
-    /// The vacant way to be filled first, which counts as used; `None` if there is none, or if the replacement does not
+    /// The vacant way to be filled first, which counts as filled; `None` if there is none, or if the replacement does not
     /// ask for it.
     #[inline(always)]
     fn vacant(&mut self, set: usize) -> Option<usize> {
@@ -340,7 +340,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         }
         let way = self.tags[set * self.shape.ways..][..self.shape.ways].iter().position(|tag| *tag == EMPTY)?;
         *self.vacant -= 1;
-        self.kept.touch(set, way);
+        self.kept.fill(set, way);
         Some(way)
     }
 
