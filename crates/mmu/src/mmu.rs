@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::machine::Replacement;
 use crate::machine::{SHADOW_LINES, TableKind};
 use crate::mappings::pte::Pte;
-use crate::mappings::{Backing, MappingId, Mappings, Recast, Work};
+use crate::mappings::{Backing, Change, Followed, MappingId, Mappings, Work};
 use crate::request::{Request, Trap};
 use crate::tlb::first::{FirstLevel, Lined};
 use crate::tlb::further::FurtherLevels;
@@ -49,8 +49,6 @@ pub struct Mmu {
     pub(crate) shot: Option<(u32, Range<u64>)>,
     /// Whether pages whose reference bit is cleared leave the TLBs.
     flushes_referenced: bool,
-    /// Pages that have changed since the last access, where shadow superpages follow from them.
-    changed: Vec<(u32, Range<u64>)>,
     pub(crate) host: HostState,
     /// What the operating system does to keep TLBs and hash tables up to date.
     pub(crate) upkeep: Upkeep,
@@ -121,7 +119,6 @@ impl Mmu {
             space: 0,
             shot: None,
             flushes_referenced: machine.flushes_referenced(),
-            changed: Vec::new(),
             host: HostState::default(),
             upkeep: Upkeep::default(),
         }
@@ -328,7 +325,7 @@ impl Mmu {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
         self.catch_up();
         assert!(self.mappings.backing.is_none(), "lines of a guest whose memory a manager of the host maps");
-        if !self.changed.is_empty() {
+        if self.mappings.waits() {
             self.settle();
         }
         self.shot = None;
@@ -357,7 +354,7 @@ impl Mmu {
         if self.walks_again() {
             return self.access_again(request, Some(line));
         }
-        if !self.changed.is_empty() {
+        if self.mappings.waits() {
             self.settle();
         }
         for first_level in self.first_levels.get_mut() {
@@ -422,68 +419,40 @@ impl Mmu {
         self.shoot(space, pages);
     }
 
-    /// Brings what follows from the mappings, clusters, ranges, perforated pages and shadow superpages, up to date after a change of
-    /// the mappings of these pages. Counts what the change costs, which was `work` in the index, and what had to be shot down.
-    fn follow(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
-        let pages = self.pages(at, size);
-        let work = self.mappings.cluster(space, &pages, work);
-        self.count_work(work);
-        self.mappings.update_ranges(space, &pages);
-        if self.mappings.perforates() {
-            let (work, ends) = self.mappings.perforate(space, pages.clone(), self.first_levels.get_mut());
-            self.count_work(work);
-            if ends {
-                self.shoot(space, pages.clone());
-            }
-        }
-        if self.mappings.shadows() {
-            self.note_change(space, pages);
-        }
+    /// What maps a page where nothing was mapped.
+    fn entering(&self, space: u32, at: Vpn, to: Mapped) -> Change {
+        Change { frames: Some(self.pages(Vpn(to.frame.0), to.size)), ..self.change(space, at, to.size) }
     }
 
-    /// Notes that these pages changed, together with those beside them.
-    fn note_change(&mut self, space: u32, pages: Range<u64>) {
-        match self.changed.last_mut() {
-            Some((of, last)) if *of == space && last.start <= pages.end && pages.start <= last.end => {
-                *last = last.start.min(pages.start)..last.end.max(pages.end);
-            }
-            _ => self.changed.push((space, pages)),
-        }
+    /// A change of what this page of this size maps.
+    fn change(&self, space: u32, at: Vpn, size: PageSize) -> Change {
+        Change { space, pages: self.pages(at, size), frames: None }
     }
 
-    /// Makes shadow superpages of what has changed since the last access. A kernel's changes often come in rows, of which the next
-    /// undoes what would follow from one.
+    /// To be called before the mappings of a change are changed.
+    fn begin(&mut self, change: &Change) {
+        let followed = self.mappings.before(change, self.first_levels.get_mut());
+        self.count_followed(followed);
+    }
+
+    /// To be called after that, which was `work` in the index.
+    fn finish(&mut self, change: &Change, work: Work) {
+        let followed = self.mappings.after(change, work, self.first_levels.get_mut());
+        self.count_followed(followed);
+    }
+
     #[cold]
     fn settle(&mut self) {
-        for (space, pages) in std::mem::take(&mut self.changed) {
-            let made = self.mappings.cover(space, &pages, self.first_levels.get_mut());
-            self.count_recast(made);
-        }
+        let followed = self.mappings.settle(self.first_levels.get_mut());
+        self.count_followed(followed);
     }
 
-    /// Splits the shadow superpages that have any of these pages, which are about to change.
-    fn uncover(&mut self, space: u32, at: Vpn, size: PageSize) {
-        if self.mappings.shadows() {
-            let split = self.mappings.uncover(space, &self.pages(at, size), self.first_levels.get_mut());
-            self.count_recast(split);
-        }
-    }
-
-    /// Splits those that have any of the frames that are about to be mapped once more.
-    fn unshare(&mut self, to: Mapped) {
-        if self.mappings.shadows() {
-            let frames = self.pages(Vpn(to.frame.0), to.size);
-            let split = self.mappings.unshare(frames, self.first_levels.get_mut());
-            self.count_recast(split);
-        }
-    }
-
-    fn count_recast(&mut self, Recast { work, blocks }: Recast) {
+    fn count_followed(&mut self, Followed { work, shot }: Followed) {
         self.count_work(work);
-        if !blocks.is_empty() {
+        if !shot.is_empty() {
             self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         }
-        blocks.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
+        shot.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
     }
 
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
@@ -502,55 +471,62 @@ impl Mmu {
     /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and dirty if it is made for a write. Panics if
     /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
-        self.unshare(to);
+        let change = self.entering(space, at, to);
+        self.begin(&change);
         let work = self.mappings.enter(space, at, to, access);
-        self.follow(work, space, at, to.size);
+        self.finish(&change, work);
     }
 
     /// The same of a page that nobody touches: it is neither referenced nor dirty.
     pub fn enter_untouched(&mut self, space: u32, at: Vpn, to: Mapped) {
-        self.unshare(to);
+        let change = self.entering(space, at, to);
+        self.begin(&change);
         let work = self.mappings.enter(space, at, to, Access::Read);
         self.mappings.never_used(MappingId { space, at, size: to.size });
-        self.follow(work, space, at, to.size);
+        self.finish(&change, work);
     }
 
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.catch_up();
-        self.uncover(space, at, size);
+        let change = self.change(space, at, size);
+        self.begin(&change);
         let (pte, work) = self.mappings.remove(MappingId { space, at, size }, self.first_levels.get_mut());
         self.count_shootdown(space, at, size);
-        self.follow(work, space, at, size);
+        self.finish(&change, work);
         Used::of(pte)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         self.catch_up();
-        self.uncover(space, at, size);
+        let change = self.change(space, at, size);
+        self.begin(&change);
         let work = self.mappings.protect(MappingId { space, at, size }, protection, self.first_levels.get_mut());
         self.count_shootdown(space, at, size);
-        self.follow(work, space, at, size);
+        self.finish(&change, work);
     }
 
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
     /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
-        self.uncover(space, at, to);
+        let change = self.change(space, at, to);
+        self.begin(&change);
         let work = self.mappings.promote(MappingId { space, at, size: from }, to, self.first_levels.get_mut());
         self.count_shootdown(space, at, to);
-        self.follow(work, space, at, to);
+        self.finish(&change, work);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
+        let change = self.change(space, at, from);
+        self.begin(&change);
         let work = self.mappings.demote(MappingId { space, at, size: from }, to, self.first_levels.get_mut());
         self.count_shootdown(space, at, from);
-        self.follow(work, space, at, from);
+        self.finish(&change, work);
     }
 
     /// The frame of the base page `at`, the size of the mapping, and its rights.
@@ -592,7 +568,7 @@ impl Mmu {
                 // Requests for what was used last are served without a look at its mapping.
                 false => self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget),
             }
-            let work = self.mappings.clustered_work(space, &self.pages(at, size), work);
+            let work = self.mappings.work_of_bits(space, &self.pages(at, size), work);
             self.count_work(work);
         }
         Used::of(before)
@@ -600,10 +576,8 @@ impl Mmu {
 
     /// Splits all shadow superpages of a space all of whose mappings will be removed: each base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
-        if self.mappings.shadows() {
-            let split = self.mappings.uncover_all(space, self.first_levels.get_mut());
-            self.count_recast(split);
-        }
+        let followed = self.mappings.before_end(space, self.first_levels.get_mut());
+        self.count_followed(followed);
     }
 
     /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush for all of them.

@@ -11,7 +11,8 @@
 //! buckets, a pointer each, then base pages full of nodes of one form, in the order in which they are needed. The place that was
 //! freed last is used first. So the lines that a walk reads depend only on the sequence of operations.
 
-use super::{Found, Mappings, Work};
+use super::followers::{Change, Followed, Follower};
+use super::{Found, Mappings, Watch, Work};
 use crate::machine::ENTRY_BYTES;
 use crate::machine::Machine;
 use std::ops::Range;
@@ -235,61 +236,6 @@ impl Mappings {
         self.clusters.as_deref()
     }
 
-    /// Brings the nodes of the blocks that these pages are in up to date after a change. Returns what the change costs, which
-    /// in the index was `work`: the mappings that are written, and, if it joins or splits pages, those that are read.
-    pub(crate) fn cluster(&mut self, space: u32, pages: &Range<u64>, work: Work) -> Work {
-        let Some(mut clusters) = self.clusters.take() else { return work };
-        let (mut writes, mut reads) = (0, 0);
-        for (block, changed) in clusters.blocks(pages) {
-            let (old, new) = (clusters.find(space, block), self.form(clusters.shape, space, block));
-            let words = |form: Form, several: u64| if form == Form::Short { 1 } else { several };
-            reads += old.map_or(0, |old| words(Clusters::form(old), changed));
-            writes += match (old.map(Clusters::form), new) {
-                (Some(old), Some((new, mapped))) if old != new => words(new, mapped),
-                (_, Some((new, _))) => words(new, changed),
-                (Some(old), None) => words(old, changed),
-                (None, None) => 0,
-            };
-            let new = new.map(|(form, _)| form);
-            if old.map(Clusters::form) == new {
-                continue;
-            }
-            if let Some(old) = old {
-                self.tables.shrink(clusters.bytes(Clusters::form(old)));
-                clusters.remove(old);
-            }
-            if let Some(new) = new {
-                clusters.insert(space, block, new);
-                self.tables.grow(clusters.bytes(new));
-            }
-        }
-        self.clusters = Some(clusters);
-        Work { writes, traversals: if work.traversals == 0 { 0 } else { writes.max(reads) } }
-    }
-
-    /// What a change of use bits costs there, which in the index was `work`: the mappings of these pages are written.
-    pub(crate) fn clustered_work(&self, space: u32, pages: &Range<u64>, work: Work) -> Work {
-        let Some(clusters) = &self.clusters else { return work };
-        let words = |(block, pages)| match clusters.find(space, block).map(Clusters::form) {
-            Some(Form::Long) => pages,
-            _ => 1,
-        };
-        Work { writes: clusters.blocks(pages).map(words).sum(), ..work }
-    }
-
-    /// Removes the nodes of a space that ends.
-    pub(super) fn destroy_clusters(&mut self, space: u32) {
-        let Some(clusters) = &mut self.clusters else { return };
-        if clusters.live.get(space as usize).is_none_or(|live| *live == 0) {
-            return;
-        }
-        let those: Vec<u32> = clusters.ids().filter(|id| clusters.node(*id).space == space).collect();
-        for id in those {
-            self.tables.shrink(clusters.bytes(Clusters::form(id)));
-            clusters.remove(id);
-        }
-    }
-
     /// The form of a block's node as it is mapped now, and how many pages are.
     fn form(&self, shape: ClusterShape, space: u32, block: u64) -> Option<(Form, u64)> {
         let first = Vpn(block << shape.order);
@@ -314,14 +260,72 @@ impl Mappings {
         let together = shape.partial && one.is_some() && classes.all(|class| class == one);
         (mapped > 0).then_some((if together { Form::Short } else { Form::Long }, mapped))
     }
+}
+
+impl Follower for Clusters {
+    /// Brings the nodes of the blocks that these pages are in up to date. The change costs the mappings that are written, and, if it
+    /// joins or splits pages, those that are read.
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Watch) -> Followed {
+        let none = |work| Followed { work, shot: Vec::new() };
+        let Some(mut clusters) = mappings.clusters.take() else { return none(work) };
+        let Change { space, pages, .. } = change.clone();
+        let (mut writes, mut reads) = (0, 0);
+        for (block, changed) in clusters.blocks(&pages) {
+            let (old, new) = (clusters.find(space, block), mappings.form(clusters.shape, space, block));
+            let words = |form: Form, several: u64| if form == Form::Short { 1 } else { several };
+            reads += old.map_or(0, |old| words(Clusters::form(old), changed));
+            writes += match (old.map(Clusters::form), new) {
+                (Some(old), Some((new, mapped))) if old != new => words(new, mapped),
+                (_, Some((new, _))) => words(new, changed),
+                (Some(old), None) => words(old, changed),
+                (None, None) => 0,
+            };
+            let new = new.map(|(form, _)| form);
+            if old.map(Clusters::form) == new {
+                continue;
+            }
+            if let Some(old) = old {
+                mappings.tables.shrink(clusters.bytes(Clusters::form(old)));
+                clusters.remove(old);
+            }
+            if let Some(new) = new {
+                clusters.insert(space, block, new);
+                mappings.tables.grow(clusters.bytes(new));
+            }
+        }
+        mappings.clusters = Some(clusters);
+        none(Work { writes, traversals: if work.traversals == 0 { 0 } else { writes.max(reads) } })
+    }
+
+    /// The mappings of these pages are written.
+    fn bits(mappings: &Mappings, space: u32, pages: &Range<u64>, work: Work) -> Work {
+        let Some(clusters) = &mappings.clusters else { return work };
+        let words = |(block, pages)| match clusters.find(space, block).map(Clusters::form) {
+            Some(Form::Long) => pages,
+            _ => 1,
+        };
+        Work { writes: clusters.blocks(pages).map(words).sum(), ..work }
+    }
+
+    fn ended(mappings: &mut Mappings, space: u32) {
+        let Some(clusters) = &mut mappings.clusters else { return };
+        if clusters.live.get(space as usize).is_none_or(|live| *live == 0) {
+            return;
+        }
+        let those: Vec<u32> = clusters.ids().filter(|id| clusters.node(*id).space == space).collect();
+        for id in those {
+            mappings.tables.shrink(clusters.bytes(Clusters::form(id)));
+            clusters.remove(id);
+        }
+    }
 
     /// Checks that each block has the node that what is mapped needs, in the chain where it is looked for.
-    pub(super) fn validate_clusters(&self) -> Result<(), String> {
-        let Some(clusters) = &self.clusters else { return Ok(()) };
+    fn validate(mappings: &Mappings) -> Result<(), String> {
+        let Some(clusters) = &mappings.clusters else { return Ok(()) };
         let (mut bytes, mut live) = (clusters.bucket_bytes(), vec![0; clusters.live.len()]);
         for id in clusters.ids() {
             let Node { space, block, .. } = *clusters.node(id);
-            let form = self.form(clusters.shape, space, block).map(|(form, _)| form);
+            let form = mappings.form(clusters.shape, space, block).map(|(form, _)| form);
             if form != Some(Clusters::form(id)) || clusters.find(space, block) != Some(id) {
                 return Err(format!(
                     "block {block:#x} of space {space} has the node {id:#x}, but should have {form:?}"
@@ -331,11 +335,11 @@ impl Mappings {
             live[space as usize] += 1;
         }
         let used = clusters.pools.iter().map(|pool| (pool.nodes.len() - pool.free.len()) as u32).sum::<u32>();
-        if live != clusters.live || bytes != self.tables.now || used != live.iter().sum() {
-            return Err(format!("nodes take {bytes} bytes, {live:?} by space, but {:?} is counted", self.tables));
+        if live != clusters.live || bytes != mappings.tables.now || used != live.iter().sum() {
+            return Err(format!("nodes take {bytes} bytes, {live:?} by space, but {:?} is counted", mappings.tables));
         }
-        for (space, first, mapped) in self.all() {
-            let pages = mapped.size.bytes() >> self.ladder.base().shift();
+        for (space, first, mapped) in mappings.all() {
+            let pages = mapped.size.bytes() >> mappings.ladder.base().shift();
             for (block, _) in clusters.blocks(&(first.0..first.0 + pages)) {
                 if clusters.find(space, block).is_none() {
                     return Err(format!("block {block:#x} of space {space} has no node, but {mapped:?} is there"));

@@ -102,7 +102,7 @@ impl Mappings {
     fn note_use(&mut self, head: u32, (dirty, referenced): (bool, bool)) {
         let (pte, first, space) = (self.ptes[head as usize], self.nodes.first_page(head), self.nodes.space_of(head));
         let pages = first.0..first.0 + (1 << self.order(pte.size_level()));
-        let entries = self.clustered_work(space, &pages, Work { writes: 1 << pte.replicas(), traversals: 0 }).writes;
+        let entries = self.work_of_bits(space, &pages, Work { writes: 1 << pte.replicas(), traversals: 0 }).writes;
         for (bits, count) in self.use_bits.iter_mut().zip([1, entries]) {
             bits.dirty += count * u64::from(dirty);
             bits.referenced += count * u64::from(referenced);

@@ -9,6 +9,7 @@
 
 mod backing;
 mod clusters;
+mod followers;
 mod frames;
 mod look_up;
 mod operations;
@@ -33,9 +34,9 @@ use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use backing::Backing;
 pub(crate) use clusters::ClusterShape;
+pub(crate) use followers::{Change, Followed};
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order};
-pub(crate) use shadow::Recast;
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {

@@ -239,8 +239,7 @@ impl Mappings {
         for (_, first) in roots {
             self.destroy_node(first, watch);
         }
-        self.destroy_clusters(space);
-        self.destroy_ranges(space);
+        self.ended(space);
         self.changes += 1;
     }
 

@@ -10,6 +10,7 @@
 //! hole, and then its walk ends at its own entry in the table of the lowest level, where it is mapped: longer, but not wrong. The core that
 //! faulted drops that fragment, as an x86 processor drops all that it holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
+use super::followers::{Change, Followed, Follower};
 use super::{Mappings, Watch};
 use crate::machine::perforated_size;
 use crate::mappings::Work;
@@ -131,27 +132,8 @@ impl Mappings {
         Some((region, id & ((1 << self.nodes.bits) - 1)))
     }
 
-    /// Brings the regions that these pages are in up to date after a change. Returns what that costs, and
-    /// whether a region is shot down: it is none any more, or of another extent.
-    pub(crate) fn perforate(
-        &mut self,
-        space: u32,
-        pages: std::ops::Range<u64>,
-        watch: &mut impl Watch,
-    ) -> (Work, bool) {
-        let (mut work, mut shot, span) = (Work::default(), false, 1 << self.bits[0]);
-        for first in (pages.start / span * span..pages.end).step_by(span as usize) {
-            if let Some(found) = self.find(space, Vpn(first), 1).filter(|found| found.level == 1) {
-                let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
-                let (more, ends) = self.update(found.id, Vpn(first), &changed, watch);
-                shot |= ends;
-                work += more;
-            }
-        }
-        (work, shot)
-    }
-
-    /// The same of the region whose first page and page-table entry these are, and in which these places have changed.
+    /// Brings the region up to date whose first page and page-table entry these are, and in which these places have changed. Returns what
+    /// that costs, and whether it is shot down: it is none any more, or of another extent.
     fn update(
         &mut self,
         first_id: u32,
@@ -246,12 +228,32 @@ impl Mappings {
         let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| region.pages() >= least);
         found.max_by_key(|region| (region.pages(), std::cmp::Reverse(first(region))))
     }
+}
+
+impl Follower for Perforation {
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
+        let mut followed = Followed { work, shot: Vec::new() };
+        if !mappings.perforates() {
+            return followed;
+        }
+        let (Change { space, pages, .. }, mut shot, span) = (change, false, 1 << mappings.bits[0]);
+        for first in (pages.start / span * span..pages.end).step_by(span as usize) {
+            if let Some(found) = mappings.find(*space, Vpn(first), 1).filter(|found| found.level == 1) {
+                let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
+                let (more, ends) = mappings.update(found.id, Vpn(first), &changed, watch);
+                shot |= ends;
+                followed.work += more;
+            }
+        }
+        followed.shot.extend(shot.then(|| (*space, pages.clone())));
+        followed
+    }
 
     /// Checks that regions are what is mapped.
-    pub(super) fn validate_regions(&self) -> Result<(), String> {
-        for (node, region) in self.perforation.regions.iter().enumerate() {
-            let id = (node as u32) << self.nodes.bits;
-            let expected = if self.nodes.level_of(id) == 1 { self.find_region(id) } else { None };
+    fn validate(mappings: &Mappings) -> Result<(), String> {
+        for (node, region) in mappings.perforation.regions.iter().enumerate() {
+            let id = (node as u32) << mappings.nodes.bits;
+            let expected = if mappings.nodes.level_of(id) == 1 { mappings.find_region(id) } else { None };
             if region.as_deref() != expected.as_ref() {
                 return Err(format!("node {node}: the perforated page is {region:?}, but {expected:?} is mapped"));
             }

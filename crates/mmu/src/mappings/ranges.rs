@@ -4,7 +4,8 @@
 //! The operating system's part is the rule here: its range table has every range of two base pages or more. It follows from what is mapped, and is
 //! brought up to date with every change, so that no range has a page that is not mapped so.
 
-use super::Mappings;
+use super::followers::{Change, Followed, Follower};
+use super::{Mappings, Watch, Work};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_pages::{Mapped, Vpn};
@@ -85,33 +86,40 @@ impl Mappings {
         let (first, run) = self.ranges.as_ref()?.of(space, page.0)?;
         (run.end - first > 1).then_some(first..run.end)
     }
+}
 
-    /// Brings ranges up to date after a change of these pages, which are now all mapped in a row, or not at all.
-    pub(crate) fn update_ranges(&mut self, space: u32, pages: &Range<u64>) {
-        let Some(mut ranges) = self.ranges.take() else { return };
-        ranges.cut(space, pages);
-        if let Some((head, pte, _)) = self.mapping(space, Vpn(pages.start)) {
-            let frame = self.frame_of(head, Vpn(pages.start));
-            ranges.add(space, pages.start, Run { end: pages.end, frame, rights: pte.attributes(0) });
+impl Follower for Ranges {
+    fn after(
+        mappings: &mut Mappings,
+        Change { space, pages, .. }: &Change,
+        work: Work,
+        _: &mut impl Watch,
+    ) -> Followed {
+        if let Some(mut ranges) = mappings.ranges.take() {
+            ranges.cut(*space, pages);
+            if let Some((head, pte, _)) = mappings.mapping(*space, Vpn(pages.start)) {
+                let frame = mappings.frame_of(head, Vpn(pages.start));
+                ranges.add(*space, pages.start, Run { end: pages.end, frame, rights: pte.attributes(0) });
+            }
+            mappings.ranges = Some(ranges);
         }
-        self.ranges = Some(ranges);
+        Followed { work, shot: Vec::new() }
     }
 
-    /// A space ends.
-    pub(super) fn destroy_ranges(&mut self, space: u32) {
-        if let Some(ranges) = &mut self.ranges {
+    fn ended(mappings: &mut Mappings, space: u32) {
+        if let Some(ranges) = &mut mappings.ranges {
             ranges.cut(space, &(0..u64::MAX));
         }
     }
 
     /// Checks that ranges are what is mapped, as long as can be.
-    pub(super) fn validate_ranges(&self) -> Result<(), String> {
-        let Some(ranges) = &self.ranges else { return Ok(()) };
+    fn validate(mappings: &Mappings) -> Result<(), String> {
+        let Some(ranges) = &mappings.ranges else { return Ok(()) };
         let run = |(space, first, mapped): (u32, Vpn, Mapped)| {
-            let end = first.0 + (mapped.size.bytes() >> self.ladder.base().shift());
+            let end = first.0 + (mapped.size.bytes() >> mappings.ladder.base().shift());
             (space, first.0, Run { end, frame: mapped.frame.0, rights: mapped.protection.bits().into() })
         };
-        let mut all: Vec<(u32, u64, Run)> = self.all().map(run).collect();
+        let mut all: Vec<(u32, u64, Run)> = mappings.all().map(run).collect();
         all.sort_by_key(|(space, first, _)| (*space, *first));
         let mut expected = Ranges::default();
         all.into_iter().for_each(|(space, first, run)| expected.add(space, first, run));

@@ -12,6 +12,7 @@
 //! superpage. In the index a shadow superpage is a mapping like any other, whose frames are those of the shadow range. The frames
 //! behind it and the use bits of its base pages are here: to the memory manager it is base pages.
 
+use super::followers::{Change, Followed, Follower};
 use super::{MappingId, Mappings, Watch, Work};
 use crate::counters::Remaps;
 use crate::mappings::pte::Pte;
@@ -89,13 +90,8 @@ pub(super) struct Shadow {
     free: Vec<u32>,
     uses: Vec<Use>,
     remaps: Remaps,
-}
-
-/// What superpages that were made or split have cost, and what is to be shot down.
-#[derive(Debug, Default)]
-pub(crate) struct Recast {
-    pub(crate) work: Work,
-    pub(crate) blocks: Vec<(u32, Range<u64>)>,
+    /// Pages that have changed since the last access, those side by side together.
+    changed: Vec<(u32, Range<u64>)>,
 }
 
 impl Shadow {
@@ -148,7 +144,7 @@ impl Mappings {
         };
         let pools = (1..=sizes as usize).map(pool).collect();
         let (blocks, free, uses, remaps) = (Vec::new(), Vec::new(), Vec::new(), Remaps::default());
-        self.shadow = Some(Box::new(Shadow { memory: first, pools, blocks, free, uses, remaps }));
+        self.shadow = Some(Box::new(Shadow { memory: first, pools, blocks, free, uses, remaps, changed: Vec::new() }));
     }
 
     /// Whether there may be shadow superpages.
@@ -225,39 +221,39 @@ impl Mappings {
     }
 
     /// Splits the shadow superpages that have any of these pages, which are all mapped and are about to change.
-    pub(crate) fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
-        let (mut recast, mut at) = (Recast::default(), pages.start);
+    fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Followed {
+        let (mut followed, mut at) = (Followed::default(), pages.start);
         while at < pages.end {
             let Some((head, pte, first)) = self.mapping(space, Vpn(at)) else { break };
             let end = first.0 + (1 << self.order(pte.size_level()));
             if pte.is_shadow() {
-                recast.work.writes += self.split(head, (space, first), pages, watch);
-                recast.blocks.push((space, first.0..end));
+                followed.work.writes += self.split(head, (space, first), pages, watch);
+                followed.shot.push((space, first.0..end));
             }
             at = end;
         }
-        recast
+        followed
     }
 
     /// The same of all superpages of a space. Cost: O(all superpages).
-    pub(crate) fn uncover_all(&mut self, space: u32, watch: &mut impl Watch) -> Recast {
-        let mut recast = Recast::default();
-        let Some(shadow) = &self.shadow else { return recast };
+    fn uncover_all(&mut self, space: u32, watch: &mut impl Watch) -> Followed {
+        let mut followed = Followed::default();
+        let Some(shadow) = &self.shadow else { return followed };
         let its = shadow.blocks.iter().filter(|block| block.space == space && !block.pages.is_empty());
         let mut all: Vec<Range<u64>> =
             its.map(|block| block.first.0..block.first.0 + block.pages.len() as u64).collect();
         all.sort_unstable_by_key(|pages| pages.start);
         for pages in all {
             let more = self.uncover(space, &pages, watch);
-            recast.work += more.work;
-            recast.blocks.extend(more.blocks);
+            followed.work += more.work;
+            followed.shot.extend(more.shot);
         }
-        recast
+        followed
     }
 
     /// The same of superpages with any of these frames, which are about to be mapped elsewhere too.
-    pub(crate) fn unshare(&mut self, frames: Range<u64>, watch: &mut impl Watch) -> Recast {
-        let mut recast = Recast::default();
+    fn unshare(&mut self, frames: Range<u64>, watch: &mut impl Watch) -> Followed {
+        let mut followed = Followed::default();
         for frame in frames {
             let Some(shadow) = &self.shadow else { break };
             let used = shadow.uses.get(frame as usize).filter(|used| used.block != NONE);
@@ -265,11 +261,11 @@ impl Mappings {
                 let place = block.pages.iter().position(|page| page.frame == frame);
                 let (space, at) = (block.space, block.first + place.expect("the superpage has its frame") as u64);
                 let more = self.uncover(space, &(at.0..at.0 + 1), watch);
-                recast.work += more.work;
-                recast.blocks.extend(more.blocks);
+                followed.work += more.work;
+                followed.shot.extend(more.shot);
             }
         }
-        recast
+        followed
     }
 
     /// Splits the shadow superpage with this head and first page around some pages; returns the page-table entries that are
@@ -326,21 +322,21 @@ impl Mappings {
     }
 
     /// Makes shadow superpages of what these pages are part of, after they have changed.
-    pub(crate) fn cover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
-        let mut recast = Recast::default();
+    fn cover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Followed {
+        let mut followed = Followed::default();
         for size_level in 1..self.ladder().len() {
-            let (size, made) = (1u64 << self.order(size_level), recast.blocks.len());
+            let (size, made) = (1u64 << self.order(size_level), followed.shot.len());
             for at in (pages.start / size * size..pages.end).step_by(size as usize) {
                 if let Some(work) = self.join(size_level, space, Vpn(at), watch) {
-                    recast.work += work;
-                    recast.blocks.push((space, at..at + size));
+                    followed.work += work;
+                    followed.shot.push((space, at..at + size));
                 }
             }
-            if recast.blocks.len() == made {
+            if followed.shot.len() == made {
                 break;
             }
         }
-        recast
+        followed
     }
 
     /// Makes a shadow superpage of this level of a block, if it can be one.
@@ -392,16 +388,60 @@ impl Mappings {
         let whole = pte.is_shadow() || size_level == 0 && free() == Some(true);
         (pte.size_level() == size_level && whole).then(|| pte.protection())
     }
+}
+
+impl Follower for Shadow {
+    fn before(mappings: &mut Mappings, Change { space, pages, frames }: &Change, watch: &mut impl Watch) -> Followed {
+        match frames {
+            _ if !mappings.shadows() => Followed::default(),
+            Some(frames) => mappings.unshare(frames.clone(), watch),
+            None => mappings.uncover(*space, pages, watch),
+        }
+    }
+
+    fn before_end(mappings: &mut Mappings, space: u32, watch: &mut impl Watch) -> Followed {
+        mappings.uncover_all(space, watch)
+    }
+
+    fn after(
+        mappings: &mut Mappings,
+        Change { space, pages, .. }: &Change,
+        work: Work,
+        _: &mut impl Watch,
+    ) -> Followed {
+        if let Some(shadow) = &mut mappings.shadow {
+            match shadow.changed.last_mut() {
+                Some((of, last)) if of == space && last.start <= pages.end && pages.start <= last.end => {
+                    *last = last.start.min(pages.start)..last.end.max(pages.end);
+                }
+                _ => shadow.changed.push((*space, pages.clone())),
+            }
+        }
+        Followed { work, shot: Vec::new() }
+    }
+
+    fn waits(mappings: &Mappings) -> bool {
+        mappings.shadow.as_ref().is_some_and(|shadow| !shadow.changed.is_empty())
+    }
+
+    fn settle(mappings: &mut Mappings, watch: &mut impl Watch) -> Followed {
+        let mut followed = Followed::default();
+        let changed = mappings.shadow.as_mut().map(|shadow| std::mem::take(&mut shadow.changed));
+        for (space, pages) in changed.into_iter().flatten() {
+            followed += mappings.cover(space, &pages, watch);
+        }
+        followed
+    }
 
     /// Checks that superpages, places and frames are what is mapped.
-    pub(super) fn validate_shadow(&self) -> Result<(), String> {
-        let Some(shadow) = &self.shadow else { return Ok(()) };
-        let mut mappings = vec![0; shadow.uses.len()];
-        for (space, at, mapped) in self.all() {
-            let frames = mapped.size.bytes() >> self.ladder().base().shift();
-            (mapped.frame.0..mapped.frame.0 + frames).for_each(|frame| mappings[frame as usize] += 1);
+    fn validate(mappings: &Mappings) -> Result<(), String> {
+        let Some(shadow) = &mappings.shadow else { return Ok(()) };
+        let mut times = vec![0; shadow.uses.len()];
+        for (space, at, mapped) in mappings.all() {
+            let frames = mapped.size.bytes() >> mappings.ladder().base().shift();
+            (mapped.frame.0..mapped.frame.0 + frames).for_each(|frame| times[frame as usize] += 1);
             let used = shadow.uses[mapped.frame.0 as usize];
-            let Some((head, pte, first)) = self.mapping(space, at) else { continue };
+            let Some((head, pte, first)) = mappings.mapping(space, at) else { continue };
             let block = if pte.is_shadow() { pte.child() } else { NONE };
             if used.block != block {
                 return Err(format!(
@@ -412,7 +452,7 @@ impl Mappings {
             if block == NONE {
                 continue;
             }
-            let (size_level, frame) = (pte.size_level(), self.frames.get(head));
+            let (size_level, frame) = (pte.size_level(), mappings.frames.get(head));
             let (held, pool) = (&shadow.blocks[block as usize], &shadow.pools[size_level - 1]);
             let place = Reverse((frame - pool.first) >> pool.order);
             let taken = place.0 < pool.fresh && (at != first || pool.freed.iter().all(|free| *free != place));
@@ -424,7 +464,7 @@ impl Mappings {
             }
         }
         let counted = shadow.uses.iter().map(|used| used.mappings);
-        match counted.eq(mappings.iter().copied()) {
+        match counted.eq(times.iter().copied()) {
             true => Ok(()),
             false => Err("frames are not mapped as often as is counted".into()),
         }
@@ -458,7 +498,7 @@ mod tests {
         enter(0, 7);
         assert_eq!(mmu.run_lines(&[Request::new(Vpn(512), Access::Read)], &[0]), None);
         let mappings = mmu.mappings;
-        assert_eq!((mappings.validate_shadow(), mappings.remaps().promotions), (Ok(()), 1));
+        assert_eq!((Shadow::validate(&mappings), mappings.remaps().promotions), (Ok(()), 1));
         mappings
     }
 
@@ -468,7 +508,7 @@ mod tests {
         let refused = |expected: &str, change: fn(&mut Shadow)| {
             let mut mappings = of.clone();
             change(mappings.expect_shadow());
-            let problem = mappings.validate_shadow().unwrap_err();
+            let problem = Shadow::validate(&mappings).unwrap_err();
             assert!(problem.contains(expected), "{problem}, expected {expected}");
         };
         refused("is said to be in", |shadow| shadow.uses[7].block = 0);
@@ -488,11 +528,11 @@ mod tests {
         let (head, ..) = mappings.mapping(0, Vpn(512)).unwrap();
         let frame = mappings.frames.get(head);
         mappings.frames.set(head, frame + 1);
-        assert!(mappings.validate_shadow().unwrap_err().contains("shadow superpage 0"));
+        assert!(Shadow::validate(&mappings).unwrap_err().contains("shadow superpage 0"));
         // Another place that is free is none of this superpage's.
         let mut mappings = of.clone();
         (mappings.expect_shadow().pools[0].fresh, mappings.expect_shadow().pools[0].freed) =
             (2, BinaryHeap::from([Reverse(1)]));
-        assert_eq!(mappings.validate_shadow(), Ok(()));
+        assert_eq!(Shadow::validate(&mappings), Ok(()));
     }
 }

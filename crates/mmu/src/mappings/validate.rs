@@ -34,13 +34,7 @@ impl Mappings {
         }
         match reached.iter().position(|reached| !reached) {
             Some(lost) => Err(format!("node {lost} is neither in use nor free")),
-            None => {
-                let ranges = |()| self.validate_ranges();
-                self.validate_regions()
-                    .and_then(|()| self.validate_clusters())
-                    .and_then(ranges)
-                    .and_then(|()| self.validate_shadow())
-            }
+            None => self.validate_followers(),
         }
     }
 

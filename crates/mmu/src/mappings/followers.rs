@@ -1,0 +1,137 @@
+//! What follows from what is mapped: clusters, ranges, perforated pages, shadow superpages. Each is a file that implements
+//! [`Follower`] and a name in the list below. Most machines have none of them, and no request that hits comes here.
+
+use super::clusters::Clusters;
+use super::perforation::Perforation;
+use super::ranges::Ranges;
+use super::shadow::Shadow;
+use super::{Mappings, Watch, Work};
+use std::ops::Range;
+
+/// A change of mappings: the pages, and their frames, if they are mapped where nothing was.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) space: u32,
+    pub(crate) pages: Range<u64>,
+    pub(crate) frames: Option<Range<u64>>,
+}
+
+/// What keeping up with a change costs, and the pages of spaces that it changes too: they are to be shot down.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    pub(crate) work: Work,
+    pub(crate) shot: Vec<(u32, Range<u64>)>,
+}
+
+impl std::ops::AddAssign for Followed {
+    fn add_assign(&mut self, more: Followed) {
+        self.work += more.work;
+        self.shot.extend(more.shot);
+    }
+}
+
+/// Something that is derived from what is mapped. Where the machine has none of it, each of these does nothing.
+pub(super) trait Follower {
+    /// These pages will change; of some only frames are given, which will be mapped once more.
+    fn before(_: &mut Mappings, _: &Change, _: &mut impl Watch) -> Followed {
+        Followed::default()
+    }
+
+    /// All mappings of this space will be removed.
+    fn before_end(_: &mut Mappings, _space: u32, _: &mut impl Watch) -> Followed {
+        Followed::default()
+    }
+
+    /// These pages have changed, which was so much work until here. The pages that are mapped are in a row, or it is one.
+    fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Watch) -> Followed {
+        Followed { work, shot: Vec::new() }
+    }
+
+    /// What a change of use bits of these pages costs, which was so much until here.
+    fn bits(_: &Mappings, _space: u32, _pages: &Range<u64>, work: Work) -> Work {
+        work
+    }
+
+    /// Whether something is left to be done before the next access.
+    fn waits(_: &Mappings) -> bool {
+        false
+    }
+
+    /// Does it.
+    fn settle(_: &mut Mappings, _: &mut impl Watch) -> Followed {
+        Followed::default()
+    }
+
+    /// This space has ended: nothing is mapped there.
+    fn ended(_: &mut Mappings, _space: u32) {}
+
+    /// Checks it against what is mapped.
+    fn validate(_: &Mappings) -> Result<(), String>;
+}
+
+/// From the list of followers, generates what calls each.
+macro_rules! followers {
+    ($($follower:ident)+) => {
+        impl Mappings {
+            /// To be called before these pages change.
+            pub(crate) fn before(&mut self, change: &Change, watch: &mut impl Watch) -> Followed {
+                let mut all = Followed::default();
+                $(all += $follower::before(self, change, watch);)+
+                all
+            }
+
+            /// To be called before all mappings of a space are removed.
+            pub(crate) fn before_end(&mut self, space: u32, watch: &mut impl Watch) -> Followed {
+                let mut all = Followed::default();
+                $(all += $follower::before_end(self, space, watch);)+
+                all
+            }
+
+            /// To be called after these pages have changed, which was so much work. Returns what it costs in all.
+            pub(crate) fn after(&mut self, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
+                let mut all = Followed { work, shot: Vec::new() };
+                $(
+                    let followed = $follower::after(self, change, all.work, watch);
+                    all.work = followed.work;
+                    all.shot.extend(followed.shot);
+                )+
+                all
+            }
+
+            /// What a change of use bits of these pages costs.
+            pub(crate) fn work_of_bits(&self, space: u32, pages: &Range<u64>, work: Work) -> Work {
+                $(let work = $follower::bits(self, space, pages, work);)+
+                work
+            }
+
+            /// Whether [`Mappings::settle`] has something to do.
+            #[inline]
+            pub(crate) fn waits(&self) -> bool {
+                false $(|| $follower::waits(self))+
+            }
+
+            /// Does what changes since the last access have left to be done: a kernel's changes often come in rows, of which
+            /// the next undoes what would follow from one.
+            #[cold]
+            pub(crate) fn settle(&mut self, watch: &mut impl Watch) -> Followed {
+                let mut all = Followed::default();
+                $(all += $follower::settle(self, watch);)+
+                all
+            }
+
+            /// A space has ended.
+            pub(super) fn ended(&mut self, space: u32) {
+                $($follower::ended(self, space);)+
+            }
+
+            /// Checks all followers.
+            pub(super) fn validate_followers(&self) -> Result<(), String> {
+                $($follower::validate(self)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+followers! { Clusters Ranges Perforation Shadow }
