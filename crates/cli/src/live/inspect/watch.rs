@@ -4,13 +4,12 @@ use super::columns::{Content, columns, note, of_process, shown};
 use super::system;
 use crate::stop::ENDING;
 use crate::{Failure, print};
+use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Table};
-use ratatui::{DefaultTerminal, Frame};
-use std::io::{self, IsTerminal};
+use crossterm::style::{Attribute, SetAttribute};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{execute, queue};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use superpage_linux::proc::{Named, ended};
 use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Shows a process, or the system, until the user quits or a signal arrives.
 pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<ExitCode, Failure> {
@@ -32,9 +32,11 @@ pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<Exit
             .map_err(|error| Failure::Run(format!("cannot catch signal {number}: {error}")))?;
     }
     // From here on the terminal is put back however this ends: the guard also drops in a panic.
-    let mut terminal = ratatui::try_init().map_err(terminal_failed)?;
     let _restored = Restored;
-    view.show(&mut terminal, period, &signal)
+    terminal::enable_raw_mode()
+        .and_then(|()| execute!(print::stdout(), EnterAlternateScreen, Hide))
+        .map_err(terminal_failed)?;
+    view.show(period, &signal)
 }
 
 /// Restores the terminal.
@@ -42,7 +44,8 @@ struct Restored;
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        let _ = ratatui::try_restore();
+        let _ = execute!(print::stdout(), Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
     }
 }
 
@@ -99,17 +102,12 @@ impl View {
         Ok(())
     }
 
-    fn show(
-        &mut self,
-        terminal: &mut DefaultTerminal,
-        period: Duration,
-        signal: &AtomicUsize,
-    ) -> Result<ExitCode, Failure> {
+    fn show(&mut self, period: Duration, signal: &AtomicUsize) -> Result<ExitCode, Failure> {
         /// How long a signal may have to wait.
         const PATIENCE: Duration = Duration::from_millis(100);
         let mut next = Instant::now() + period;
         loop {
-            terminal.draw(|frame| self.draw(frame)).map_err(terminal_failed)?;
+            self.draw().map_err(terminal_failed)?;
             loop {
                 let number = signal.load(Ordering::Relaxed);
                 if number != 0 {
@@ -193,42 +191,71 @@ impl View {
         }
     }
 
-    fn draw(&mut self, frame: &mut Frame) {
-        let above = self.above();
+    fn draw(&mut self) -> io::Result<()> {
+        let (columns, height) = terminal::size()?;
+        let (columns, height) = (columns as usize, height as usize);
         let Rows { head, left, rows } = self.rows();
-        // Something of the table is always seen.
-        let most = frame.area().height.saturating_sub(6);
-        let areas = Layout::vertical([
-            Constraint::Length(most.min(above.len() as u16)),
-            Constraint::Min(4),
-            Constraint::Length(1),
-        ])
-        .split(frame.area());
-        frame.render_widget(Paragraph::new(above.into_iter().map(Line::from).collect::<Vec<_>>()), areas[0]);
-
         self.top = self.top.min(rows.len().saturating_sub(1));
-        let widths: Vec<Constraint> = (0..head.len())
-            .map(|i| {
-                let widest = rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
-                Constraint::Length(widest.max(head[i].chars().count() + 1) as u16)
-            })
-            .collect();
-        let cell = |i: usize, text: String| {
-            let text = Text::from(foreign(&text).into_owned());
-            Cell::from(if left[i] { text.left_aligned() } else { text.right_aligned() })
+        let mark = |i: usize| match i == self.sort {
+            true if self.descending => "↓",
+            true => "↑",
+            false => "",
         };
-        let mark = |i: usize, name: &String| match i == self.sort {
-            true => cell(i, format!("{name}{}", if self.descending { "↓" } else { "↑" })),
-            false => cell(i, name.clone()),
+        let head: Vec<String> = head.iter().enumerate().map(|(i, name)| format!("{name}{}", mark(i))).collect();
+        let lines = aligned(std::iter::once(head).chain(rows).collect(), &left);
+        // Something of the table is always seen.
+        let mut above: Vec<String> = self.above().iter().map(|line| foreign(line).into_owned()).collect();
+        above.truncate(height.saturating_sub(6));
+        let room = height.saturating_sub(above.len() + 2);
+        let mut out = Vec::new();
+        let mut put = |line: &str, style: Attribute| {
+            let line: String = fitting(line, columns).collect();
+            queue!(out, SetAttribute(style))?;
+            write!(out, "{line}")?;
+            queue!(out, SetAttribute(Attribute::Reset), Clear(ClearType::UntilNewLine))?;
+            write!(out, "\r\n")
         };
-        let style = Style::new().add_modifier(Modifier::REVERSED);
-        let head = Row::new(head.iter().enumerate().map(|(i, name)| mark(i, name))).style(style);
-        let rows = rows.into_iter().skip(self.top);
-        let rows = rows.map(|row| Row::new(row.into_iter().enumerate().map(|(i, text)| cell(i, text))));
-        frame.render_widget(Table::new(rows, widths).header(head).column_spacing(2), areas[1]);
+        above.iter().try_for_each(|line| put(line, Attribute::Reset))?;
+        put(&lines[0], Attribute::Reverse)?;
+        lines[1..].iter().skip(self.top).take(room).try_for_each(|line| put(line, Attribute::Reset))?;
+        queue!(
+            out,
+            Clear(ClearType::FromCursorDown),
+            MoveTo(0, height.saturating_sub(1) as u16),
+            SetAttribute(Attribute::Dim)
+        )?;
         let keys = "left/right: sort by, r: reverse, up/down: scroll, q: quit";
-        frame.render_widget(Line::from(keys).style(Style::new().add_modifier(Modifier::DIM)), areas[2]);
+        write!(out, "{}", fitting(keys, columns).collect::<String>())?;
+        queue!(out, SetAttribute(Attribute::Reset))?;
+        let mut stdout = print::stdout();
+        queue!(stdout, MoveTo(0, 0))?;
+        stdout.write_all(&out)?;
+        stdout.flush()
     }
+}
+
+/// What of a line fits into so many columns.
+fn fitting(line: &str, columns: usize) -> impl Iterator<Item = char> {
+    line.chars().scan(0, move |used, c| {
+        *used += c.width().unwrap_or(0);
+        (*used <= columns).then_some(c)
+    })
+}
+
+/// Rows as lines, their columns side by side; those of which `left` is true are flush left.
+fn aligned(rows: Vec<Vec<String>>, left: &[bool]) -> Vec<String> {
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|row| row.iter().map(|cell| foreign(cell).into_owned()).collect()).collect();
+    let widest = |i: usize| rows.iter().map(|row| row[i].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..left.len()).map(widest).collect();
+    let line = |row: &Vec<String>| {
+        let cell = |(i, cell): (usize, &String)| {
+            let space = " ".repeat(widths[i] - cell.width());
+            if left[i] { format!("{cell}{space}") } else { format!("{space}{cell}") }
+        };
+        row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
 }
 
 fn mappings(process: &Process, wide: bool, sort: usize, descending: bool) -> Rows {
@@ -248,5 +275,20 @@ fn mappings(process: &Process, wide: bool, sort: usize, descending: bool) -> Row
         head: columns.iter().map(|column| column.name.clone()).collect(),
         left: columns.iter().map(|column| column.content == Content::Prose).collect(),
         rows: rows.iter().map(|m| columns.iter().map(|column| (column.cell)(m).text).collect()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_lines_as_the_screen() {
+        let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
+        let lines =
+            aligned(vec![row(["name", "n↓"]), row(["日本", "12345"]), row(["a\u{1b}[2J", "1"])], &[true, false]);
+        assert_eq!(lines, ["name           n↓", "日本        12345", "a\\u{1b}[2J      1"].map(String::from));
+        assert_eq!(fitting("a日本", 4).collect::<String>(), "a日");
+        assert_eq!(fitting("ab", 0).collect::<String>(), "");
     }
 }
