@@ -12,11 +12,11 @@
 //! assert_eq!(screen.note("a sentence that is longer than the screen"), "- a sentence that is longer than the\n  screen\n");
 //! ```
 
-use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table as Layout, presets};
 use std::io::IsTerminal;
 
-use crate::table::Table;
+use crate::table::{Table, fold};
 use superpage_output::foreign;
+use unicode_width::UnicodeWidthStr;
 
 /// Where results are printed for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,19 +81,26 @@ impl Screen {
     pub fn hanging(&self, mark: &str, text: &str) -> String {
         let text = foreign(text);
         let Some(columns) = self.columns else { return format!("{mark}{text}\n") };
-        let mut layout = Layout::new();
-        layout.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        layout.set_width(columns.min(Screen::READABLE) as u16);
-        layout.add_row([Cell::new(mark.trim_end()), Cell::new(text)]);
-        let widths = [(0, mark.chars().count() - mark.trim_end().chars().count()), (0, 0)];
-        for (column, (left, right)) in layout.column_iter_mut().zip(widths) {
-            column.set_padding((left, right as u16));
+        let room = columns.min(Screen::READABLE).saturating_sub(mark.width()).max(1);
+        let mut lines = vec![String::new()];
+        let mut used = 0;
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            // A word that is too long for a line has several, of which no other is on the same line.
+            for (at, piece) in fold(word, room).lines().enumerate() {
+                let space = usize::from(used > 0);
+                if at > 0 || used + space + piece.width() > room {
+                    lines.push(piece.into());
+                    used = piece.width();
+                } else if let Some(line) = lines.last_mut() {
+                    *line += &" "[..space];
+                    *line += piece;
+                    used += space + piece.width();
+                }
+            }
         }
-        if let Some(column) = layout.column_mut(0) {
-            let constraint = if mark.is_empty() { ColumnConstraint::Hidden } else { ColumnConstraint::ContentWidth };
-            column.set_constraint(constraint);
-        }
-        layout.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+        let indent = " ".repeat(mark.width());
+        let marks = std::iter::once(mark).chain(std::iter::repeat(indent.as_str()));
+        marks.zip(lines).map(|(mark, line)| format!("{}\n", format!("{mark}{line}").trim_end())).collect()
     }
 }
 

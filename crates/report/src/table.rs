@@ -217,7 +217,7 @@ fn fold_words(text: &str) -> String {
 }
 
 /// A name in lines of at most so many columns, broken after its punctuation if it has any.
-fn fold(name: &str, columns: usize) -> String {
+pub(crate) fn fold(name: &str, columns: usize) -> String {
     let mut lines: Vec<String> = vec![String::new()];
     let mut put = |piece: &str| match lines.last_mut() {
         Some(line) if line.is_empty() || line.width() + piece.width() <= columns => line.push_str(piece),
