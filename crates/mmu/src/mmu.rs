@@ -431,14 +431,20 @@ impl Mmu {
 
     /// To be called before the mappings of a change are changed.
     fn begin(&mut self, change: &Change) {
-        let followed = self.mappings.before(change, self.first_levels.get_mut());
-        self.count_followed(followed);
+        if self.mappings.are_followed() {
+            let followed = self.mappings.before(change, self.first_levels.get_mut());
+            self.count_followed(followed);
+        }
     }
 
     /// To be called after that, which was `work` in the index.
     fn finish(&mut self, change: &Change, work: Work) {
-        let followed = self.mappings.after(change, work, self.first_levels.get_mut());
-        self.count_followed(followed);
+        if self.mappings.are_followed() {
+            let followed = self.mappings.after(change, work, self.first_levels.get_mut());
+            self.count_followed(followed);
+        } else {
+            self.count_work(work);
+        }
     }
 
     #[cold]
@@ -447,6 +453,7 @@ impl Mmu {
         self.count_followed(followed);
     }
 
+    #[inline(never)]
     fn count_followed(&mut self, Followed { work, shot }: Followed) {
         self.count_work(work);
         if !shot.is_empty() {

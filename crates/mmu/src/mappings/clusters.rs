@@ -263,6 +263,11 @@ impl Mappings {
 }
 
 impl Follower for Clusters {
+    #[inline(always)]
+    fn is_kept(mappings: &Mappings) -> bool {
+        mappings.clusters.is_some()
+    }
+
     /// Brings the nodes of the blocks that these pages are in up to date. The change costs the mappings that are written, and, if it
     /// joins or splits pages, those that are read.
     fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Watch) -> Followed {

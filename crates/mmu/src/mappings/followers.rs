@@ -31,8 +31,11 @@ impl std::ops::AddAssign for Followed {
     }
 }
 
-/// Something that is derived from what is mapped. Where the machine has none of it, each of these does nothing.
+/// Something that is derived from what is mapped.
 pub(super) trait Follower {
+    /// Whether the machine has it: otherwise nothing else is called.
+    fn is_kept(_: &Mappings) -> bool;
+
     /// These pages will change; of some only frames are given, which will be mapped once more.
     fn before(_: &mut Mappings, _: &Change, _: &mut impl Watch) -> Followed {
         Followed::default()
@@ -74,41 +77,49 @@ pub(super) trait Follower {
 macro_rules! followers {
     ($($follower:ident)+) => {
         impl Mappings {
+            /// Whether there is a follower: on most machines there is none.
+            #[inline(always)]
+            pub(crate) fn are_followed(&self) -> bool {
+                false $(|| $follower::is_kept(self))+
+            }
+
             /// To be called before these pages change.
+            #[inline(never)]
             pub(crate) fn before(&mut self, change: &Change, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed::default();
-                $(all += $follower::before(self, change, watch);)+
+                $(if $follower::is_kept(self) { all += $follower::before(self, change, watch); })+
                 all
             }
 
             /// To be called before all mappings of a space are removed.
             pub(crate) fn before_end(&mut self, space: u32, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed::default();
-                $(all += $follower::before_end(self, space, watch);)+
+                $(if $follower::is_kept(self) { all += $follower::before_end(self, space, watch); })+
                 all
             }
 
             /// To be called after these pages have changed, which was so much work. Returns what it costs in all.
+            #[inline(never)]
             pub(crate) fn after(&mut self, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed { work, shot: Vec::new() };
-                $(
+                $(if $follower::is_kept(self) {
                     let followed = $follower::after(self, change, all.work, watch);
                     all.work = followed.work;
                     all.shot.extend(followed.shot);
-                )+
+                })+
                 all
             }
 
             /// What a change of use bits of these pages costs.
             pub(crate) fn work_of_bits(&self, space: u32, pages: &Range<u64>, work: Work) -> Work {
-                $(let work = $follower::bits(self, space, pages, work);)+
+                $(let work = if $follower::is_kept(self) { $follower::bits(self, space, pages, work) } else { work };)+
                 work
             }
 
             /// Whether [`Mappings::settle`] has something to do.
             #[inline]
             pub(crate) fn waits(&self) -> bool {
-                false $(|| $follower::waits(self))+
+                false $(|| $follower::is_kept(self) && $follower::waits(self))+
             }
 
             /// Does what changes since the last access have left to be done: a kernel's changes often come in rows, of which
@@ -116,18 +127,18 @@ macro_rules! followers {
             #[cold]
             pub(crate) fn settle(&mut self, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed::default();
-                $(all += $follower::settle(self, watch);)+
+                $(if $follower::is_kept(self) { all += $follower::settle(self, watch); })+
                 all
             }
 
             /// A space has ended.
             pub(super) fn ended(&mut self, space: u32) {
-                $($follower::ended(self, space);)+
+                $(if $follower::is_kept(self) { $follower::ended(self, space); })+
             }
 
             /// Checks all followers.
             pub(super) fn validate_followers(&self) -> Result<(), String> {
-                $($follower::validate(self)?;)+
+                $(if $follower::is_kept(self) { $follower::validate(self)?; })+
                 Ok(())
             }
         }

@@ -231,11 +231,13 @@ impl Mappings {
 }
 
 impl Follower for Perforation {
+    #[inline(always)]
+    fn is_kept(mappings: &Mappings) -> bool {
+        mappings.perforates()
+    }
+
     fn after(mappings: &mut Mappings, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
         let mut followed = Followed { work, shot: Vec::new() };
-        if !mappings.perforates() {
-            return followed;
-        }
         let (Change { space, pages, .. }, mut shot, span) = (change, false, 1 << mappings.bits[0]);
         for first in (pages.start / span * span..pages.end).step_by(span as usize) {
             if let Some(found) = mappings.find(*space, Vpn(first), 1).filter(|found| found.level == 1) {

@@ -89,6 +89,11 @@ impl Mappings {
 }
 
 impl Follower for Ranges {
+    #[inline(always)]
+    fn is_kept(mappings: &Mappings) -> bool {
+        mappings.ranges.is_some()
+    }
+
     fn after(
         mappings: &mut Mappings,
         Change { space, pages, .. }: &Change,

@@ -391,9 +391,13 @@ impl Mappings {
 }
 
 impl Follower for Shadow {
+    #[inline(always)]
+    fn is_kept(mappings: &Mappings) -> bool {
+        mappings.shadows()
+    }
+
     fn before(mappings: &mut Mappings, Change { space, pages, frames }: &Change, watch: &mut impl Watch) -> Followed {
         match frames {
-            _ if !mappings.shadows() => Followed::default(),
             Some(frames) => mappings.unshare(frames.clone(), watch),
             None => mappings.uncover(*space, pages, watch),
         }
