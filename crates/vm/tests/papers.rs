@@ -112,6 +112,8 @@ fn plan(name: &str) -> Result<String, String> {
         "late" => Ok("# native\n\nhuge,mmap\n".into()),
         "all" => Ok("huge,heap,200001\n".into()),
         "bad" => Ok("huge,mmap,300000\n\nhuge,mmap,300000,addr,>\n".into()),
+        // A line by itself.
+        line if line.starts_with("huge,") || line.starts_with("eager,") || line.starts_with('#') => Ok(line.into()),
         other => Err(format!("there is no {other}")),
     }
 }
@@ -147,6 +149,40 @@ fn a_plan_says_where_huge_pages_pay() {
     let elsewhere = "plan:file=good".parse::<Policy>().unwrap_err().to_string();
     assert_eq!(elsewhere, "policy plan: its file is empty, or this memory manager reads none");
     assert_eq!(policy("all").unwrap().to_string(), "plan:file=all");
+}
+
+#[test]
+fn a_plan_that_was_cut_short_is_refused() {
+    let simulated = Target { read: Some(plan), ..Target::MANAGER };
+    let live = Target { has: &[Need::Settings, Need::Copying], ..simulated };
+    let found = |file: &str, target| Policy::new("plan", [("file", file)], target).map(|policy| planned(&policy));
+    for target in [&simulated, &live] {
+        for (file, why) in [
+            ("huge,mmap,300000,addr,>,0x7fff", "line 1: the file ends within this line"),
+            ("huge,mmap,300000", "line 1: the file ends within this line"),
+            ("# a\n# nativ", "line 2: the file ends within this line"),
+            ("huge,mmap,300000,addr,>,0x7fff\n", "line 1: expected an upper address as well"),
+            ("huge,mmap,300000,addr,<,0x7fff\n", "line 1: expected a lower address as well"),
+            ("huge,mmap,300000,\n", "line 1: expected huge|eager,"),
+            ("huge,mmap,300000,addr,>,0x1000,addr,>,0x2000\n", "line 1: expected huge|eager,"),
+            ("huge,mmap,300000,addr,>,1,addr,<,2,addr,<,3\n", "line 1: expected huge|eager,"),
+            ("eager,mmap,1,addr,>,1\n", "line 1: expected an upper address as well"),
+            ("# a\nhuge,mmap,300000,addr,>,0x2000,addr,<,0x2000\n", "line 2: expected LO below HI"),
+            ("huge,mmap,1,addr,>,0x1000,addr,<,0xffffffff80000000\n", "line 1: expected user memory"),
+            ("huge,mmap,1,addr,>,0x0,addr,<,0x100000000000001\n", "line 1: expected user memory"),
+        ] {
+            let error = found(file, target).unwrap_err().to_string();
+            assert!(error.contains(why), "{file}: {error}");
+        }
+        // CBMM's own: no addresses, an end above 2^47, and what is written as open.
+        for (file, ranges) in [
+            ("huge,heap,41534456\nhuge,mmap,41534456\n", (0, u64::MAX)),
+            ("huge,heap,3053488,addr,>,0x7ffff3400000,addr,<,0x800079c00000\n", (0x7fff_f340_0000, 0x8000_79c0_0000)),
+            ("huge,heap,3053488,addr,>,0x0,addr,<,0x100000000000000\n", (0, 1 << 56)),
+        ] {
+            assert_eq!(found(file, target).unwrap(), [ranges], "{file}");
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Huge pages by a plan in a file, as in CBMM (Mansi, Tabatabai and Swift, USENIX ATC 2022; its artifact and
 //! `mm/estimator.c`): where a line `huge,heap|mmap,VALUE,addr,>,LO,addr,<,HI` says that a huge page saves more than
 //! `cost`, faults take one, and what is populated there already is promoted, once in an `interval`; elsewhere there are
-//! base pages. A line without addresses is about all of them. `cost` is that of CBMM's code, 100 us of zeroing at 2
-//! GHz.
+//! base pages. A line without addresses is about all of them, as in CBMM's `general.csv`. `cost` is that of CBMM's
+//! code, 100 us of zeroing at 2 GHz.
+//!
+//! CBMM's profiles give no addresses or both, and end each line. So a line with one address, or without its end, was cut,
+//! and is refused: it would name more memory than was meant. An open range is written with 0x0, or with 2^56, the end of
+//! all user memory (HI of CBMM's own profiles is above 2^47 at times).
 //!
 //! `superpage advise` writes lines with the addresses of a recording, and after a line `# native`
 //! those that the program has without a recorder. A live system reads only the latter, which hold
@@ -45,10 +49,9 @@ pub(super) static POLICY: Definition = Definition {
                 Made::failed(format!("{name}: no region of it has an address of a live program"))
             }
             Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
-            Err(line) => Made::failed(format!(
-                "{}, line {line}: expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI",
-                given.text("file").unwrap_or_default()
-            )),
+            Err((line, why)) => {
+                Made::failed(format!("{}, line {line}: {why}", given.text("file").unwrap_or_default()))
+            }
         }
     },
 };
@@ -71,9 +74,13 @@ fn is_native(line: &str) -> bool {
     line.trim() == "# native"
 }
 
-/// The ranges of addresses where huge pages pay, ascending and apart; the number of a line that is none otherwise.
-fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, usize> {
+/// The ranges of addresses where huge pages pay, ascending and apart; or the number of a line, and what is wrong there.
+fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     let text = given.contents("file").unwrap_or("");
+    if !text.is_empty() && !text.ends_with('\n') {
+        let why = "the file ends within this line, so it may be cut short: write it again, or end the line if it is whole";
+        return Err((text.lines().count(), why));
+    }
     let native = text.lines().position(is_native);
     let (from, to, cost) = match (native, is_live(given)) {
         (Some(native), true) => (native, usize::MAX, None),
@@ -81,8 +88,8 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, usize> {
     };
     let lines = text.lines().enumerate().take(to).skip(from);
     let lines = lines.filter(|(_, text)| !text.trim().is_empty() && !text.starts_with('#'));
-    let read: Result<Vec<_>, usize> = lines.map(|(index, text)| line(text, cost).ok_or(index + 1)).collect();
-    let mut ranges: Vec<(u64, u64)> = read?.into_iter().filter(|(from, to)| from < to).collect();
+    let read: Result<Vec<_>, _> = lines.map(|(index, text)| line(text, cost).map_err(|why| (index + 1, why))).collect();
+    let mut ranges: Vec<(u64, u64)> = read?.into_iter().flatten().collect();
     ranges.sort_unstable();
     ranges.dedup_by(|next, last| {
         let joins = next.0 <= last.1;
@@ -92,23 +99,41 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, usize> {
     Ok(ranges)
 }
 
-/// The range of a line, empty if huge pages do not pay there; `None` if it is none.
-fn line(text: &str, cost: Option<u64>) -> Option<(u64, u64)> {
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
+/// The end of user memory: 2^56, of page tables with five levels.
+const END: u64 = 1 << 56;
+
+/// The range of a line, `None` if huge pages do not pay there; or what is wrong with it.
+fn line(text: &str, cost: Option<u64>) -> Result<Option<(u64, u64)>, &'static str> {
+    const FORM: &str = "expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI; without the addresses it is about all memory";
+    let number = |text: &str| {
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.map_err(|_| FORM)
     };
     let fields: Vec<&str> = text.trim().split(',').collect();
-    let [kind @ ("huge" | "eager"), "heap" | "mmap", value, limits @ ..] = &fields[..] else { return None };
-    let (value, mut from, mut to) = (number(value)?, 0, u64::MAX);
-    for limit in limits.chunks(3) {
-        match limit {
-            ["addr", ">", at] => from = number(at)?,
-            ["addr", "<", at] => to = number(at)?,
-            _ => return None,
+    let [kind @ ("huge" | "eager"), "heap" | "mmap", value, limits @ ..] = &fields[..] else { return Err(FORM) };
+    let value = number(value)?;
+    let (from, to) = match limits {
+        [] => (0, u64::MAX),
+        ["addr", ">", from, "addr", "<", to] | ["addr", "<", to, "addr", ">", from] => (number(from)?, number(to)?),
+        ["addr", ">", _] => {
+            return Err("expected an upper address as well, addr,<,HI: 0x100000000000000 is the end of all user memory");
         }
+        ["addr", "<", _] => return Err("expected a lower address as well, addr,>,LO: 0x0 is the start of all memory"),
+        _ => return Err(FORM),
+    };
+    if *kind == "eager" {
+        return Ok(None);
     }
-    Some(if *kind == "huge" && cost.is_none_or(|cost| value > cost) { (from, to) } else { (0, 0) })
+    if from >= to {
+        return Err("expected LO below HI in addr,>,LO,addr,<,HI: correct the addresses, or remove the line");
+    }
+    if to > END && !limits.is_empty() {
+        return Err("expected user memory, which ends at 0x100000000000000: correct the addresses, or remove the line");
+    }
+    Ok(cost.is_none_or(|cost| value > cost).then_some((from, to)))
 }
 
 #[derive(Debug)]

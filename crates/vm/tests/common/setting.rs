@@ -22,7 +22,7 @@ const LADDERS: [&str; 9] = [
     "4K 8K 16K 64K 256K 1M 4M 16M 64M 256M",
 ];
 /// The manager, with one file: a plan, by which huge pages pay everywhere.
-const MANAGER: Target = Target { read: Some(|_| Ok("huge,mmap,200001".into())), ..Target::MANAGER };
+const MANAGER: Target = Target { read: Some(|_| Ok("huge,mmap,200001\n".into())), ..Target::MANAGER };
 /// The most frames that count as a superpage: larger ones find no memory.
 const LARGE: u64 = 1024;
 
