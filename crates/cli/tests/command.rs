@@ -44,6 +44,26 @@ fn trace(folder: &Path) -> PathBuf {
     ours
 }
 
+/// Of a plan that was cut short, in simulations and live alike.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_plan_that_was_cut_short_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("cut.plan");
+    let policy = format!("plan:file={}", plan.display());
+    for (text, why) in [
+        ("huge,mmap,300000,addr,>,0x7fff", "cut.plan, line 1: the file ends within this line"),
+        ("# native\nhuge,mmap,300000,addr,>,0x7fff\n", "cut.plan, line 2: expected an upper address"),
+        ("# native\nhuge,mmap,1,addr,>,0x8000,addr,<,0x7000\n", "cut.plan, line 2: expected LO below HI"),
+    ] {
+        std::fs::write(&plan, text).unwrap();
+        refused(&["run", "-p", &policy, "--", "true"], &[why]);
+        // Simulations read the lines before `# native`.
+        std::fs::write(&plan, text.replace("# native", "# all")).unwrap();
+        refused(&["sim", "-p", &policy, "touch:bytes=1M"], &[why]);
+    }
+}
+
 #[test]
 fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
     let folder = tempfile::tempdir().unwrap();

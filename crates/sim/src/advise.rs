@@ -92,7 +92,7 @@ impl Advice {
     /// The line for a region in such a file, with this address in place of its own.
     pub fn line(&self, hot: &Hot, address: u64) -> String {
         let each = self.base.walk_cycles as f64 / self.base.tlb_misses.max(1) as f64;
-        let end = address + self.region_bytes;
+        let end = address.saturating_add(self.region_bytes);
         format!("huge,mmap,{:.0},addr,>,{address:#x},addr,<,{end:#x}\n", hot.misses as f64 * each)
     }
 }
@@ -131,7 +131,7 @@ pub fn advise(
     let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
     let tally = [("number", number.as_str()), ("pages", &(size.bytes() / ladder.base().bytes()).to_string())];
     let tally = Policy::of(&TALLY, tally, &Target::MANAGER).expect("its parameters are in their ranges");
-    let policies = [plan("0-ffffffffffffffff"), crate::policy("thp")?, tally];
+    let policies = [plan("all"), crate::policy("thp")?, tally];
     let others = policies.map(|policy| base.clone().with_policy(policy));
     let rows = passes(&[std::slice::from_ref(base), &others].concat());
     // The tally has ended whether they went well or not.
@@ -187,7 +187,7 @@ impl Advice {
         if numbers.is_empty() {
             return Ok(());
         }
-        let range = |hot: &Hot| format!("{:x}-{:x}", hot.address, hot.address + self.region_bytes);
+        let range = |hot: &Hot| format!("{:x}-{:x}", hot.address, hot.address.saturating_add(self.region_bytes));
         let layout = |number: &usize| {
             let ranges: Vec<String> = self.regions[..*number].iter().map(range).collect();
             base.clone().with_policy(plan(&ranges.join(";")))
@@ -202,12 +202,12 @@ impl Advice {
     }
 }
 
-/// The policy `plan` for ranges of addresses, `LO-HI;LO-HI`, hexadecimal.
+/// The policy `plan` for ranges of addresses, `LO-HI;LO-HI`, hexadecimal, or for `all` memory.
 fn plan(ranges: &str) -> Policy {
     fn read(ranges: &str) -> Result<String, String> {
-        let line = |range: &str| {
-            let (from, to) = range.split_once('-').unwrap_or_default();
-            format!("huge,mmap,1,addr,>,0x{from},addr,<,0x{to}\n")
+        let line = |range: &str| match range.split_once('-') {
+            Some((from, to)) => format!("huge,mmap,1,addr,>,0x{from},addr,<,0x{to}\n"),
+            None => "huge,mmap,1\n".into(),
         };
         Ok(ranges.split(';').map(line).collect())
     }

@@ -49,9 +49,7 @@ pub(super) static POLICY: Definition = Definition {
                 Made::failed(format!("{name}: no region of it has an address of a live program"))
             }
             Ok(ranges) => Made::with(answers, Plan { ranges, interval, scan: 0, mapped: BTreeSet::new() }),
-            Err((line, why)) => {
-                Made::failed(format!("{}, line {line}: {why}", given.text("file").unwrap_or_default()))
-            }
+            Err((line, why)) => Made::failed(format!("{}, line {line}: {why}", given.text("file").unwrap_or_default())),
         }
     },
 };
@@ -78,7 +76,8 @@ fn is_native(line: &str) -> bool {
 fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     let text = given.contents("file").unwrap_or("");
     if !text.is_empty() && !text.ends_with('\n') {
-        let why = "the file ends within this line, so it may be cut short: write it again, or end the line if it is whole";
+        let why =
+            "the file ends within this line, so it may be cut short: write it again, or end the line if it is whole";
         return Err((text.lines().count(), why));
     }
     let native = text.lines().position(is_native);
@@ -88,7 +87,9 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     };
     let lines = text.lines().enumerate().take(to).skip(from);
     let lines = lines.filter(|(_, text)| !text.trim().is_empty() && !text.starts_with('#'));
-    let read: Result<Vec<_>, _> = lines.map(|(index, text)| line(text, cost).map_err(|why| (index + 1, why))).collect();
+    let end = if is_live(given) { END } else { u64::MAX };
+    let read: Result<Vec<_>, _> =
+        lines.map(|(index, text)| line(text, cost, end).map_err(|why| (index + 1, why))).collect();
     let mut ranges: Vec<(u64, u64)> = read?.into_iter().flatten().collect();
     ranges.sort_unstable();
     ranges.dedup_by(|next, last| {
@@ -99,12 +100,13 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     Ok(ranges)
 }
 
-/// The end of user memory: 2^56, of page tables with five levels.
+/// The end of a live program's memory: 2^56, of page tables with five levels. Traces may have addresses of a kernel.
 const END: u64 = 1 << 56;
 
-/// The range of a line, `None` if huge pages do not pay there; or what is wrong with it.
-fn line(text: &str, cost: Option<u64>) -> Result<Option<(u64, u64)>, &'static str> {
-    const FORM: &str = "expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI; without the addresses it is about all memory";
+/// The range of a line, `None` if huge pages do not pay there; or what is wrong with it. Addresses go up to `end`.
+fn line(text: &str, cost: Option<u64>, end: u64) -> Result<Option<(u64, u64)>, &'static str> {
+    const FORM: &str =
+        "expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI; without the addresses it is about all memory";
     let number = |text: &str| {
         let number = match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
@@ -119,7 +121,9 @@ fn line(text: &str, cost: Option<u64>) -> Result<Option<(u64, u64)>, &'static st
         [] => (0, u64::MAX),
         ["addr", ">", from, "addr", "<", to] | ["addr", "<", to, "addr", ">", from] => (number(from)?, number(to)?),
         ["addr", ">", _] => {
-            return Err("expected an upper address as well, addr,<,HI: 0x100000000000000 is the end of all user memory");
+            return Err(
+                "expected an upper address as well, addr,<,HI: 0x100000000000000 is the end of all user memory",
+            );
         }
         ["addr", "<", _] => return Err("expected a lower address as well, addr,>,LO: 0x0 is the start of all memory"),
         _ => return Err(FORM),
@@ -130,7 +134,7 @@ fn line(text: &str, cost: Option<u64>) -> Result<Option<(u64, u64)>, &'static st
     if from >= to {
         return Err("expected LO below HI in addr,>,LO,addr,<,HI: correct the addresses, or remove the line");
     }
-    if to > END && !limits.is_empty() {
+    if to > end && !limits.is_empty() {
         return Err("expected user memory, which ends at 0x100000000000000: correct the addresses, or remove the line");
     }
     Ok(cost.is_none_or(|cost| value > cost).then_some((from, to)))
