@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign_json};
 use superpage_sim::{Advice, Conditions, Hot, SHARES, Watch, check_memory, plan};
@@ -99,8 +99,12 @@ impl Advise {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let setups = plan(std::slice::from_ref(&self.machine), &[], &Conditions::default())?;
         check_memory(&setups, &Watch::default(), &limits())?;
-        if let (Some(trace), Some(output)) = (&self.trace, &self.output) {
-            crate::export::apart(trace, output)?;
+        if let Some(output) = &self.output {
+            // Parts of a machine may be files.
+            let parts = self.machine.split('+').map(Path::new);
+            let mut inputs = parts.chain(self.trace.as_deref());
+            inputs.try_for_each(|input| crate::export::apart(input, output))?;
+            crate::export::apart_from_command(&self.command, output)?;
         }
         let export = crate::export::create(self.output.as_ref())?;
         let (mut recorded, mut status) = (None, ExitCode::SUCCESS);

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::print::print;
 use crate::stop::Stop;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use superpage_output::Directory;
@@ -39,6 +40,13 @@ pub(crate) fn write_and_print(
 pub(crate) fn apart(input: &Path, output: &Path) -> Result<(), Failure> {
     superpage_report::apart(input, output)
         .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", output.display())))
+}
+
+/// Refuses to write the program of a command, or a file that it is given.
+pub(crate) fn apart_from_command(command: &[OsString], output: &Path) -> Result<(), Failure> {
+    let program = superpage_trace::record::Command::new(command).file();
+    let named = command.iter().map(PathBuf::from);
+    program.into_iter().chain(named).try_for_each(|input| apart(&input, output))
 }
 
 /// Writes a file into a folder, at a path below it, with the folders on the way. No link below `folder` is followed.

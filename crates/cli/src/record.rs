@@ -69,8 +69,7 @@ impl Record {
         // The program and QEMU are searched for before the output is touched, and the output is created before the
         // program runs.
         command.check()?;
-        // The program itself, where it is named by its path, and files that it is given.
-        self.command.iter().try_for_each(|word| crate::export::apart(word.as_ref(), &self.output))?;
+        crate::export::apart_from_command(&self.command, &self.output)?;
         let mut writer = Writer::create(&self.output, &command.info(), &record::notes())?;
         let stop = Stop::catch_for_recording();
         let mut recording = stop.recording(&command)?;

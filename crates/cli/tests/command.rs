@@ -64,6 +64,29 @@ fn a_plan_that_was_cut_short_is_refused() {
     }
 }
 
+/// Before anything runs: the program would leave a file.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_plan_does_not_replace_what_the_advice_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (program, machine, ran) = (path("program"), path("own.toml"), path("ran"));
+    std::fs::write(&program, format!("#!/bin/sh\ntouch {ran}\n")).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/zen5.toml"), &machine).unwrap();
+    let also = ["is also the input, and would be replaced"];
+    refused(&["advise", "-o", &program, "--", &program], &also);
+    refused(&["advise", "-o", &program, "--", "sh", &program], &also);
+    refused(&["advise", "-o", &machine, "-m", &machine, "--", &program], &also);
+    let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["advise", "-o", &program, "--", "program"])
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains(also[0]), "{}", text(&output.stderr));
+    assert!(!Path::new(&ran).exists() && std::fs::read_to_string(&program).unwrap().starts_with("#!"));
+}
+
 #[test]
 fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
     let folder = tempfile::tempdir().unwrap();

@@ -81,6 +81,11 @@ impl Command {
         }
         super::recording::check(self)
     }
+
+    /// The file of the program: as it is named if that is a path, else where it is found in `PATH`.
+    pub fn file(&self) -> Option<PathBuf> {
+        super::recording::file(self)
+    }
 }
 
 #[cfg(test)]

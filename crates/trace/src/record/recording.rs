@@ -128,6 +128,10 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
     Ok((program, emulator))
 }
 
+pub(super) fn file(command: &Command) -> Option<PathBuf> {
+    program::search(command.words.first()?, std::env::var_os("PATH").as_deref())
+}
+
 pub(super) fn check(command: &Command) -> Result<(), Error> {
     if PLUGIN.is_empty() {
         let problem = "this build has no recorder: it was made for another system than the one that built it, or not \

@@ -29,6 +29,10 @@ pub(super) fn check(_: &Command) -> Result<(), Error> {
     ))
 }
 
+pub(super) fn file(_: &Command) -> Option<std::path::PathBuf> {
+    None
+}
+
 /// Starts a program.
 ///
 /// # Errors
