@@ -105,6 +105,8 @@ impl Advise {
             let mut inputs = parts.chain(self.trace.as_deref());
             inputs.try_for_each(|input| crate::export::apart(input, output))?;
             crate::export::apart_from_command(&self.command, output)?;
+            superpage_output::Output::refuse_pipe(output)
+                .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", output.display())))?;
         }
         let export = crate::export::create(self.output.as_ref())?;
         let (mut recorded, mut status) = (None, ExitCode::SUCCESS);
@@ -159,6 +161,8 @@ impl Advise {
                 foreign_json(&serde_json::to_string_pretty(&json).expect("plain values")) + "\n"
             }
         };
+        // From here on a signal ends this process at once, and would leave the recording.
+        drop(recorded);
         let file = export.zip(written.map(|written| written.text));
         if self.output.is_some() && file.is_none() {
             eprintln!("superpage: no plan was written, since there is nothing to gain");

@@ -70,7 +70,7 @@ fn a_plan_that_was_cut_short_is_refused() {
 fn a_plan_does_not_replace_what_the_advice_is_about() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
-    let (program, machine, ran) = (path("program"), path("own.toml"), path("ran"));
+    let (program, machine, ran, pipe) = (path("program"), path("own.toml"), path("ran"), path("pipe"));
     std::fs::write(&program, format!("#!/bin/sh\ntouch {ran}\n")).unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/zen5.toml"), &machine).unwrap();
@@ -85,6 +85,11 @@ fn a_plan_does_not_replace_what_the_advice_is_about() {
         .unwrap();
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains(also[0]), "{}", text(&output.stderr));
     assert!(!Path::new(&ran).exists() && std::fs::read_to_string(&program).unwrap().starts_with("#!"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    refused(&["advise", "-o", &pipe, "--", &program], &["is a pipe or a socket", "name a regular file"]);
+    assert!(!Path::new(&ran).exists());
+    let output = superpage(&["advise", "-m", "zen5", "-o", "/dev/stdout", "random:bytes=32M,references=200K"]);
+    assert!(output.status.success() && text(&output.stdout).starts_with("huge,mmap,"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub use tell::tell;
 
 use beside::Beside;
 use place::{Place, There};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -79,6 +79,23 @@ impl Output {
             There::Regular(before) => Beside::create(&folder, name, before).map(drop).map_err(refusal),
             There::Special | There::Open => Ok(()),
         }
+    }
+
+    /// Refuses a named pipe and a socket, for a command with long work before it writes: it would wait then for a reader
+    /// that may never come. An open file, such as `/dev/stdout`, may be a pipe.
+    ///
+    /// # Errors
+    /// The path names one, or leads nowhere. The text says what to do.
+    pub fn refuse_pipe(path: &Path) -> io::Result<()> {
+        let Place { folder, name, there } = Place::find(path).map_err(refusal)?;
+        let kind = || rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
+        if matches!(there, There::Special)
+            && [FileType::Fifo, FileType::Socket].contains(&FileType::from_raw_mode(kind()?.st_mode))
+        {
+            let text = "is a pipe or a socket, which may have no reader; name a regular file, or /dev/stdout";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(())
     }
 
     /// The file, for a writer that needs an owned one.
