@@ -112,7 +112,7 @@ impl Advise {
         let (mut recorded, mut status) = (None, ExitCode::SUCCESS);
         let input = Input::now();
         if !self.command.is_empty() {
-            let folder = tempfile::tempdir().map_err(|error| Failure::Run(format!("no temporary folder: {error}")))?;
+            let folder = record::Folder::create(&std::env::temp_dir()).map_err(no_folder)?;
             let path = folder.path().join("program.sp");
             let command = match self.layout {
                 File::Plan => self.command.clone(),
@@ -301,6 +301,15 @@ impl Advise {
         }
         out
     }
+}
+
+/// The folder for temporary files cannot be had.
+fn no_folder(error: std::io::Error) -> Failure {
+    let folder = std::env::temp_dir();
+    Failure::Usage(format!(
+        "cannot make a folder in {}: {error}; set TMPDIR to a folder where this user may write",
+        folder.display()
+    ))
 }
 
 /// Opens the stream.

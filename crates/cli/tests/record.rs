@@ -185,6 +185,47 @@ fn advice_on_a_command_passes_its_status_on_and_a_part_of_it_gets_none() {
     assert!(!failed.stdout.is_empty());
 }
 
+/// The folder in `place` with the recording of an `advise`.
+fn recording_in(place: &Path) -> Option<PathBuf> {
+    let folders = fs::read_dir(place).ok()?.flatten().map(|entry| entry.path());
+    folders.filter(|folder| folder.is_dir()).find(|folder| folder.join("program.sp").exists())
+}
+
+#[test]
+fn what_a_killed_advise_left_goes_with_the_next_one() {
+    let _turn = superpage_testing::turn_of("record");
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let advise = |program: &str| {
+        let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));
+        advise.args(["advise", "-m", "zen5"]).args(["--", "sh", "-c", program]).env("TMPDIR", place.path());
+        advise.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut killed = advise("exit 0");
+    let left = until("the recording is there, or all is done", || {
+        let left = recording_in(place.path());
+        let ended = killed.try_wait().unwrap().is_some();
+        (left.is_some() || ended).then_some(left)
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // One that is locked is another's, and stays.
+    let own = place.path().join("superpage-record-other");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    fs::write(own.join("program.sp"), "theirs").unwrap();
+    let lock = fs::File::open(&own).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let next = advise("exit 0").wait_with_output().unwrap();
+    assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
+    assert!(left.is_none_or(|left| !left.exists()) && own.join("program.sp").exists());
+    drop(lock);
+    assert!(advise("exit 0").wait().unwrap().success());
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
 /// Whether `advise` can run a program of Perl natively, to find its addresses.
 fn native_run() -> bool {
     let starts = |program: &str, option: &str| {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A sentence: strace is missing, or is not allowed to trace, or a signal came.
 pub(super) fn run(command: &[OsString], stop: &Stop) -> Result<(Mappings, ExitStatus), String> {
     let failed = |error: std::io::Error| format!("strace did not run: {error}");
-    let folder = tempfile::tempdir().map_err(failed)?;
+    let folder = superpage_trace::record::Folder::create(&std::env::temp_dir()).map_err(failed)?;
     let mut strace = Command::new("strace");
     // A file for each thread, in which no line is interrupted by others.
     strace.args(["-ff", "-ttt", "-qq", "-e", "signal=none", "-e", "trace=memory,process", "-o"]);

@@ -1,4 +1,5 @@
-//! The private folder of a recording, with its socket and the buffers of the threads that it records.
+//! The private folder of a recording: with its socket and the buffers of the threads that it records, or with the
+//! recording itself where it is needed for a while only.
 //!
 //! Only this user may enter it, whatever the umask is, and its name cannot be guessed. While the recording lives it
 //! holds a lock on the folder; what a killed recording left is removed by the next one, which finds the lock free.
@@ -16,16 +17,19 @@ const PREFIX: &str = "superpage-record-";
 /// How often a folder is made again if another recording took it for that of a dead one before it was locked.
 const TRIES: usize = 8;
 
-/// The folder; removed when this is dropped.
+/// A folder of files for this user alone; removed when this is dropped, or by the next one after a kill.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub struct Folder {
     folder: tempfile::TempDir,
     _lock: OwnedFd,
 }
 
 impl Folder {
-    /// Makes one in `base`, and removes those there whose recordings are dead.
-    pub(super) fn create(base: &Path) -> io::Result<Folder> {
+    /// Makes one in `base`, and removes those there of this user whose processes are dead.
+    ///
+    /// # Errors
+    /// It cannot be made or locked.
+    pub fn create(base: &Path) -> io::Result<Folder> {
         clear(base);
         for _ in 0..TRIES {
             let folder =
@@ -45,7 +49,8 @@ impl Folder {
         Err(io::Error::other("another program removes folders as soon as they are made"))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }

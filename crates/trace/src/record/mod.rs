@@ -34,7 +34,6 @@ mod code;
 mod connection;
 #[cfg(target_os = "linux")]
 mod decode;
-#[cfg(target_os = "linux")]
 mod folder;
 #[cfg(target_os = "linux")]
 #[path = "../../plugin/program.rs"]
@@ -50,6 +49,7 @@ mod recording;
 mod wire;
 
 pub use command::Command;
+pub use folder::Folder;
 pub use recording::{Outcome, Recording, Stop, start};
 
 /// What the header of a recording says of who made it, beside its program.
