@@ -43,10 +43,12 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Reads a small file that says what a service does, as [`read_text`] does: one that only this
-/// user, root or the members of their groups can have written, or put there.
+/// user, root or the members of their groups can have written, or put there. As sshd, it looks at the file and at all
+/// folders above it: each belongs to root or this user, and neither others nor another group may write to it, but
+/// where the sticky bit is set, as in `/tmp`.
 ///
 /// # Errors
-/// As for [`read_text`]; or the file belongs to another user, others may write to it or put another in its place, or
+/// As for [`read_text`]; or the file or a folder above it belongs to another user, others may write to either, or
 /// the path leads over a link that another user may have planted.
 pub fn read_own_text(path: &Path) -> io::Result<String> {
     const GROUP_MAY_WRITE: u32 = 0o020;
@@ -55,7 +57,6 @@ pub fn read_own_text(path: &Path) -> io::Result<String> {
     let place = Place::find(path)?;
     let file = regular(&place.folder, place.name.as_ref(), OFlags::empty())?;
     let there = file.metadata()?;
-    let folder = rustix::fs::fstat(&place.folder)?;
     let refused = |problem: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     if ![0, rustix::process::geteuid().as_raw()].contains(&there.uid()) {
         return refused(format!("belongs to user {}, who could change it; let root own it, or yourself", there.uid()));
@@ -64,12 +65,22 @@ pub fn read_own_text(path: &Path) -> io::Result<String> {
     if there.mode() & (if own_group { ALL_MAY_WRITE } else { ALL_MAY_WRITE | GROUP_MAY_WRITE }) != 0 {
         return refused(format!("others may write to it (mode {:o}); chmod go-w it", there.mode() & 0o7777));
     }
-    #[allow(clippy::unnecessary_cast, reason = "not everywhere of 32 bits")]
-    let mode = folder.st_mode as u32;
-    if mode & ALL_MAY_WRITE != 0 && mode & STICKY == 0 {
-        return refused(
-            "is in a folder where all may write, so others could replace it; move it, or chmod o-w the folder".into(),
-        );
+    for folder in path.canonicalize()?.ancestors().skip(1) {
+        let (shown, there) = (folder.display(), folder.metadata()?);
+        if ![0, rustix::process::geteuid().as_raw()].contains(&there.uid()) {
+            let whose = there.uid();
+            return refused(format!(
+                "is below {shown} of user {whose}, who could replace it; move it to a folder of root, or of yourself"
+            ));
+        }
+        let own_group = [0, rustix::process::getegid().as_raw()].contains(&there.gid());
+        let others = if own_group { ALL_MAY_WRITE } else { ALL_MAY_WRITE | GROUP_MAY_WRITE };
+        if there.mode() & others != 0 && there.mode() & STICKY == 0 {
+            let mode = there.mode() & 0o7777;
+            return refused(format!(
+                "is below {shown} (mode {mode:o}), so others could replace it; move it, or chmod go-w that folder"
+            ));
+        }
     }
     text(file, MOST)
 }
@@ -115,6 +126,28 @@ mod tests {
         assert_eq!(read_own_text(&link).unwrap(), "text");
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(read(0o644).unwrap_err().contains("others could replace it"));
+        if rustix::process::geteuid().is_root() {
+            let owner = |user, group, mode: u32| {
+                std::os::unix::fs::chown(folder.path(), Some(user), Some(group)).unwrap();
+                std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            };
+            owner(12345, 0, 0o755);
+            assert!(read(0o644).unwrap_err().contains("of user 12345, who could replace it"));
+            owner(0, 12345, 0o775);
+            assert!(read(0o644).unwrap_err().contains("(mode 775), so others could replace it"));
+            owner(0, 12345, 0o755);
+            assert!(read(0o644).is_ok());
+            owner(0, 0, 0o775);
+            assert!(read(0o644).is_ok(), "the group of root is root's");
+            // A folder further up, too.
+            let below = folder.path().join("below");
+            std::fs::create_dir(&below).unwrap();
+            std::fs::copy(&path, below.join("service.toml")).unwrap();
+            owner(12345, 0, 0o755);
+            let error = read_own_text(&below.join("service.toml")).unwrap_err();
+            assert!(error.to_string().contains("of user 12345"), "{error}");
+            owner(0, 0, 0o755);
+        }
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(read(0o644).is_ok());
         if rustix::process::geteuid().is_root() {
