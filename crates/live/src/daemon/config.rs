@@ -1,8 +1,10 @@
 //! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
 
+use super::wrong::Read;
 use crate::policy::{LINUX, OF_COMMAND};
 use crate::promote::{Options, Promoter, Target};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -69,10 +71,47 @@ struct Text {
 #[serde(default, deny_unknown_fields)]
 struct ServiceText {
     label: Option<String>,
+    #[serde(deserialize_with = "groups")]
     cgroups: Vec<PathBuf>,
+    #[serde(deserialize_with = "names")]
     names: Vec<String>,
+    #[serde(deserialize_with = "names")]
     except: Vec<String>,
     policy: Option<Spanned<String>>,
+}
+
+/// Names that processes can have.
+fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    match names.iter().any(|name| name.is_empty() || name.contains('\0')) {
+        true => Err(D::Error::custom(
+            "a name that is empty, or has a NUL, selects nothing: remove it, or give a name as ps shows it",
+        )),
+        false => Ok(names),
+    }
+}
+
+/// Control groups that exist, and units of systemd.
+fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
+    let groups = Vec::<PathBuf>::deserialize(from)?;
+    if groups.iter().any(|group| group.as_os_str().is_empty()) {
+        return Err(D::Error::custom(
+            "a control group without a name selects nothing: remove it, or give its path or the name of a unit",
+        ));
+    }
+    for group in groups.iter().filter(|group| !cgroup::is_unit(group)) {
+        cgroup::find(group).map_err(D::Error::custom)?;
+    }
+    Ok(groups)
+}
+
+/// The path of a file.
+fn file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(from)?;
+    match path.as_os_str().is_empty() {
+        true => Err(D::Error::custom("an empty path names no file: give the path of a file *.prom, or remove the key")),
+        false => Ok(Some(path)),
+    }
 }
 
 impl ServiceText {
@@ -98,10 +137,11 @@ impl Text {
                 return Err(wrong("which processes? Give the service cgroups or names"));
             }
             let label = text.label().unwrap_or_default();
-            if label.is_empty() || label == OTHERS {
-                return Err(wrong(
-                    "its label is empty, or that of the table [processes] in the metrics: give another one",
-                ));
+            if label.is_empty() {
+                return Err(wrong("its label is empty: give a name for the metrics, or remove the key"));
+            }
+            if label == OTHERS {
+                return Err(wrong("its label is that of the table [processes] in the metrics: give another one"));
             }
             if services.iter().any(|service| service.label == label) {
                 return Err(wrong(&format!("two services are {label} in the metrics: give this one another label")));
@@ -143,8 +183,13 @@ impl Text {
             all.push(pair);
         }
         if !all.is_empty() {
-            options =
-                options.changed(&format!("promote:{}", all.join(","))).map_err(|error| (0..0, error.to_string()))?;
+            options = options.changed(&format!("promote:{}", all.join(","))).map_err(|error| {
+                // Two of them contradict each other, or one a default: at the one that the error names first.
+                let problem = error.to_string();
+                let named = |key: &&Spanned<String>| problem.find(key.as_ref().as_str()).unwrap_or(usize::MAX);
+                let at = self.promote.keys().min_by_key(named).map_or(0..0, Spanned::span);
+                (at, problem)
+            })?;
         }
         Ok(options)
     }
@@ -160,10 +205,13 @@ pub struct Processes {
     pub pids: Vec<i32>,
     /// Those in these control groups and the groups below; also units of systemd, by name or path,
     /// whenever they run.
+    #[serde(deserialize_with = "groups")]
     pub cgroups: Vec<PathBuf>,
     /// Those of these names.
+    #[serde(deserialize_with = "names")]
     pub names: Vec<String>,
     /// But none of these names.
+    #[serde(deserialize_with = "names")]
     pub except: Vec<String>,
 }
 
@@ -174,6 +222,7 @@ pub struct MetricsConfig {
     /// Served over HTTP, as `/metrics`, at this address and port.
     pub listen: Option<SocketAddr>,
     /// Written to this file, for the textfile collector of the node exporter.
+    #[serde(deserialize_with = "file")]
     pub file: Option<PathBuf>,
 }
 
@@ -230,13 +279,11 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, Error> {
         let text = superpage_output::read_own_text(path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
-        let wrong = |span: Option<Range<usize>>, problem: &str| {
-            let line = span.map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            Error::Usage(format!("{}:{line}: {problem}", path.display()))
-        };
-        let read: Text = toml::from_str(&text).map_err(|error| wrong(error.span(), error.message()))?;
-        let options = read.options().map_err(|(span, problem)| wrong(Some(span), &problem))?;
-        let services = read.services(&options).map_err(|(span, problem)| wrong(Some(span), &problem))?;
+        let file = Read { path, text: &text };
+        let wrong = |(span, problem): (Range<usize>, String)| file.wrong(span, &problem);
+        let read: Text = toml::from_str(&text).map_err(|error| file.no_configuration(&error))?;
+        let options = read.options().map_err(wrong)?;
+        let services = read.services(&options).map_err(wrong)?;
         Ok(Config { processes: read.processes, services, options, metrics: read.metrics })
     }
 

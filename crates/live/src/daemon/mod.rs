@@ -7,6 +7,7 @@ mod endpoint;
 mod metrics;
 mod notify;
 mod services;
+mod wrong;
 
 pub use self::config::{Config, MetricsConfig, Processes, Service};
 pub use self::metrics::Metrics;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::cpu::process_cpu;
 use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
+use superpage_output::foreign;
 
 /// The longest sleep between two looks at the signals.
 const NAP: Duration = Duration::from_millis(100);
@@ -137,7 +139,8 @@ impl Daemon {
     fn tell(&self, what: &str) {
         for (service, promoter) in self.services.iter() {
             let options = promoter.options();
-            tracing::info!(service, policy = %options, "{what}");
+            let policy = options.to_string();
+            tracing::info!(service, policy = %foreign(&policy), "{what}");
             if let Some(without) = crate::policy::without(options.policy()) {
                 tracing::info!(service, "{without}");
             }
@@ -168,7 +171,7 @@ impl Daemon {
                 None
             }
             Err(error) => {
-                tracing::warn!("the configuration stays as it was: {error}");
+                tracing::warn!("the configuration stays as it was: {}", foreign(&error.to_string()));
                 Some(error.to_string())
             }
         };

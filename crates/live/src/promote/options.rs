@@ -90,8 +90,9 @@ impl Options {
         };
         if options.idle < options.interval {
             let Options { idle, interval, .. } = options;
+            let idle = if idle.is_zero() { "0".into() } else { format!("{idle:?}") };
             return Err(Error::Usage(format!(
-                "policy {name}: idle={idle:?} must be at least the interval, {interval:?}"
+                "policy {name}: idle={idle} must be at least the interval, {interval:?}"
             )));
         }
         Ok(options)
