@@ -61,7 +61,7 @@ const OTHERS: &str = "processes";
 struct Text {
     policy: Option<Spanned<String>>,
     promote: BTreeMap<Spanned<String>, Spanned<Value>>,
-    processes: Processes,
+    processes: Option<Spanned<Processes>>,
     service: Vec<Spanned<ServiceText>>,
     metrics: MetricsConfig,
 }
@@ -152,6 +152,13 @@ impl Text {
             let ServiceText { cgroups, names, except, .. } = text;
             let (cgroups, names, except) = (cgroups.clone(), names.clone(), except.clone());
             let processes = Processes { cgroups, names, except, ..Processes::default() };
+            processes.selects_some().map_err(wrong)?;
+            if let Some(first) = processes.all_of(&services) {
+                return Err(wrong(&format!(
+                    "it selects nothing: service {first} and those before this one have all of its names and control \
+                     groups; remove it, or put it before them"
+                )));
+            }
             let policy = text.policy.as_ref().map(|policy| policy.as_ref().clone());
             services.push(Service { label, processes, policy });
         }
@@ -232,6 +239,35 @@ impl Processes {
         *self == (Processes { except: self.except.clone(), ..Processes::default() })
     }
 
+    /// Checks that `except` leaves something of the names, if nothing else is selected.
+    fn selects_some(&self) -> Result<(), &'static str> {
+        let by_name = !self.names.is_empty()
+            && *self == Processes { names: self.names.clone(), except: self.except.clone(), ..Processes::default() };
+        match by_name && self.names.iter().all(|name| self.except.contains(name)) {
+            true => Err("except has all of names, so nothing is selected: remove a name from one of the two"),
+            false => Ok(()),
+        }
+    }
+
+    /// The label of the first of these services that has some of the same names or control groups, if together they
+    /// have them all.
+    fn all_of<'a>(&self, services: &'a [Service]) -> Option<&'a str> {
+        let has_name = |service: &&Service, name: &String| {
+            service.processes.names.contains(name) && !service.processes.except.contains(name)
+        };
+        let has_group = |service: &&Service, group: &PathBuf| {
+            let Processes { cgroups, except, .. } = &service.processes;
+            cgroups.contains(group) && except.iter().all(|name| self.except.contains(name))
+        };
+        let own: Vec<&String> = self.names.iter().filter(|name| !self.except.contains(name)).collect();
+        let names = own.iter().all(|name| services.iter().any(|service| has_name(&service, name)));
+        let groups = self.cgroups.iter().all(|group| services.iter().any(|service| has_group(&service, group)));
+        let first = services.iter().find(|service| {
+            own.iter().any(|name| has_name(service, name)) || self.cgroups.iter().any(|group| has_group(service, group))
+        });
+        first.filter(|_| names && groups).map(|service| service.label.as_str())
+    }
+
     /// With the folders of the control groups found; units of systemd may start later.
     fn target(&self) -> Result<Target, Error> {
         let Processes { all, pids, cgroups, names, except } = self.clone();
@@ -284,7 +320,14 @@ impl Config {
         let read: Text = toml::from_str(&text).map_err(|error| file.no_configuration(&error))?;
         let options = read.options().map_err(wrong)?;
         let services = read.services(&options).map_err(wrong)?;
-        Ok(Config { processes: read.processes, services, options, metrics: read.metrics })
+        let processes = match read.processes {
+            Some(table) => {
+                table.as_ref().selects_some().map_err(|problem| file.wrong(table.span(), problem))?;
+                table.into_inner()
+            }
+            None => Processes::default(),
+        };
+        Ok(Config { processes, services, options, metrics: read.metrics })
     }
 
     /// Checks that it selects processes.

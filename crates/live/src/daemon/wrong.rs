@@ -110,12 +110,27 @@ mod tests {
             (&format!("policy = \"promote:share={long}\"\n"), "and at most 1, not `xxx"),
             (&format!("[processes]\n{long} = 1\n"), "expected one of `all`, `pids`"),
             (&format!("[processes]\nall = \"{long}\"\n"), "expected a boolean"),
+            ("\n[processes]\nnames = [\"a\"]\nexcept = [\"a\"]\n", ":2: except has all of names"),
+            ("\n[[service]]\nnames = [\"a\"]\nexcept = [\"b\", \"a\"]\n", ":2: except has all of names"),
+            (
+                "[[service]]\nnames = [\"a\", \"b\"]\n[[service]]\nlabel = \"c\"\nnames = [\"b\"]\n",
+                ":3: it selects nothing: service a and",
+            ),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = Config::read(&path).unwrap_err();
             let shown = error.to_string();
             assert!(shown.contains(part) && error.status() == 2, "{shown}");
             assert!(!shown.contains('\n') && shown.len() < 400 + path.as_os_str().len(), "{shown}");
+        }
+        // What only looks alike.
+        for text in [
+            "[[service]]\nnames = [\"a\", \"b\"]\nexcept = [\"b\"]\n[[service]]\nlabel = \"c\"\nnames = [\"b\"]\n",
+            "[processes]\nall = true\nnames = [\"a\"]\nexcept = [\"a\"]\n",
+            "[[service]]\nnames = [\"a\"]\n[[service]]\nlabel = \"b\"\ncgroups = [\"b.slice\"]\n",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            Config::read(&path).unwrap();
         }
     }
 }
