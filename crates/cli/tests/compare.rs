@@ -266,6 +266,23 @@ fn without_rights_one_sentence_says_so() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// A command that is run may be the service of a manager; one that is measured is not.
+#[test]
+fn the_socket_of_a_service_manager_is_for_the_command_of_run_alone() {
+    let _turn = superpage_testing::turn_of("compare");
+    let folder = tempfile::tempdir().unwrap();
+    let script = "printf '[%s]' \"$NOTIFY_SOCKET\" > heard";
+    let heard = |mut command: Command| {
+        let output = command.env("NOTIFY_SOCKET", "/no/such").current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        fs::read_to_string(folder.path().join("heard")).unwrap()
+    };
+    assert_eq!(heard(compare(&["-r", "1", "-w", "0", "--policy", "now"], &["sh", "-c", script])), "[]");
+    let mut run = Command::new(SUPERPAGE);
+    run.args(["run", "--policy", "now", "--", "sh", "-c", script]);
+    assert_eq!(heard(run), "[/no/such]");
+}
+
 #[test]
 fn code_on_huge_pages_is_compared_too() {
     let _turn = superpage_testing::turn_of("compare");

@@ -451,6 +451,26 @@ fn a_service_manager_hears_of_start_reload_and_end() {
     }
 }
 
+/// As where a unit's environment was copied.
+#[test]
+fn a_service_manager_that_cannot_be_reached_is_one_warning() {
+    let _turn = superpage_testing::turn_of("daemon");
+    let folder = tempfile::tempdir().unwrap();
+    let sleeper = Sleeper::new();
+    let mut command = superpage(&folder.path().join("run"));
+    command.args(["--pid", &sleeper.0.id().to_string()]).env("NOTIFY_SOCKET", folder.path().join("no\nsocket"));
+    let mut daemon = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let Some(line) = log.find(|line| line.contains("NOTIFY_SOCKET")) else {
+        daemon.wait().unwrap();
+        return superpage_testing::skip!("system", "no daemon can promote here");
+    };
+    assert!(line.contains("WARN") && line.contains(r"/no\nsocket cannot be reached (No such file"), "{line}");
+    signal(&daemon, "-TERM");
+    assert!(log.all(|line| !line.contains("NOTIFY_SOCKET")), "it is said once");
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+}
+
 /// A manager that starts many services may not read for a while.
 #[test]
 fn a_service_manager_whose_socket_is_full_hears_of_the_start_later() {

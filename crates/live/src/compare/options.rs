@@ -190,7 +190,8 @@ pub(super) fn start(words: &[OsString], shell: bool, output: Output) -> Result<C
     // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates
     // nothing.
     unsafe { command.pre_exec(death) };
-    command.stdin(Stdio::null());
+    // A program that is measured is not the one that a service manager waits for.
+    command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
     match output {
         Output::Null => _ = command.stdout(Stdio::null()).stderr(Stdio::null()),
         Output::Inherit => {}

@@ -12,6 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
+use superpage_output::foreign;
 
 /// How often the line of status is sent, at most.
 const STATUS: Duration = Duration::from_secs(10);
@@ -29,6 +30,8 @@ pub(super) struct Manager {
     told: Option<(String, Instant)>,
     /// Why the last reload changed nothing.
     refused: Option<String>,
+    /// Whether it was logged that messages are lost: once is enough.
+    lost: bool,
 }
 
 impl Manager {
@@ -38,7 +41,7 @@ impl Manager {
     }
 
     fn at(socket: Option<OsString>) -> Manager {
-        Manager { socket, unsent: VecDeque::new(), told: None, refused: None }
+        Manager { socket, unsent: VecDeque::new(), told: None, refused: None, lost: false }
     }
 
     /// The daemon has started.
@@ -89,6 +92,12 @@ impl Manager {
         while let Some(text) = self.unsent.front() {
             match self.socket.as_ref().map_or(Ok(()), |socket| send_to(socket, text)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if !self.lost => {
+                    self.lost = true;
+                    let socket = self.socket.as_deref().unwrap_or_default().to_string_lossy();
+                    let sentence = "so the service manager does not hear that the daemon runs; without one, unset it";
+                    tracing::warn!("NOTIFY_SOCKET={} cannot be reached ({error}), {sentence}", foreign(&socket));
+                }
                 Err(error) => tracing::debug!("a message to the service manager is lost: {error}"),
                 Ok(()) => {}
             }

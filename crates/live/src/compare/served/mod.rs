@@ -211,6 +211,7 @@ impl Loader {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
         shell.arg(load.get_program()).args(load.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        shell.env_remove("NOTIFY_SOCKET");
         // Another group than this process's: a signal to that whole group, as `timeout` sends it, must leave the shell
         // alive to end the load.
         let mut shell = shell.process_group(0).spawn().map_err(Error::system("run sh"))?;
