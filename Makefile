@@ -57,9 +57,10 @@ kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86)
 	cd kernel && $(CARGO) build --release --locked --target-dir ../target/kernel
 	@$(QEMU) -kernel target/kernel/x86_64-unknown-linux-gnu/release/superpage-kernel; test $$? = 1
 
-lint: ## what CI checks beside the tests: format, clippy, docs, the lock file of the fuzz targets
+lint: ## what CI checks beside the tests: format, comments, clippy, docs, the lock file of the fuzz targets
 	$(CARGO) update --workspace --locked --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --all --check
+	.ci/comments
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 

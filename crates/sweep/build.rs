@@ -1,5 +1,6 @@
-//! Says which build this is: a digest of the sources that decide what rows are, where they lie beside this crate, as in a checkout. In a published
-//! package they do not, and its version says all. The same sources are the same build, wherever and whenever they are built.
+//! Says which build this is: a digest of the sources that decide what rows are, where they lie
+//! beside this crate, as in a checkout. In a published package they do not, and its version says
+//! all. The same sources are the same build, wherever and whenever they are built.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

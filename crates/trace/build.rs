@@ -1,8 +1,8 @@
-//! Compiles the QEMU plugins of `crates/recorder`, by the link `plugin`: one that records pages and one that records
-//! lines, both built into this library.
+//! Compiles the QEMU plugins of `crates/recorder`, by the link `plugin`: one that records pages and
+//! one that records lines, both built into this library.
 //!
-//! They are shared libraries for the machine that records; on systems other than Linux, and where this is built for
-//! another machine, empty files stand in their place, and recording says so.
+//! They are shared libraries for the machine that records; on systems other than Linux, and where
+//! this is built for another machine, empty files stand in their place, and recording says so.
 
 use std::env;
 use std::ffi::OsString;

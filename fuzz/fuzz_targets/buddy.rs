@@ -1,5 +1,6 @@
-//! The buddy allocator under any sequence of operations: it validates after each, never gives a frame to two owners,
-//! refuses an extent, or a frame of a colour, only if none is free, prefers those without cache pages, forgets no mark of one, and ends as it began.
+//! The buddy allocator under any sequence of operations: it validates after each, never gives a
+//! frame to two owners, refuses an extent, or a frame of a colour, only if none is free, prefers
+//! those without cache pages, forgets no mark of one, and ends as it began.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -30,7 +31,8 @@ enum Operation {
         frame: u16,
         level: u8,
     },
-    /// Frees a held extent in pieces of this level; its frames then hold cache pages, or what they held.
+    /// Frees a held extent in pieces of this level; its frames then hold cache pages, or what they
+    /// held.
     Free {
         which: u16,
         pieces: u8,

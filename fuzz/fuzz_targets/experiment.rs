@@ -1,4 +1,5 @@
-//! Experiment files with arbitrary contents: parsed and checked, never run, since they start programs.
+//! Experiment files with arbitrary contents: parsed and checked, never run, since they start
+//! programs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

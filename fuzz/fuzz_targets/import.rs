@@ -1,4 +1,5 @@
-//! Arbitrary bytes as traces of other tools: refused with one sentence, or imported as a valid stream.
+//! Arbitrary bytes as traces of other tools: refused with one sentence, or imported as a valid
+//! stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

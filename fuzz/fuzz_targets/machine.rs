@@ -1,4 +1,5 @@
-//! Machine files with arbitrary contents: refused with one sentence, or a machine that translates addresses.
+//! Machine files with arbitrary contents: refused with one sentence, or a machine that translates
+//! addresses.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the contents of `/proc`, the journal of settings and the daemon's configuration. Nothing is set
-//! or promoted.
+//! Arbitrary bytes as the contents of `/proc`, the journal of settings and the daemon's
+//! configuration. Nothing is set or promoted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

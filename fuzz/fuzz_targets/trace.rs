@@ -1,5 +1,6 @@
-//! The trace reader on arbitrary bytes: as a whole file, and as the contents of a block with valid checksums, so that
-//! the columns and the events are reached. It must never panic, whatever the bytes and wherever it seeks.
+//! The trace reader on arbitrary bytes: as a whole file, and as the contents of a block with valid
+//! checksums, so that the columns and the events are reached. It must never panic, whatever the
+//! bytes and wherever it seeks.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -42,7 +43,8 @@ fn read(reader: &mut Reader) {
     }
 }
 
-/// A file that consists of one block of `raw`, without a footer: docs/traces.md describes the bytes.
+/// A file that consists of one block of `raw`, without a footer: docs/traces.md describes the
+/// bytes.
 fn sealed(version: u8, raw: &[u8], runs: u32, events: u32) -> Vec<u8> {
     // A description of three bytes: no workload, system calls where the version has them, no notes.
     let flags = if version == 7 { 8 } else { 0 };

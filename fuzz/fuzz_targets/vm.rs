@@ -1,5 +1,6 @@
-//! Arbitrary operations of several processes on one memory: every page must hold what was written, and the state must
-//! be valid at random moments and at the end. (The crate's property test checks after each operation, and is slow.)
+//! Arbitrary operations of several processes on one memory: every page must hold what was written,
+//! and the state must be valid at random moments and at the end. (The crate's property test checks
+//! after each operation, and is slow.)
 #![no_main]
 
 #[allow(dead_code, unused_imports, reason = "tests use more of it")]

@@ -1,9 +1,9 @@
 //! The way from the loader to Rust, and from a page fault to Rust and back.
 //!
-//! The loader (PVH, which QEMU implements) enters in 32-bit protected mode without paging. The first 4 GB are
-//! identity-mapped by pages of 2 MB, long mode is entered, and then [`main`](super::main). The page-fault entry saves
-//! the registers that Rust may change on a stack of its own, since the interrupted code may use the 128 bytes below its
-//! stack pointer.
+//! The loader (PVH, which QEMU implements) enters in 32-bit protected mode without paging. The
+//! first 4 GB are identity-mapped by pages of 2 MB, long mode is entered, and then
+//! [`main`](super::main). The page-fault entry saves the registers that Rust may change on a stack
+//! of its own, since the interrupted code may use the 128 bytes below its stack pointer.
 
 use core::arch::{asm, global_asm};
 
@@ -217,8 +217,8 @@ pub(crate) fn leave(status: u8) -> ! {
 mod bytes {
     use core::arch::asm;
 
-    // SAFETY of all: they do what C specifies for these names, which nothing else here defines; callers keep to C's
-    // rules.
+    // SAFETY of all: they do what C specifies for these names, which nothing else here defines;
+    // callers keep to C's rules.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
         // SAFETY: by the caller's word.
@@ -229,7 +229,8 @@ mod bytes {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
         if (to as usize).wrapping_sub(from as usize) >= bytes {
-            // SAFETY: by the caller's word; what is copied forward is read before it is overwritten.
+            // SAFETY: by the caller's word; what is copied forward is read before it is
+            // overwritten.
             return unsafe { memcpy(to, from, bytes) };
         }
         // SAFETY: by the caller's word, from the end.

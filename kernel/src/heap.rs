@@ -10,12 +10,14 @@ const BYTES: usize = 5 << 20;
 struct Arena(UnsafeCell<[u8; BYTES]>);
 
 struct Heap {
-    /// By the logarithm of the size: the list of freed blocks, each of which begins with a pointer to the next.
+    /// By the logarithm of the size: the list of freed blocks, each of which begins with a pointer
+    /// to the next.
     free: UnsafeCell<[*mut u8; 32]>,
     used: UnsafeCell<usize>,
 }
 
-// SAFETY: one processor; a fault handler allocates only where the program that it interrupts does not.
+// SAFETY: one processor; a fault handler allocates only where the program that it interrupts does
+// not.
 unsafe impl Sync for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Heap {}
@@ -29,7 +31,8 @@ fn class(layout: Layout) -> usize {
     layout.size().max(layout.align()).max(16).next_power_of_two().trailing_zeros() as usize
 }
 
-// SAFETY: blocks are disjoint, of the requested size or more, and aligned to their size up to a page.
+// SAFETY: blocks are disjoint, of the requested size or more, and aligned to their size up to a
+// page.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let class = class(layout);

@@ -1,7 +1,7 @@
-//! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they read, and prints what
-//! the manager did for them, under two policies. Programs are functions that use memory of their own address space, in
-//! ring 0. Their faults are the processor's, and so are the accessed and dirty bits that the page daemon uses. One
-//! processor, one thread.
+//! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they
+//! read, and prints what the manager did for them, under two policies. Programs are functions that
+//! use memory of their own address space, in ring 0. Their faults are the processor's, and so are
+//! the accessed and dirty bits that the page daemon uses. One processor, one thread.
 #![no_std]
 #![no_main]
 
@@ -57,7 +57,8 @@ fn slot(from: Backed) -> *mut [u8; PAGE] {
 
 impl Machine for Physical {
     fn read(&self, table: Pfn, index: usize) -> u64 {
-        // SAFETY: a frame that the manager gave for page tables; volatile, as the processor sets bits in it.
+        // SAFETY: a frame that the manager gave for page tables; volatile, as the processor sets
+        // bits in it.
         unsafe { frame(table).cast::<u64>().add(index).read_volatile() }
     }
 
@@ -176,8 +177,8 @@ fn word(address: u64, time: u64) -> u64 {
     (address ^ time << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Accesses some words of each page of a range: writes them, or compares them with what `time` wrote. Returns how many
-/// were wrong.
+/// Accesses some words of each page of a range: writes them, or compares them with what `time`
+/// wrote. Returns how many were wrong.
 fn program(pages: impl Iterator<Item = u64>, write: bool, time: u64) -> u64 {
     let mut wrong = 0;
     for page in pages {

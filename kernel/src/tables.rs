@@ -1,10 +1,11 @@
 //! The page tables of x86-64, of four levels, as a [`Pmap`]: pages of 4 KB, 2 MB and 1 GB.
 //!
-//! Tables lie in frames that the manager provides. Those that a demotion will need are kept: one for a page of 2 MB,
-//! 513 for one of 1 GB. Entries are the hardware's, which sets the accessed and the dirty bit; three of the bits that
-//! it leaves to software hold the rights, since x86-64 cannot express all of them. One processor: with several, an
-//! entry would have to be changed by an atomic exchange, so that no bit that the hardware sets meanwhile is lost, and
-//! the TLBs of the others would have to be shot down.
+//! Tables lie in frames that the manager provides. Those that a demotion will need are kept: one
+//! for a page of 2 MB, 513 for one of 1 GB. Entries are the hardware's, which sets the accessed and
+//! the dirty bit; three of the bits that it leaves to software hold the rights, since x86-64 cannot
+//! express all of them. One processor: with several, an entry would have to be changed by an atomic
+//! exchange, so that no bit that the hardware sets meanwhile is lost, and the TLBs of the others
+//! would have to be shot down.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -29,7 +30,8 @@ const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const OWED: [usize; 3] = [0, 1, 513];
 /// The level of the root.
 const ROOT: usize = 3;
-/// With more than this many pages to invalidate, the whole TLB is flushed; Linux uses the same number.
+/// With more than this many pages to invalidate, the whole TLB is flushed; Linux uses the same
+/// number.
 const MANY: usize = 33;
 
 /// The memory of the tables, and the TLB.
@@ -42,7 +44,8 @@ pub(crate) trait Machine {
     fn invalidate(&mut self, space: SpaceId, at: Vpn);
     /// Invalidates everything of the space.
     fn invalidate_all(&mut self, space: SpaceId);
-    /// A space got this root, which is empty. Entries made there by other means belong to the kernel, and stay.
+    /// A space got this root, which is empty. Entries made there by other means belong to the
+    /// kernel, and stay.
     fn new_root(&mut self, _root: Pfn) {}
 }
 
@@ -56,7 +59,8 @@ pub(crate) struct Tables<M> {
     spare: Vec<Pfn>,
     /// How many of these are reserved for demotions.
     owed: usize,
-    /// The change in progress: its space, the pages it has made stale, and tables that became empty.
+    /// The change in progress: its space, the pages it has made stale, and tables that became
+    /// empty.
     change: Option<(SpaceId, Vec<Vpn>, Vec<Pfn>)>,
 }
 
@@ -118,8 +122,8 @@ impl<M: Machine> Tables<M> {
         self.entries.len() + self.spare.len()
     }
 
-    /// The entry that maps a page, or the one where a table is missing: its table, level and value. `None` without a
-    /// root.
+    /// The entry that maps a page, or the one where a table is missing: its table, level and value.
+    /// `None` without a root.
     fn walk(&self, space: SpaceId, at: Vpn) -> Option<(Pfn, usize, u64)> {
         let (mut table, mut level) = (self.root(space)?, ROOT);
         loop {

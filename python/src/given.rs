@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use superpage_mmu::{Machine, MachineError};
 use superpage_sim::Error;
 
-/// The machine, and the text of one file that says the same. `given` is a name, or a pair of a name with parts such as `dict1.toml` and a dict
-/// of the texts of these.
+/// The machine, and the text of one file that says the same. `given` is a name, or a pair of a name
+/// with parts such as `dict1.toml` and a dict of the texts of these.
 pub(crate) fn machine(given: &Bound<'_, PyAny>) -> PyResult<(Machine, String)> {
     if let Ok(name) = given.extract::<String>() {
         return superpage_sim::machine_with_text(&name).map_err(failed);

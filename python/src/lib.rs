@@ -1,5 +1,6 @@
-//! The native half of the Python package `superpages`: the calls of the command line, for `superpage/__init__.py`, which holds what users call
-//! and its documentation. What a simulation, a sweep or a recording does is the crates'.
+//! The native half of the Python package `superpages`: the calls of the command line, for
+//! `superpage/__init__.py`, which holds what users call and its documentation. What a simulation, a
+//! sweep or a recording does is the crates'.
 #![forbid(unsafe_code)]
 
 mod accesses;
@@ -16,7 +17,8 @@ use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueEr
 use pyo3::prelude::*;
 use superpage_sim::{Error, Limit};
 
-/// What the command says with status 2 is a `ValueError`, what it says with status 1 an `OSError` or `RuntimeError`.
+/// What the command says with status 2 is a `ValueError`, what it says with status 1 an `OSError`
+/// or `RuntimeError`.
 fn failed(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
@@ -37,7 +39,8 @@ fn of_trace(error: superpage_trace::Error) -> PyErr {
     }
 }
 
-/// What is left of this process's memory limits, where the system reports them. Simulations look at it too, from the first call on.
+/// What is left of this process's memory limits, where the system reports them. Simulations look at
+/// it too, from the first call on.
 fn limits() -> Vec<Limit> {
     superpage_sim::watch_memory(limits);
     #[cfg(target_os = "linux")]
@@ -71,7 +74,8 @@ mod _native {
     #[allow(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// The version of what this module offers to the package's Python files, which import no other: superpages/_built.py.
+    /// The version of what this module offers to the package's Python files, which import no other:
+    /// superpages/_built.py.
     #[pymodule_export]
     const INTERFACE: u32 = 3;
 

@@ -1,4 +1,5 @@
-//! Policies written in Python: an object with `tick`, and answers, behind the same trait as a policy in Rust.
+//! Policies written in Python: an object with `tick`, and answers, behind the same trait as a
+//! policy in Rust.
 
 use crate::failed;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -18,7 +19,8 @@ scoped_tls_hkt::scoped_thread_local! {
     static mut SYSTEM: for<'a> &'a mut (dyn superpage_vm::System + 'a)
 }
 
-/// The Python side of policies, by the address of their definitions: for as long as the call takes that brought them.
+/// The Python side of policies, by the address of their definitions: for as long as the call takes
+/// that brought them.
 static OBJECTS: LazyLock<Mutex<Objects>> = LazyLock::new(Mutex::default);
 
 /// The answers of a policy, and its object, by the address of its definition.
@@ -42,7 +44,8 @@ pub(crate) struct GivenPolicy {
 }
 
 impl GivenPolicy {
-    /// Reads `given`: a text, or a tuple of a name, the text of the policy with the same answers, and the object.
+    /// Reads `given`: a text, or a tuple of a name, the text of the policy with the same answers,
+    /// and the object.
     pub(crate) fn read(given: &Bound<'_, PyAny>) -> PyResult<GivenPolicy> {
         if let Ok(text) = given.extract::<String>() {
             let (name, policy) = superpage_sim::named(&text).map_err(failed)?;
@@ -50,7 +53,8 @@ impl GivenPolicy {
         }
         let (name, answers, object) = given.extract::<(String, String, Py<PyAny>)>()?;
         let like = superpage_sim::policy(&answers).map_err(failed)?;
-        // A definition lives as long as the process: it is a few words, and the object is forgotten.
+        // A definition lives as long as the process: it is a few words, and the object is
+        // forgotten.
         let definition: &'static Definition = Box::leak(Box::new(Definition {
             name: Box::leak(name.clone().into_boxed_str()),
             paper: "",
@@ -82,7 +86,8 @@ impl Drop for GivenPolicy {
     }
 }
 
-/// Makes a policy of the object of its definition, with a copy of it as background: each simulation has its own.
+/// Makes a policy of the object of its definition, with a copy of it as background: each simulation
+/// has its own.
 fn make(given: &Given) -> Made {
     Python::attach(|py| {
         let object = objects().get(&key(given.definition())).map(|(answers, object)| (*answers, object.clone_ref(py)));
@@ -321,7 +326,8 @@ impl System {
         })
     }
 
-    /// How many base pages of a region were accessed since the last call for it; None if that is not known.
+    /// How many base pages of a region were accessed since the last call for it; None if that is
+    /// not known.
     fn accessed(&self, space: u32, level: u8, region: Place<'_>) -> PyResult<Option<u32>> {
         system(|system| {
             let level = self::level(system, level)?;
@@ -345,7 +351,8 @@ impl System {
         })
     }
 
-    /// The populated base pages of a region as it is now; None if other address spaces share pages of it.
+    /// The populated base pages of a region as it is now; None if other address spaces share pages
+    /// of it.
     fn check(&self, space: u32, level: u8, region: Place<'_>) -> PyResult<Option<u32>> {
         system(|system| {
             let level = self::level(system, level)?;
@@ -354,8 +361,8 @@ impl System {
         })
     }
 
-    /// Promotes regions, in place, by copying, or either; returns for each `promoted`, or why it was not:
-    /// `no-extent`, `not-populated`, ...
+    /// Promotes regions, in place, by copying, or either; returns for each `promoted`, or why it
+    /// was not: `no-extent`, `not-populated`, ...
     #[pyo3(signature = (space, level, regions, how = "either"))]
     fn promote(&self, space: u32, level: u8, regions: Vec<Place<'_>>, how: &str) -> PyResult<Vec<&'static str>> {
         let how = match how {
@@ -382,7 +389,8 @@ impl System {
         })
     }
 
-    /// Demotes the superpage of exactly this level at the start of a region; returns whether there was one.
+    /// Demotes the superpage of exactly this level at the start of a region; returns whether there
+    /// was one.
     fn demote(&self, space: u32, level: u8, region: Place<'_>) -> PyResult<bool> {
         system(|system| {
             let level = self::level(system, level)?;
@@ -390,7 +398,8 @@ impl System {
         })
     }
 
-    /// Zeroes up to so many free extents of a level ahead of faults; returns how many, or None where that cannot be had.
+    /// Zeroes up to so many free extents of a level ahead of faults; returns how many, or None
+    /// where that cannot be had.
     fn zero_ahead(&self, level: u8, most: u64) -> PyResult<Option<u64>> {
         system(|system| {
             let level = self::level(system, level)?;

@@ -66,7 +66,8 @@ impl Rows {
         let columns = self.columns();
         let field = |Column { name, values }: &Column| {
             let kind = match values {
-                // As in a Parquet file; differences of unsigned columns would wrap around in data frames.
+                // As in a Parquet file; differences of unsigned columns would wrap around in data
+                // frames.
                 Values::Counts(_) => DataType::Int64,
                 Values::Numbers(_) => DataType::Float64,
                 Values::Truths(_) => DataType::Boolean,
@@ -176,7 +177,8 @@ impl Rows {
         }
     }
 
-    /// Why each value of a key is no exact count, None where it is one; of findings, for what was measured.
+    /// Why each value of a key is no exact count, None where it is one; of findings, for what was
+    /// measured.
     fn estimates(&self, key: &str) -> Vec<Option<String>> {
         match &self.0 {
             Kind::Sim(rows) => rows.iter().map(|row| row.estimate(key).map(String::from)).collect(),

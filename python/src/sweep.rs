@@ -48,7 +48,8 @@ impl Watch for Bar<'_> {
     }
 }
 
-/// Cells that ran, cells that are there, whether rows were written, and what users are warned of: rows with an error, as sentences.
+/// Cells that ran, cells that are there, whether rows were written, and what users are warned of:
+/// rows with an error, as sentences.
 type Outcome = (usize, usize, bool, Vec<String>);
 
 fn outcome(done: Done, notes: impl IntoIterator<Item = String>) -> Outcome {
@@ -57,8 +58,8 @@ fn outcome(done: Done, notes: impl IntoIterator<Item = String>) -> Outcome {
 
 #[pymethods]
 impl Plan {
-    /// Reads the text of a sweep's file; `name` is for errors. `policies` are objects as `simulate` takes them, each with the text that tells
-    /// it from others of its name.
+    /// Reads the text of a sweep's file; `name` is for errors. `policies` are objects as `simulate`
+    /// takes them, each with the text that tells it from others of its name.
     #[new]
     #[pyo3(signature = (text, name, policies = Vec::new()))]
     fn new(py: Python<'_>, text: String, name: String, policies: Vec<(Bound<'_, PyAny>, String)>) -> PyResult<Plan> {
@@ -124,7 +125,8 @@ impl Plan {
         py.detach(|| self.plan.merged(&output)).map(Rows::from).map_err(failed)
     }
 
-    /// Runs the cells of these places, which are over one stream; returns the name and the file of each.
+    /// Runs the cells of these places, which are over one stream; returns the name and the file of
+    /// each.
     #[pyo3(signature = (places, threads = 1))]
     fn run_cells<'py>(
         &self,

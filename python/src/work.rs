@@ -1,4 +1,5 @@
-//! Long work: on a thread of its own, while the calling thread listens for Ctrl-C and reports progress.
+//! Long work: on a thread of its own, while the calling thread listens for Ctrl-C and reports
+//! progress.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,7 +12,8 @@ use std::time::Duration;
 /// How often the calling thread looks.
 const STEP: Duration = Duration::from_millis(50);
 
-/// How many steps an exception waits for work to end by itself, before it is raised in what that has called in Python, and again.
+/// How many steps an exception waits for work to end by itself, before it is raised in what that
+/// has called in Python, and again.
 const PATIENCE: u32 = 20;
 
 /// The most threads, as of `superpage sim --threads`.
@@ -37,7 +39,8 @@ impl Ticket {
         self.of.store(of.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Raises an exception in whatever its threads run in Python: a policy that does not return sees no flag.
+    /// Raises an exception in whatever its threads run in Python: a policy that does not return
+    /// sees no flag.
     fn interrupt(&self, py: Python<'_>) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let raised = py.import("superpages._interrupt").and_then(|module| module.call_method1("interrupt", (threads,)));
@@ -60,8 +63,9 @@ impl Ticket {
     }
 }
 
-/// Runs `work` on another thread, without the interpreter's lock. Each step this calls `progress` with what is done and of how much (0: not
-/// known), and lets signals in: an exception of either ends the work, and is raised when that has ended.
+/// Runs `work` on another thread, without the interpreter's lock. Each step this calls `progress`
+/// with what is done and of how much (0: not known), and lets signals in: an exception of either
+/// ends the work, and is raised when that has ended.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -109,8 +113,8 @@ fn look(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, ticket: &Ticket) ->
     Ok(())
 }
 
-/// Calls `work` with a thread state of Python's that lasts as long as it: calls into Python find it, where each would otherwise make and
-/// delete one. The interpreter's lock is free meanwhile.
+/// Calls `work` with a thread state of Python's that lasts as long as it: calls into Python find
+/// it, where each would otherwise make and delete one. The interpreter's lock is free meanwhile.
 pub(crate) fn known_to_python(ticket: &Ticket, work: &mut (dyn FnMut() + Send)) {
     let threads = || ticket.threads.lock().unwrap_or_else(PoisonError::into_inner);
     Python::attach(|py| {
@@ -122,8 +126,8 @@ pub(crate) fn known_to_python(ticket: &Ticket, work: &mut (dyn FnMut() + Send)) 
     });
 }
 
-/// Calls `work` with so many threads for simulations, or with those of the process. Where Python is `called` for a ticket, from
-/// threads that it knows.
+/// Calls `work` with so many threads for simulations, or with those of the process. Where Python is
+/// `called` for a ticket, from threads that it knows.
 pub(crate) fn with_threads<T: Send>(
     threads: Option<usize>,
     called: Option<&Ticket>,

@@ -43,8 +43,8 @@ pub(crate) struct Advise {
     #[arg(short, long, value_name = "M", default_value = "golden-cove")]
     machine: String,
 
-    /// Write the smallest plan that gives 95 % to this file, for `sim -p plan:file=FILE,cost=0`, and
-    /// of a command for `run -p plan:file=FILE`
+    /// Write the smallest plan that gives 95 % to this file, for `sim -p plan:file=FILE,cost=0`,
+    /// and of a command for `run -p plan:file=FILE`
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -15,11 +15,13 @@ pub(crate) fn create(path: Option<&PathBuf>) -> Result<Option<Export>, Failure> 
     export.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Writes each of the files, even if another one fails, and then prints in any case: results that took long to compute
-/// must appear somewhere. A signal ends that: a pipe that nobody reads is waited for.
+/// Writes each of the files, even if another one fails, and then prints in any case: results that
+/// took long to compute must appear somewhere. A signal ends that: a pipe that nobody reads is
+/// waited for.
 ///
 /// # Errors
-/// [`Failure::Run`] with a sentence for each file that could not be written, and for a failure to print.
+/// [`Failure::Run`] with a sentence for each file that could not be written, and for a failure to
+/// print.
 pub(crate) fn write_and_print(
     files: impl IntoIterator<Item = (Export, String)>,
     findings: impl AsRef<[u8]>,
@@ -49,7 +51,8 @@ pub(crate) fn apart_from_command(command: &[OsString], output: &Path) -> Result<
     program.into_iter().chain(named).try_for_each(|input| apart(&input, output))
 }
 
-/// Writes a file into a folder, at a path below it, with the folders on the way. No link below `folder` is followed.
+/// Writes a file into a folder, at a path below it, with the folders on the way. No link below
+/// `folder` is followed.
 ///
 /// # Errors
 /// A sentence that says what cannot be written, and why.

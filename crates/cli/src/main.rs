@@ -40,11 +40,13 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
+    /// Simulate a workload, a trace or a program under policies and machines, and print exact
+    /// counts
     Sim(Box<sim::Sim>),
     /// Find the regions of a program's memory that are worth huge pages
     Advise(advise::Advise),
-    /// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended
+    /// Run the combinations of workloads, machines, policies and more that a file names, and go on
+    /// where an earlier run was ended
     Sweep(sweep::Sweep),
     /// Record what a program does to its memory, as a trace
     Record(record::Record),
@@ -125,16 +127,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. A number below 0 is the value of an option or an argument, and told to be out of its range, not an
-/// unknown option.
+/// The command line. A number below 0 is the value of an option or an argument, and told to be out
+/// of its range, not an unknown option.
 fn parsed() -> Result<Command, clap::Error> {
     let mut command = Command::command().mut_subcommands(|verb| verb.allow_negative_numbers(true));
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Command::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s` leaves less: the parser's description of
-/// all verbs takes a quarter of a megabyte, and simulations nearly as much. Where no thread can be had, `work` is called on this one.
+/// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s`
+/// leaves less: the parser's description of all verbs takes a quarter of a megabyte, and
+/// simulations nearly as much. Where no thread can be had, `work` is called on this one.
 fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
     const STACK: u64 = 8 << 20;
     if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= STACK) {

@@ -1,4 +1,5 @@
-//! `superpage pages`, hidden: the manual pages and completions that packages and `make install` install.
+//! `superpage pages`, hidden: the manual pages and completions that packages and `make install`
+//! install.
 //!
 //! A verb, so that they are those of the very binary that is installed, and need no second build.
 
@@ -10,7 +11,8 @@ use clap_mangen::Man;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Write manual pages, and completions for bash, zsh and fish, into a folder laid out like /usr/share
+/// Write manual pages, and completions for bash, zsh and fish, into a folder laid out like
+/// /usr/share
 #[derive(Args)]
 pub(crate) struct Pages {
     /// The folder, such as /usr/local/share

@@ -1,9 +1,11 @@
-//! Output of verbs: results on standard output, messages on standard error. Nothing else in this command writes there.
+//! Output of verbs: results on standard output, messages on standard error. Nothing else in this
+//! command writes there.
 //!
-//! If the reader has gone away, as with `| head`, the verb continues as if everything had been read, so its files are
-//! written and its exit status is the same. An output that cannot be written for another reason, such as a full disk or
-//! none at all (`>&-`), is a failed run, reported when all files of the verb have been written. If standard error is
-//! closed or full, only its messages are lost.
+//! If the reader has gone away, as with `| head`, the verb continues as if everything had been
+//! read, so its files are written and its exit status is the same. An output that cannot be written
+//! for another reason, such as a full disk or none at all (`>&-`), is a failed run, reported when
+//! all files of the verb have been written. If standard error is closed or full, only its messages
+//! are lost.
 
 use crate::Failure;
 use std::io::{self, ErrorKind, Write};
@@ -49,14 +51,15 @@ pub(crate) fn done(written: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Standard output itself, for output too large to hold as one string; pass the result of writing to [`done`].
+/// Standard output itself, for output too large to hold as one string; pass the result of writing
+/// to [`done`].
 #[allow(clippy::disallowed_methods, reason = "here is the one place")]
 pub(crate) fn stdout() -> io::Stdout {
     io::stdout()
 }
 
-/// Whether this process was started without standard output. The standard library opens `/dev/null` in its place before
-/// `main`, which would swallow all results; so this is checked before that.
+/// Whether this process was started without standard output. The standard library opens `/dev/null`
+/// in its place before `main`, which would swallow all results; so this is checked before that.
 #[cfg(target_os = "linux")]
 fn closed() -> bool {
     use std::os::fd::BorrowedFd;

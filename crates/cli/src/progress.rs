@@ -4,7 +4,8 @@ use indicatif::{HumanDuration, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A style with the key `{left}`: the time that is left, or nothing while it is not known, as before the first step.
+/// A style with the key `{left}`: the time that is left, or nothing while it is not known, as
+/// before the first step.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     let key = |state: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&left(state.eta()));

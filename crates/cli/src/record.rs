@@ -31,7 +31,8 @@ pub(crate) struct Record {
     #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = clap::value_parser!(u64).range(..1 << 62))]
     seed: Option<u64>,
 
-    /// Record lines of 64 bytes instead of pages, for `sim --lines`: a larger trace that takes longer
+    /// Record lines of 64 bytes instead of pages, for `sim --lines`: a larger trace that takes
+    /// longer
     #[arg(long, conflicts_with = "sample")]
     lines: bool,
 
@@ -66,8 +67,8 @@ impl Record {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
         let command =
             record::Command { sampling, lines: self.lines, calls: self.calls, ..record::Command::new(&self.command) };
-        // The program and QEMU are searched for before the output is touched, and the output is created before the
-        // program runs.
+        // The program and QEMU are searched for before the output is touched, and the output is
+        // created before the program runs.
         command.check()?;
         crate::export::apart_from_command(&self.command, &self.output)?;
         let mut writer = Writer::create(&self.output, &command.info(), &record::notes())?;

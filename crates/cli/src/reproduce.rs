@@ -20,7 +20,8 @@ use superpage_sim::{Format, Progress};
     not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.\n\n\
     --set and --lines test a reason: rows computed with them are shown, with the verdict that they would have.")]
 pub(crate) struct Reproduce {
-    /// A paper, one of its experiments, or the path of an experiment file (*.toml); repeat for several
+    /// A paper, one of its experiments, or the path of an experiment file (*.toml); repeat for
+    /// several
     #[arg(value_name = "PAPER[/EXPERIMENT]")]
     names: Vec<String>,
 
@@ -39,8 +40,8 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR", default_value = "corpus")]
     corpus: PathBuf,
 
-    /// The folder of this project's own programs that some experiments run: the examples of superpage-live [default:
-    /// the folder examples beside this command]
+    /// The folder of this project's own programs that some experiments run: the examples of
+    /// superpage-live [default: the folder examples beside this command]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
 
@@ -52,8 +53,8 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Set a value of each simulated machine that has it, as in costs.pte-traversal=20 or 'tlb.L2 DTLB.entries=512';
-    /// repeat for several
+    /// Set a value of each simulated machine that has it, as in costs.pte-traversal=20 or 'tlb.L2
+    /// DTLB.entries=512'; repeat for several
     #[arg(long, value_name = "KEY=VALUE", requires = "names")]
     set: Vec<String>,
 

@@ -26,25 +26,29 @@ use superpage_trace::{MEASURED, Source, Window, record, workload};
 #[command(after_long_help = after_help())]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
 pub(crate) struct Sim {
-    /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured; repeat for several
+    /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured;
+    /// repeat for several
     #[arg(short, long = "machine", value_name = "M", default_value = "golden-cove")]
     machines: Vec<String>,
 
-    /// Set a value of each machine, as in costs.fault=900 or 'tlb.L2 DTLB.entries=512'; repeat for several
+    /// Set a value of each machine, as in costs.fault=900 or 'tlb.L2 DTLB.entries=512'; repeat for
+    /// several
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// A policy, with parameters as in reservation:sizes=64K+512K; repeat for several. `base` is always run too
+    /// A policy, with parameters as in reservation:sizes=64K+512K; repeat for several. `base` is
+    /// always run too
     #[arg(short, long = "policy", value_name = "P", default_value = "reservation")]
     policies: Vec<String>,
 
-    /// A policy of the host of a guest (machines with +nested), which then maps the guest's memory by it; repeat for several, which are
-    /// crossed with the policies. `base` is always run too
+    /// A policy of the host of a guest (machines with +nested), which then maps the guest's memory
+    /// by it; repeat for several, which are crossed with the policies. `base` is always run too
     #[arg(long = "host-policy", value_name = "P")]
     host_policies: Vec<String>,
 
-    /// A model of what the kernel itself touches, with its switches after a colon, as in linux-ppc:flush=eager,blocks=off; repeat for several,
-    /// which are crossed with the policies. Needs --lines
+    /// A model of what the kernel itself touches, with its switches after a colon, as in
+    /// linux-ppc:flush=eager,blocks=off; repeat for several, which are crossed with the policies.
+    /// Needs --lines
     #[arg(long = "kernel", value_name = "K", requires = "lines")]
     kernels: Vec<String>,
 
@@ -60,27 +64,32 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     swap: Option<u64>,
 
-    /// Whether files have been read before the run (warm: the first read of a page of them takes no time) or not (cold)
+    /// Whether files have been read before the run (warm: the first read of a page of them takes no
+    /// time) or not (cold)
     #[arg(long, value_name = "warm|cold", default_value = "warm", value_parser = str::parse::<Files>)]
     files: Files,
 
-    /// The hash function whose cost is charged for digests, under policies that use them: fast or sha-1
+    /// The hash function whose cost is charged for digests, under policies that use them: fast or
+    /// sha-1
     #[arg(long, value_name = "HASH", default_value = "fast", value_parser = str::parse::<Digest>)]
     digest: Digest,
 
-    /// Whose time the policy's background and the page daemon take: core, that of another core, so that the program pays only for shootdowns and
-    /// waits; or program. By default core, unless the machine has one core
+    /// Whose time the policy's background and the page daemon take: core, that of another core, so
+    /// that the program pays only for shootdowns and waits; or program. By default core, unless the
+    /// machine has one core
     #[arg(long, value_name = "core|program", value_parser = str::parse::<BackgroundOn>)]
     background: Option<BackgroundOn>,
 
-    /// Let the clock of policies with background work go so many times as fast as modelled time: a khugepaged that wakes up
-    /// every 10 s does so every 0.1 s with 100. Budgets stay the same share of a core
+    /// Let the clock of policies with background work go so many times as fast as modelled time: a
+    /// khugepaged that wakes up every 10 s does so every 0.1 s with 100. Budgets stay the same
+    /// share of a core
     #[arg(long, value_name = "N", default_value = "1", value_parser = str::parse::<TimeScale>)]
     time_scale: TimeScale,
 
-    /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
-    /// or with 2M:0.5 one into half of those of 2 MB; with frag-50 64 KB that can be moved into half of those of 2 MB; or take
-    /// memory as on a machine that has run for long (aged), or as a machine had it (FILE, of `superpage inspect --system
+    /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the
+    /// machine before the run, or with 2M:0.5 one into half of those of 2 MB; with frag-50 64 KB
+    /// that can be moved into half of those of 2 MB; or take memory as on a machine that has run
+    /// for long (aged), or as a machine had it (FILE, of `superpage inspect --system
     /// --memory-state`), whose size it then has. All policies run in the same memory
     #[arg(long, value_name = "[SIZE:]SHARE|frag-N|aged|FILE", default_value = "0", value_parser = str::parse::<Fragment>)]
     fragment: Fragment,
@@ -96,8 +105,8 @@ pub(crate) struct Sim {
           conflicts_with_all = ["parts", "every", "command"])]
     skip: u64,
 
-    /// Run this many instructions first (10M): they fill memory, TLBs and caches, and no count includes them. Needs a
-    /// stream that is not sampled
+    /// Run this many instructions first (10M): they fill memory, TLBs and caches, and no count
+    /// includes them. Needs a stream that is not sampled
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0",
           conflicts_with_all = ["parts", "every", "command"])]
     warmup: u64,
@@ -106,22 +115,25 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", value_parser = count_from_1, conflicts_with_all = ["parts", "every", "command"])]
     max: Option<u64>,
 
-    /// Also print a row for each named part of the workload, such as each member of 'A;B'. A sampled stream has none
+    /// Also print a row for each named part of the workload, such as each member of 'A;B'. A
+    /// sampled stream has none
     #[arg(long)]
     parts: bool,
 
-    /// Also say how much of mapped memory is in aligned, contiguous groups of 16 KB and 32 KB at the peak, as TLBs with entries for
-    /// several base pages need it
+    /// Also say how much of mapped memory is in aligned, contiguous groups of 16 KB and 32 KB at
+    /// the peak, as TLBs with entries for several base pages need it
     #[arg(long)]
     contiguity: bool,
 
-    /// Keep the program's data and instructions in the machine's caches, beside page tables: then walks cost what they find, and
-    /// cache misses are counted. A workload is made with lines of 64 bytes, a program recorded so; a trace must have them
+    /// Keep the program's data and instructions in the machine's caches, beside page tables: then
+    /// walks cost what they find, and cache misses are counted. A workload is made with lines of 64
+    /// bytes, a program recorded so; a trace must have them
     #[arg(long)]
     lines: bool,
 
-    /// Keep the state of memory after each such step of modelled time (100ms) or of so many instructions (10M), at marks of the stream and at ends
-    /// of processes, in the key `series` of each row, and drawn by --export-html. Some 5 KB a sample
+    /// Keep the state of memory after each such step of modelled time (100ms) or of so many
+    /// instructions (10M), at marks of the stream and at ends of processes, in the key `series` of
+    /// each row, and drawn by --export-html. Some 5 KB a sample
     #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
     every: Option<Every>,
 
@@ -231,7 +243,8 @@ impl Sim {
         let setups = superpage_sim::plan(&machines, &self.policies, &conditions)?;
         check_memory(&setups, &self.watch(), &limits())?;
         if let Some(page) = &self.export_html {
-            // Parts of machines and policies may be files; what is none is no file of that name either.
+            // Parts of machines and policies may be files; what is none is no file of that name
+            // either.
             let named = self.machines.iter().chain(&self.policies).chain(&self.host_policies).chain(&self.kernels);
             let parts = named.flat_map(|name| name.split(['+', ':'])).map(std::path::Path::new);
             parts
@@ -298,7 +311,8 @@ impl Sim {
         Watch { contiguity: self.contiguity, lines: self.lines, every: self.every }
     }
 
-    /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
+    /// Records and simulates at once. Standard output is for the rows; the program's goes to
+    /// standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
         let calls = self.lines && !self.kernels.is_empty();
         let command =

@@ -1,4 +1,5 @@
-//! Signals that would end this process: a flag that long work tests between steps, and the exit status.
+//! Signals that would end this process: a flag that long work tests between steps, and the exit
+//! status.
 
 use crate::Failure;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -9,8 +10,8 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use superpage_trace::record::{self, Recording};
 
-/// The signals that end a process that does not catch them, and that are sent as a request to end. Those that report a
-/// broken program (SIGSEGV and the like) are not among them.
+/// The signals that end a process that does not catch them, and that are sent as a request to end.
+/// Those that report a broken program (SIGSEGV and the like) are not among them.
 pub(crate) const ENDING: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
 /// Whether a signal to stop has arrived, and which.
@@ -28,17 +29,17 @@ pub(crate) struct Stop {
 pub(crate) enum Second {
     /// It ends the process at once.
     Ends,
-    /// It ends the process if it comes a second after the first or later: a terminal that is closed sends several, and what was
-    /// recorded must be written.
+    /// It ends the process if it comes a second after the first or later: a terminal that is closed
+    /// sends several, and what was recorded must be written.
     EndsLater,
     /// It has no further effect, if something must be restored in any case.
     Waits,
 }
 
 impl Stop {
-    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at once. An ignored signal,
-    /// such as SIGHUP under `nohup`, stays ignored; SIGINT and SIGQUIT are caught even if a shell has a script's
-    /// background jobs ignore them.
+    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at
+    /// once. An ignored signal, such as SIGHUP under `nohup`, stays ignored; SIGINT and SIGQUIT are
+    /// caught even if a shell has a script's background jobs ignore them.
     pub(crate) fn catch() -> Stop {
         Stop::of(&ENDING, Second::Ends)
     }
@@ -48,8 +49,8 @@ impl Stop {
         Stop::of(&ENDING, Second::EndsLater)
     }
 
-    /// Like [`catch`](Stop::catch), but what comes within a second is one signal: batch systems and `timeout` send it to a process and
-    /// to its group.
+    /// Like [`catch`](Stop::catch), but what comes within a second is one signal: batch systems and
+    /// `timeout` send it to a process and to its group.
     ///
     /// # Errors
     /// No thread can be started.
@@ -74,8 +75,8 @@ impl Stop {
                 Second::Ends | Second::EndsLater => ends_if(&stop.done).and_then(|()| ends_if(&stop.ready)),
                 Second::Waits => ends_if(&stop.done),
             };
-            // The order matters: the second signal finds the flag set by the first, and when the flag is seen set, the
-            // number is set too.
+            // The order matters: the second signal finds the flag set by the first, and when the
+            // flag is seen set, the number is set too.
             let registered = ends()
                 .and_then(|()| signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.flag)));
@@ -96,8 +97,8 @@ impl Stop {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// From now on a signal ends the process at once: all is computed and restored, and what is written now may block for ever, as a
-    /// pipe that nobody reads.
+    /// From now on a signal ends the process at once: all is computed and restored, and what is
+    /// written now may block for ever, as a pipe that nobody reads.
     pub(crate) fn done(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
@@ -107,8 +108,9 @@ impl Stop {
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 
-    /// Starts a recording, which a signal stops from a thread of its own: the caller may block in a system call. The thread is
-    /// there before the program: where it cannot be had, that is not started.
+    /// Starts a recording, which a signal stops from a thread of its own: the caller may block in a
+    /// system call. The thread is there before the program: where it cannot be had, that is not
+    /// started.
     ///
     /// # Errors
     /// No thread can be started, or what [`record::start`] says.
@@ -120,7 +122,8 @@ impl Stop {
         Ok(recording)
     }
 
-    /// Starts the thread that ends what it is told of when the first signal comes, and lets another end the process a second later.
+    /// Starts the thread that ends what it is told of when the first signal comes, and lets another
+    /// end the process a second later.
     fn later(&self, told: Receiver<record::Stop>) -> Result<(), Failure> {
         let (flag, ready) = (Arc::clone(&self.flag), Arc::clone(&self.ready));
         let thread = std::thread::Builder::new().name("stop".into()).spawn(move || {
@@ -148,8 +151,9 @@ fn ignored(_: i32) -> bool {
     false
 }
 
-/// Turns a write beyond the file size limit (`ulimit -f`) into an error of that write, instead of the end of this
-/// process by SIGXFSZ. This uses a handler, which programs that are started do not inherit.
+/// Turns a write beyond the file size limit (`ulimit -f`) into an error of that write, instead of
+/// the end of this process by SIGXFSZ. This uses a handler, which programs that are started do not
+/// inherit.
 pub(crate) fn outlive_file_limit() {
     if !ignored(SIGXFSZ) {
         // If it cannot be caught it ends this process, as before.

@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 use superpage_report::{foreign, quoted};
 use superpage_sweep::{Done, Estimate, Options, Plan, Shard, Watch};
 
-/// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended
+/// Run the combinations of workloads, machines, policies and more that a file names, and go on
+/// where an earlier run was ended
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Sweep {
@@ -29,7 +30,8 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
-    /// Run only part I of N parts of the cells, as for a job of a batch system; whichever part ends last writes rows.parquet
+    /// Run only part I of N parts of the cells, as for a job of a batch system; whichever part ends
+    /// last writes rows.parquet
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = str::parse::<Shard>)]
     shard: Shard,
 
@@ -37,7 +39,8 @@ pub(crate) struct Sweep {
     #[arg(long, conflicts_with = "dry_run")]
     repair: bool,
 
-    /// Say how many cells there are, how many are done, and how long the others will take; run nothing
+    /// Say how many cells there are, how many are done, and how long the others will take; run
+    /// nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -48,7 +48,8 @@ pub(crate) enum Trace {
         /// Keep lines of 64 bytes, not only pages, for `sim --lines`
         #[arg(long)]
         lines: bool,
-        /// Tell how contiguous memory is in this page table of drmemtrace, not in the v2p.textproto beside the trace
+        /// Tell how contiguous memory is in this page table of drmemtrace, not in the v2p.textproto
+        /// beside the trace
         #[arg(long, value_name = "FILE")]
         v2p: Option<PathBuf>,
     },

@@ -1,4 +1,5 @@
-//! The command as its users meet it: what it prints, what it refuses and with which status, what it leaves behind.
+//! The command as its users meet it: what it prints, what it refuses and with which status, what it
+//! leaves behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,7 +12,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Asserts status 2, nothing on standard output, and one line on standard error with all of `parts`.
+/// Asserts status 2, nothing on standard output, and one line on standard error with all of
+/// `parts`.
 fn refused(arguments: &[&str], parts: &[&str]) {
     let output = superpage(arguments);
     let error = text(&output.stderr);
@@ -668,7 +670,8 @@ fn a_policy_of_the_host_is_for_guests() {
     }
 }
 
-/// With less memory than a group of rows takes: from limits under which nothing starts to one under which all is done.
+/// With less memory than a group of rows takes: from limits under which nothing starts to one under
+/// which all is done.
 #[test]
 fn an_export_without_memory_ends_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();

@@ -97,7 +97,8 @@ fn equal_policies_have_rows_of_their_own() {
 #[test]
 fn the_whole_tree_is_measured() {
     let _turn = superpage_testing::turn_of("compare");
-    // A daemon that the command does not wait for, in a session of its own: it sleeps, keeps 64 MB, and computes.
+    // A daemon that the command does not wait for, in a session of its own: it sleeps, keeps 64 MB,
+    // and computes.
     let daemon =
         "sleep 0.4; head -c 64m /dev/zero | tail -c 64m >/dev/null; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     let script = format!("setsid sh -c '{daemon}' & exit 0");
@@ -144,7 +145,8 @@ fn preparations_and_output_are_where_they_belong() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     assert_eq!(fs::read_to_string(&log).unwrap(), "before\nrun\nafter\n".repeat(3));
     assert!(text(&shown.stdout).starts_with("said\nsaid\nsaid\n"), "{}", text(&shown.stdout));
-    // Without a shell the words are the program and its arguments; with JSON, output goes elsewhere.
+    // Without a shell the words are the program and its arguments; with JSON, output goes
+    // elsewhere.
     let options = ["-r", "1", "-w", "0", "--policy", "now", "--shell", "-N", "--show-output", "--format", "json"];
     let shown = output(&options, &["echo", "a;", "echo b"]);
     assert!(serde_json::from_slice::<Value>(&shown.stdout).is_ok(), "{}", text(&shown.stdout));
@@ -215,7 +217,8 @@ fn a_row_measured_under_other_settings_gets_no_verdict() {
         Err(error) => return superpage_testing::skip!("system", "{error}"),
     };
     let folder = tempfile::tempdir().unwrap();
-    // Another folder for locks, as for one who has no right to this one: a change is noticed all the same.
+    // Another folder for locks, as for one who has no right to this one: a change is noticed all
+    // the same.
     let begun = folder.path().join("begun");
     let script = format!("echo $$ > {}; sleep 0.7", begun.display());
     let options = ["-r", "3", "-w", "0", "--policy", "now", "--policy", "now", "--format", "json"];
@@ -378,7 +381,8 @@ fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
     assert!(text(&wide.stdout).contains("faults  major"), "{}", text(&wide.stdout));
 }
 
-/// With a setting of shared memory made of a file, in a namespace where mounts are private. Under any other policy the command ends at once.
+/// With a setting of shared memory made of a file, in a namespace where mounts are private. Under
+/// any other policy the command ends at once.
 #[test]
 fn promote_restores_the_setting_of_shared_memory_once_the_command_has_mapped_its_memory() {
     let _turn = superpage_testing::turn_of("compare");

@@ -1,4 +1,5 @@
-//! How `superpage compare` ends: by a signal, a failure, a limit or its verdicts; and what it has written then.
+//! How `superpage compare` ends: by a signal, a failure, a limit or its verdicts; and what it has
+//! written then.
 #![cfg(target_os = "linux")]
 
 use super::compare::{compare, output, rows, text, wait_for};

@@ -1,4 +1,5 @@
-//! The verb `daemon`, from outside: what it is told wrong, what it would do, and its life with signals.
+//! The verb `daemon`, from outside: what it is told wrong, what it would do, and its life with
+//! signals.
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
@@ -209,7 +210,8 @@ fn a_unit_that_does_not_run_yet_is_waited_for() {
     assert!(log.contains("promoting") && log.contains("it is looked for at each scan"), "{log}");
 }
 
-/// Fills 16 MB once the file that it is given exists, with base pages unless somebody promotes them.
+/// Fills 16 MB once the file that it is given exists, with base pages unless somebody promotes
+/// them.
 const FILL: &str = "import ctypes, mmap, os, sys, time\n\
                     if ctypes.CDLL(None).prctl(41, 1, 2, 0, 0): sys.exit(77)\n\
                     print('ready', flush=True)\n\
@@ -220,8 +222,9 @@ const FILL: &str = "import ctypes, mmap, os, sys, time\n\
 /// Huge pages of a process, in kB.
 const HUGE: &str = "huge() { awk '/^AnonHugePages/ { print $2 }' /proc/$1/smaps_rollup; }";
 
-/// Runs a script in a namespace of processes of its own, in a folder, with superpage as `$0` and a program that fills memory as `$1`. `None` after
-/// a message where it ends with status 77, since something is missing.
+/// Runs a script in a namespace of processes of its own, in a folder, with superpage as `$0` and a
+/// program that fills memory as `$1`. `None` after a message where it ends with status 77, since
+/// something is missing.
 fn alone(script: &str, folder: &Path) -> Option<Output> {
     let mut command = Command::new("unshare");
     command.args(["-p", "-f", "--mount-proc", "--kill-child", "bash", "-c", &format!("{HUGE}\n{script}")]);
@@ -240,7 +243,8 @@ fn alone(script: &str, folder: &Path) -> Option<Output> {
     }
 }
 
-/// The numbers of processes are given out in their order in this namespace, so the next one to start gets the number that is free again.
+/// The numbers of processes are given out in their order in this namespace, so the next one to
+/// start gets the number that is free again.
 #[test]
 fn a_process_that_gets_the_number_of_a_named_one_is_left_alone() {
     let _turn = superpage_testing::turn_of("daemon");
@@ -392,7 +396,8 @@ fn a_daemon_is_the_only_one_and_hears_its_signals() {
     assert_eq!(next.wait().unwrap().code(), Some(0));
 }
 
-/// What a service manager hears, line by line, from a socket at a path and from one of the abstract namespace.
+/// What a service manager hears, line by line, from a socket at a path and from one of the abstract
+/// namespace.
 #[test]
 fn a_service_manager_hears_of_start_reload_and_end() {
     let _turn = superpage_testing::turn_of("daemon");
@@ -512,7 +517,8 @@ fn a_service_manager_whose_socket_is_full_hears_of_the_start_later() {
     assert!(first == "READY=1" && next.starts_with("STATUS=watching "), "{first}, {next}");
 }
 
-/// Two programs, each with a name of its own: one is a service with parameters of its own, the other is among all.
+/// Two programs, each with a name of its own: one is a service with parameters of its own, the
+/// other is among all.
 #[test]
 fn a_service_has_its_own_policy_and_its_own_metrics() {
     let _turn = superpage_testing::turn_of("daemon");

@@ -1,4 +1,5 @@
-//! Checks that the files, symbols and tests named in the documents exist, and that the tutorials work.
+//! Checks that the files, symbols and tests named in the documents exist, and that the tutorials
+//! work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,8 +128,8 @@ fn blocks(document: &str) -> Vec<(String, String)> {
     fenced.map(|block| block.split_once('\n').unwrap()).map(|(kind, text)| (kind.into(), text.into())).collect()
 }
 
-/// The tutorial on machines, as a reader would follow it: each file is written where its first line says, each command
-/// run beside it.
+/// The tutorial on machines, as a reader would follow it: each file is written where its first line
+/// says, each command run beside it.
 #[test]
 fn what_the_tutorial_on_machines_shows_works() {
     let _turn = superpage_testing::turn_of("docs");

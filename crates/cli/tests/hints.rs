@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Two mappings of 8 MB, of which it asks for superpages in the first, and one in which it wants none; it writes to each page.
+/// Two mappings of 8 MB, of which it asks for superpages in the first, and one in which it wants
+/// none; it writes to each page.
 const PROGRAM: &str = "
 #include <sys/mman.h>
 int main(void) {
@@ -61,7 +62,8 @@ fn superpages_go_where_a_recorded_program_asks_for_them() {
         let page = line.split(" page ").nth(1).unwrap().split(' ').next().unwrap();
         u64::from_str_radix(page.trim_start_matches("0x"), 16).unwrap()
     };
-    // Aligned parts of 2 MB in 8 MB: four, or three where the mapping is not aligned. The third one lies by the others.
+    // Aligned parts of 2 MB in 8 MB: four, or three where the mapping is not aligned. The third one
+    // lies by the others.
     let parts = |page: u64| 3 + u64::from(page.is_multiple_of(512));
     let (huge, base) = (parts(area(" huge")), parts(area(" base")));
     assert!(superpage(&["trace", "info", trace]).contains("advise"));

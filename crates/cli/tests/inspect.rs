@@ -114,7 +114,8 @@ fn names_that_are_no_utf8_are_shown_with_a_sign() {
     let program = folder.path().join(OsStr::from_bytes(b"odd\xff"));
     let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| std::path::Path::new(path).exists()).unwrap();
     std::fs::copy(sleep, &program).unwrap();
-    // Another test may fork while the copy is open for writing; its child has it open until its exec.
+    // Another test may fork while the copy is open for writing; its child has it open until its
+    // exec.
     let process = loop {
         match Command::new(&program).arg0("sleep").arg("60").spawn() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}

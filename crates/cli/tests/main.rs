@@ -1,5 +1,6 @@
-//! All tests of the crate's public interface as one program, which is linked once. One file a question.
-//! Tests of different files take turns: what one changes or measures of the system is not another's.
+//! All tests of the crate's public interface as one program, which is linked once. One file a
+//! question. Tests of different files take turns: what one changes or measures of the system is not
+//! another's.
 
 mod command;
 mod compare;

@@ -1,4 +1,5 @@
-//! Standard output that nobody reads, or that takes nothing more: no verb panics, and no file is lost for it.
+//! Standard output that nobody reads, or that takes nothing more: no verb panics, and no file is
+//! lost for it.
 #![cfg(unix)]
 
 use std::fs::File;
@@ -16,7 +17,8 @@ fn superpage(arguments: &[&str]) -> Command {
     command
 }
 
-/// Verbs that print in each way there is: at once, line by line, as a page of help, and more than a pipe holds.
+/// Verbs that print in each way there is: at once, line by line, as a page of help, and more than a
+/// pipe holds.
 fn verbs() -> Vec<Vec<String>> {
     let corpus = corpus().to_str().unwrap().to_string();
     let mut verbs = vec![

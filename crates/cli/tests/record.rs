@@ -54,7 +54,8 @@ fn runs(process: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with(['Z', 'X']))
 }
 
-/// The private folder of a recording, from the command line of what it emulates, once all threads have their buffers.
+/// The private folder of a recording, from the command line of what it emulates, once all threads
+/// have their buffers.
 fn folder(recording: u32, buffers: usize) -> (Vec<u32>, PathBuf) {
     until("the program has begun", || {
         let emulated = descendants(recording);
@@ -282,7 +283,8 @@ fn a_plan_of_a_command_makes_its_regions_huge_and_no_others_in_the_live_program(
     }
     let place = tempfile::tempdir().unwrap();
     let plan = place.path().join("plan");
-    // A string of 32 MB, of which the first 8 are used: then it waits as long as standard input is open.
+    // A string of 32 MB, of which the first 8 are used: then it waits as long as standard input is
+    // open.
     let program = "$s = \"\\0\" x 32e6; vec($s, $_ * 7919 % 8000000, 8)++ for 1 .. 20000; $| = 1; print 1; <STDIN>";
     let command = ["perl", "-e", program];
     let mut advise = Command::new(env!("CARGO_BIN_EXE_superpage"));

@@ -1,4 +1,5 @@
-//! `superpage reproduce`: names, experiment files, rows in every format, the page, and exit statuses.
+//! `superpage reproduce`: names, experiment files, rows in every format, the page, and exit
+//! statuses.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A small experiment that has everything: runs, columns, an item that runs, one without a trace, one that is only shown,
-/// single values, a figure.
+/// A small experiment that has everything: runs, columns, an item that runs, one without a trace,
+/// one that is only shown, single values, a figure.
 const SMALL: &str = r#"
 title = "Table 9: small"
 section = "9"

@@ -1,4 +1,5 @@
-//! Experiments of kind `live`: programs that run for real, programs that are not there, and what the rows say of both.
+//! Experiments of kind `live`: programs that run for real, programs that are not there, and what
+//! the rows say of both.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -6,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A program that writes 8 MB, one that checks its input and its parameter, one that is not installed, one that takes
-/// `--long`, and one that nobody can run.
+/// A program that writes 8 MB, one that checks its input and its parameter, one that is not
+/// installed, one that takes `--long`, and one that nobody can run.
 const PROGRAMS: &str = r#"
 title = "Table 9: programs"
 section = "9"

@@ -1,5 +1,5 @@
-//! `superpage run`, from outside: what the command gets, what its caller sees, and that the system's settings are as they
-//! were after every way to end.
+//! `superpage run`, from outside: what the command gets, what its caller sees, and that the
+//! system's settings are as they were after every way to end.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -40,7 +40,8 @@ pub(crate) fn lines(output: &Output) -> Vec<String> {
     String::from_utf8(output.stderr.clone()).unwrap().lines().map(str::to_string).collect()
 }
 
-/// The lines on standard error, but for those that are about other calls of superpage at the same time.
+/// The lines on standard error, but for those that are about other calls of superpage at the same
+/// time.
 pub(crate) fn sentences(output: &Output) -> Vec<String> {
     let others = ["superpage: waiting until", "superpage: put back what"];
     let mut lines = lines(output);
@@ -48,7 +49,8 @@ pub(crate) fn sentences(output: &Output) -> Vec<String> {
     lines
 }
 
-/// The settings of this system while nobody has changed them: `None` after a message where this user cannot lock them.
+/// The settings of this system while nobody has changed them: `None` after a message where this
+/// user cannot lock them.
 fn settings() -> Option<Vec<Option<String>>> {
     match Settings::take(true) {
         Ok(settings) => Some(SETTINGS.map(|setting| settings.system().get(setting).ok()).to_vec()),
@@ -65,7 +67,8 @@ struct Live {
     _only: MutexGuard<'static, ()>,
 }
 
-/// One test at a time: each call of superpage puts back what a killed one has left, also one that another test watches.
+/// One test at a time: each call of superpage puts back what a killed one has left, also one that
+/// another test watches.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONLY: Mutex<()> = Mutex::new(());
     ONLY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -103,7 +106,8 @@ fn signal(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Says `ready` and waits for half a minute; a TERM, an INT or a USR1 makes it end with a status of its own.
+/// Says `ready` and waits for half a minute; a TERM, an INT or a USR1 makes it end with a status of
+/// its own.
 const WAITING: &str = "trap 'exit 15' TERM; trap 'exit 2' INT; trap 'exit 10' USR1; cat /sys/kernel/mm/transparent_hugepage/enabled; \
                        echo ready; i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done; exit 99";
 
@@ -129,7 +133,8 @@ fn the_status_of_the_command_is_passed_on() {
     assert_eq!(output(&mut run("base", &[])).status.code(), Some(2));
 }
 
-/// What a command needs is looked at when the one before it has put its settings back, not when the waiting for that began.
+/// What a command needs is looked at when the one before it has put its settings back, not when the
+/// waiting for that began.
 #[test]
 fn what_a_policy_needs_is_looked_at_after_the_waiting() {
     let _turn = superpage_testing::turn_of("run");
@@ -237,7 +242,8 @@ fn signals_reach_the_command_and_the_settings_are_put_back() {
     }
 }
 
-/// A signal that waits while a command cannot be started ends superpage, but not before the settings are as they were.
+/// A signal that waits while a command cannot be started ends superpage, but not before the
+/// settings are as they were.
 #[test]
 fn a_signal_during_a_start_that_fails_leaves_no_settings_behind() {
     let _turn = superpage_testing::turn_of("run");
@@ -263,7 +269,8 @@ fn a_signal_during_a_start_that_fails_leaves_no_settings_behind() {
 fn signals_reach_the_command_where_its_session_began_elsewhere() {
     let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
-    // In a namespace of processes that was entered, as a container's, the leader of the session has no number.
+    // In a namespace of processes that was entered, as a container's, the leader of the session has
+    // no number.
     let script =
         "trap 'exit 20' HUP; (kill -HUP $PPID); i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.05; done; exit 99";
     let mut inside = Command::new("unshare");

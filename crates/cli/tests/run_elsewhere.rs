@@ -1,4 +1,5 @@
-//! `superpage run`, from outside, on systems that lack something: settings, rights, files, processes, `/proc`.
+//! `superpage run`, from outside, on systems that lack something: settings, rights, files,
+//! processes, `/proc`.
 #![cfg(target_os = "linux")]
 
 use crate::run::{SUPERPAGE, alone, lines, sentences, stdout};
@@ -8,8 +9,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs superpage in a mount namespace of its own, after a script that changes what is mounted. `None` after a message
-/// where that is not allowed.
+/// Runs superpage in a mount namespace of its own, after a script that changes what is mounted.
+/// `None` after a message where that is not allowed.
 fn inside(mounts: &str, folder: &Path, arguments: &[&str]) -> Option<Output> {
     let namespace = |script: &str| {
         let mut command = Command::new("unshare");
@@ -111,7 +112,8 @@ fn a_setting_that_cannot_be_put_back_harms_no_command() {
     }
 }
 
-/// The second command starts while the first has the setting, and maps its memory after the first has ended.
+/// The second command starts while the first has the setting, and maps its memory after the first
+/// has ended.
 #[test]
 fn a_second_command_has_the_setting_of_shared_memory_as_long_as_it_needs() {
     let _turn = superpage_testing::turn_of("run");
@@ -134,7 +136,8 @@ fn a_second_command_has_the_setting_of_shared_memory_as_long_as_it_needs() {
     );
 }
 
-/// As another user, to whom `/proc` shows no process of root, inside a command whose settings are in force.
+/// As another user, to whom `/proc` shows no process of root, inside a command whose settings are
+/// in force.
 #[test]
 fn a_process_that_cannot_be_seen_is_not_taken_for_dead() {
     let _turn = superpage_testing::turn_of("run");
@@ -196,7 +199,8 @@ fn what_a_kill_left_is_put_back_once_and_said_once() {
     assert!(again.stderr.is_empty());
 }
 
-/// Whatever the limit: either nothing is started and a sentence says the way out, or it is run to its end.
+/// Whatever the limit: either nothing is started and a sentence says the way out, or it is run to
+/// its end.
 #[test]
 fn too_few_open_files_are_told_before_the_command_is_started() {
     let _turn = superpage_testing::turn_of("run");
@@ -215,8 +219,9 @@ fn too_few_open_files_are_told_before_the_command_is_started() {
     }
 }
 
-/// As another user, whose processes are counted from none. Whatever the limit: either nothing is started and a sentence says why, or
-/// it is run to its end; a simulation needs no thread but its own.
+/// As another user, whose processes are counted from none. Whatever the limit: either nothing is
+/// started and a sentence says why, or it is run to its end; a simulation needs no thread but its
+/// own.
 #[test]
 fn too_few_processes_are_told_before_the_command_is_started() {
     let _turn = superpage_testing::turn_of("run");

@@ -124,7 +124,8 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     assert_eq!(place.rows("shards"), place.rows("whole"));
     let page = |folder: &str| fs::read_to_string(place.path(folder).join("index.html")).unwrap();
     assert_eq!(page("shards").replace("-o shards", "-o whole"), page("whole"));
-    // The page has bars, heat maps and a scatter, each with its command, and one for a row alone, which runs.
+    // The page has bars, heat maps and a scatter, each with its command, and one for a row alone,
+    // which runs.
     let page = page("whole");
     let (figures, heats) = (page.matches("<figure>").count(), page.matches("class=\"heat").count());
     assert!(figures > 4 && heats >= 8 && !page.contains("NaN") && !page.contains("inf"), "{figures} {heats}");
@@ -137,7 +138,8 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     let alone = page.split("One of its rows alone: <code>superpage ").nth(1).unwrap().split("</code>").next().unwrap();
     let alone = place.run(&alone.split(' ').collect::<Vec<_>>());
     assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
-    // One call of sim for each stream: its rows are those of the sweep, so the bytes of each stream's are.
+    // One call of sim for each stream: its rows are those of the sweep, so the bytes of each
+    // stream's are.
     for workload in ["tree:nodes=3K,operations=1K", "random:bytes=8M,references=50K"] {
         let words = [
             "-m",
@@ -165,7 +167,8 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     }
 }
 
-/// Eight processes that find no folder, or locks that nobody holds, none of which may take another for a sweep that is in the way.
+/// Eight processes that find no folder, or locks that nobody holds, none of which may take another
+/// for a sweep that is in the way.
 #[test]
 fn shards_that_begin_at_the_same_moment_do_not_refuse_each_other() {
     let _turn = superpage_testing::turn_of("sweep");
@@ -251,7 +254,8 @@ fn what_a_sweep_was_made_from_does_not_change() {
     assert_eq!(place.rows("out"), rows);
 }
 
-/// Rows of one cell are never taken for those of another, nor results of somebody else for a sweep's.
+/// Rows of one cell are never taken for those of another, nor results of somebody else for a
+/// sweep's.
 #[test]
 fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     let _turn = superpage_testing::turn_of("sweep");
@@ -606,8 +610,8 @@ fn policies_of_hosts_are_an_axis() {
     assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains("give every machine as zen5+nested is"));
 }
 
-/// The contents of a file of memory decide which cells are new, as they decide what is run; and the command of a row
-/// alone names it.
+/// The contents of a file of memory decide which cells are new, as they decide what is run; and the
+/// command of a row alone names it.
 #[test]
 fn another_memory_under_the_same_name_is_another_cell() {
     let _turn = superpage_testing::turn_of("sweep");

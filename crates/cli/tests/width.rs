@@ -1,5 +1,5 @@
-//! What every verb prints for people fits a screen of a hundred columns, whatever it is given; with `--wide` nothing is left
-//! out. `compare` has tests of its own.
+//! What every verb prints for people fits a screen of a hundred columns, whatever it is given; with
+//! `--wide` nothing is left out. `compare` has tests of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,7 +135,8 @@ mod live {
             let folder = tempfile::tempdir().unwrap();
             let sleep = folder.path().join(format!("{}\u{1b}[2J", "a-long-name-of-a-program-".repeat(8)));
             std::fs::copy("/bin/sleep", &sleep).unwrap();
-            // Another test that forks meanwhile has the copy open for writing until it executes its own program.
+            // Another test that forks meanwhile has the copy open for writing until it executes its
+            // own program.
             let child = loop {
                 match Command::new(&sleep).arg("600").stdout(Stdio::null()).spawn() {
                     Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),

@@ -1,4 +1,5 @@
-//! Derives for structs whose fields are the keys of a row: each is declared once, and what follows from it is made here.
+//! Derives for structs whose fields are the keys of a row: each is declared once, and what follows
+//! from it is made here.
 //!
 //! ```ignore
 //! #[derive(Counts, Keys, serde::Serialize)]
@@ -13,10 +14,12 @@
 //! }
 //! ```
 //!
-//! The attribute of a field has, in this order: its kind (`count`, which grows, so that parts of a run are differences; `state`, a value at
-//! a moment; `ratio`, which is made of others; `condition`, what the run was of; `flattened`, whose contents are keys), a unit, whether a sampled stream leaves an estimate of it
-//! (`estimated`) or the stream alone decides it (`of_stream`), a `group` that begins with the field, the heading of its
-//! `column` in tables, or of one that only `wide` tables have, and the expression that it is filled `from`, of `it`, which
+//! The attribute of a field has, in this order: its kind (`count`, which grows, so that parts of a
+//! run are differences; `state`, a value at a moment; `ratio`, which is made of others;
+//! `condition`, what the run was of; `flattened`, whose contents are keys), a unit, whether a
+//! sampled stream leaves an estimate of it (`estimated`) or the stream alone decides it
+//! (`of_stream`), a `group` that begins with the field, the heading of its `column` in tables, or
+//! of one that only `wide` tables have, and the expression that it is filled `from`, of `it`, which
 //! is the struct that the attribute of the row names.
 
 use proc_macro::TokenStream;
@@ -25,15 +28,16 @@ use quote::{format_ident, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, LitStr, Meta, Result, Token};
 
-/// Derives `superpage_pages::Counts`: fields that are counts are added and subtracted, all others stay. A field without an attribute is a
-/// count.
+/// Derives `superpage_pages::Counts`: fields that are counts are added and subtracted, all others
+/// stay. A field without an attribute is a count.
 #[proc_macro_derive(Counts, attributes(key))]
 pub fn counts(input: TokenStream) -> TokenStream {
     made(input, of_counts)
 }
 
-/// Derives `superpage_report::Keys`, for which each field must have a documentation and an attribute `key`; and, if the struct has the
-/// attribute `key(from = TYPE)`, a function `of(&TYPE)` that fills each field from its expression, or by default if it has none.
+/// Derives `superpage_report::Keys`, for which each field must have a documentation and an
+/// attribute `key`; and, if the struct has the attribute `key(from = TYPE)`, a function `of(&TYPE)`
+/// that fills each field from its expression, or by default if it has none.
 #[proc_macro_derive(Keys, attributes(key))]
 pub fn keys(input: TokenStream) -> TokenStream {
     made(input, of_keys)

@@ -18,15 +18,16 @@ pub fn members(group: &Path, into: &mut BTreeSet<i32>) {
     }
 }
 
-/// The processes of a control group, as its file says. What is no regular file, as a pipe that somebody put there,
-/// is refused.
+/// The processes of a control group, as its file says. What is no regular file, as a pipe that
+/// somebody put there, is refused.
 fn procs(group: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     superpage_output::open_regular(&group.join("cgroup.procs"))?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Whether a folder is of a file system of control groups: elsewhere its owner could say which processes are in it.
+/// Whether a folder is of a file system of control groups: elsewhere its owner could say which
+/// processes are in it.
 fn is_mounted(folder: &Path) -> bool {
     let kind = rustix::fs::statfs(folder).map(|system| system.f_type);
     kind.is_ok_and(|kind| [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC].contains(&kind))
@@ -103,8 +104,9 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where. Read
-/// before each batch of promotions: procfs would make tables of all options of all mounts.
+/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is
+/// mounted, and where. Read before each batch of promotions: procfs would make tables of all
+/// options of all mounts.
 pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = mount.split(' ').skip(3);
@@ -119,7 +121,8 @@ pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     Some((rank, top, folder))
 }
 
-/// The path of a group relative to one above it; `None` if it is elsewhere, or outside of the namespace.
+/// The path of a group relative to one above it; `None` if it is elsewhere, or outside of the
+/// namespace.
 pub(crate) fn within<'a>(group: &'a Path, top: &Path) -> Option<&'a Path> {
     let inside = group.strip_prefix(top).ok()?;
     inside.components().all(|part| matches!(part, std::path::Component::Normal(_))).then_some(inside)

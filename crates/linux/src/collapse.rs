@@ -4,9 +4,9 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 use superpage_vm::Why;
 
-/// Why the kernel did not promote a region, by error number. `EINVAL` stands for memory under `MADV_NOHUGEPAGE` or
-/// `PR_SET_THP_DISABLE`, for what is empty, unmapped meanwhile, or pinned; `ENOMEM` also for what was unmapped since
-/// it was checked.
+/// Why the kernel did not promote a region, by error number. `EINVAL` stands for memory under
+/// `MADV_NOHUGEPAGE` or `PR_SET_THP_DISABLE`, for what is empty, unmapped meanwhile, or pinned;
+/// `ENOMEM` also for what was unmapped since it was checked.
 fn refusal(error: &io::Error) -> Why {
     match error.raw_os_error().unwrap_or(0) {
         libc::EINVAL => Why::Ineligible,
@@ -19,14 +19,15 @@ fn refusal(error: &io::Error) -> Why {
     }
 }
 
-/// Promotes regions of `size` bytes at these addresses in the process of `pidfd`, in one call as long as the kernel
-/// accepts all. About 0.5 ms of CPU time each. Returns for each region whether it is now a huge page.
+/// Promotes regions of `size` bytes at these addresses in the process of `pidfd`, in one call as
+/// long as the kernel accepts all. About 0.5 ms of CPU time each. Returns for each region whether
+/// it is now a huge page.
 pub fn collapse(pidfd: BorrowedFd<'_>, addresses: &[u64], size: u64) -> Vec<Result<(), Why>> {
     let mut outcomes = Vec::with_capacity(addresses.len());
     while outcomes.len() < addresses.len() {
         match advise(pidfd, &addresses[outcomes.len()..], size) {
-            // The kernel stops at the first region that it refuses, and returns the reason only if nothing was done
-            // before: a call that begins with that region shows it.
+            // The kernel stops at the first region that it refuses, and returns the reason only if
+            // nothing was done before: a call that begins with that region shows it.
             Ok(done) if done >= size => outcomes.extend(std::iter::repeat_n(Ok(()), (done / size) as usize)),
             Ok(_) => outcomes.push(Err(Why::Busy)),
             Err(error) => {
@@ -52,8 +53,8 @@ pub fn probe(pidfd: BorrowedFd<'_>) -> Result<(), i32> {
 fn advise(pidfd: BorrowedFd<'_>, addresses: &[u64], size: u64) -> io::Result<u64> {
     let range = |address: &u64| libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: size as usize };
     let ranges: Vec<libc::iovec> = addresses.iter().map(range).collect();
-    // SAFETY: the kernel reads the ranges, which are ours and live; collapsing never changes what the memory of any process
-    // contains, only how it is mapped.
+    // SAFETY: the kernel reads the ranges, which are ours and live; collapsing never changes what
+    // the memory of any process contains, only how it is mapped.
     let done = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

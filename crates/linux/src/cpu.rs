@@ -7,8 +7,8 @@ pub fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
-/// The CPU time of all threads of a process so far; `None` if it has ended. Takes well under a microsecond, and is as
-/// exact as the scheduler's tick for threads that run now.
+/// The CPU time of all threads of a process so far; `None` if it has ended. Takes well under a
+/// microsecond, and is as exact as the scheduler's tick for threads that run now.
 pub fn process_cpu(pid: i32) -> Option<Duration> {
     // The pid encoded in the clock id, as by `clock_getcpuclockid`.
     clock((!pid << 3) | 2)

@@ -9,7 +9,8 @@ pub enum Error {
     /// The request makes no sense, or cannot be read.
     #[error("{0}")]
     Usage(String),
-    /// The kernel, the machine or the rights of this process do not allow it; the message says what would.
+    /// The kernel, the machine or the rights of this process do not allow it; the message says what
+    /// would.
     #[error("{0}")]
     Unable(String),
     /// A file that could not be read or written.

@@ -1,22 +1,27 @@
-//! How much memory promotion may add, and when it must wait: for the control groups of a process and for the system.
+//! How much memory promotion may add, and when it must wait: for the control groups of a process
+//! and for the system.
 //!
-//! A promotion adds the pages of the region that were not populated and, while it copies, a whole region more. Both are
-//! charged to the limits of every control group from the process's own up to the root, and to the system's available
-//! memory. Of each a *headroom* is left to the programs. What adds pages leaves a quarter of a limit, and an eighth of
-//! the system's memory, since a program that is sized to fill its limit would be killed when it grows; a copy, which is
-//! temporary, leaves a sixteenth and a sixty-fourth; and none of them less than 16 MB. File cache that was not used
-//! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
+//! A promotion adds the pages of the region that were not populated and, while it copies, a whole
+//! region more. Both are charged to the limits of every control group from the process's own up to
+//! the root, and to the system's available memory. Of each a *headroom* is left to the programs.
+//! What adds pages leaves a quarter of a limit, and an eighth of the system's memory, since a
+//! program that is sized to fill its limit would be killed when it grows; a copy, which is
+//! temporary, leaves a sixteenth and a sixty-fourth; and none of them less than 16 MB. File cache
+//! that was not used recently (`inactive_file`) does not count as used: the kernel reclaims it
+//! before it fails an allocation.
 //!
-//! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the kernel's pressure
-//! stall information, nothing is promoted until that is over. What counts is the pressure of the process's own control
-//! group, and of each above it that has a limit, which its members share: a group elsewhere that thrashes at its own
-//! limit raises the pressure of the system and of all above it, and is no reason to leave others alone. Version 1 knows
-//! the system's pressure only, not whose it is: there it counts if the system, or a group of the process, has no room
-//! for more pages either.
+//! If tasks have waited for memory in at least 5 percent of the last ten seconds, according to the
+//! kernel's pressure stall information, nothing is promoted until that is over. What counts is the
+//! pressure of the process's own control group, and of each above it that has a limit, which its
+//! members share: a group elsewhere that thrashes at its own limit raises the pressure of the
+//! system and of all above it, and is no reason to leave others alone. Version 1 knows the system's
+//! pressure only, not whose it is: there it counts if the system, or a group of the process, has no
+//! room for more pages either.
 //!
-//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes`
-//! and `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A
-//! limit that the kernel does not show does not apply.
+//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2,
+//! `memory.limit_in_bytes` and `memory.usage_in_bytes` of version 1, `memory.stat` of both;
+//! `/proc/meminfo` and `/proc/pressure/memory`. A limit that the kernel does not show does not
+//! apply.
 
 use crate::cgroup::{hierarchy, within};
 use crate::proc::bytes_of;
@@ -25,7 +30,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The percentage of time in which some task waited for memory (`some avg10`) from which on promotion waits.
+/// The percentage of time in which some task waited for memory (`some avg10`) from which on
+/// promotion waits.
 const PRESSED: f64 = 5.0;
 
 /// The owner of a limit.
@@ -58,7 +64,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room where `free` of a limit is unused; pages leave its `pages`-th part, copies its `copies`-th.
+    /// The room where `free` of a limit is unused; pages leave its `pages`-th part, copies its
+    /// `copies`-th.
     fn of(free: u64, limit: u64, (pages, copies): (u64, u64), place: Place) -> Room {
         let beside = |part: u64| free.saturating_sub((limit / part).max(16 << 20));
         Room { pages: beside(pages), copies: beside(copies), place }
@@ -75,7 +82,8 @@ impl Room {
     }
 }
 
-/// The limits of a system and its control groups. It caches nothing: a group may change, and be left, at any time.
+/// The limits of a system and its control groups. It caches nothing: a group may change, and be
+/// left, at any time.
 #[derive(Clone, Debug)]
 pub struct Headroom {
     root: PathBuf,
@@ -87,7 +95,8 @@ impl Headroom {
         Headroom { root: root.into() }
     }
 
-    /// What may be added to a process's memory now. Some 10 us for each group from its own to the root.
+    /// What may be added to a process's memory now. Some 10 us for each group from its own to the
+    /// root.
     pub fn room(&self, pid: i32) -> Room {
         Room::of_all(&self.rooms(pid))
     }
@@ -111,11 +120,12 @@ impl Headroom {
         all.map(|(bytes, place)| (bytes, place.to_string())).collect()
     }
 
-    /// Where tasks wait for memory, if they do and that concerns the process: in a control group of its own, or in
-    /// the system.
+    /// Where tasks wait for memory, if they do and that concerns the process: in a control group of
+    /// its own, or in the system.
     pub fn pressed(&self, pid: i32) -> Option<Place> {
         let groups = self.groups(pid);
-        // Its own comes first. The root shows the system's; it has no limit and no type, nor files for them.
+        // Its own comes first. The root shows the system's; it has no limit and no type, nor files
+        // for them.
         let below_root = |folder: &PathBuf| ["memory.max", "cgroup.type"].iter().any(|name| folder.join(name).exists());
         let own = groups.iter().find(|folder| folder.join("memory.pressure").exists() && below_root(folder));
         if let Some(own) = own {
@@ -185,7 +195,8 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a file of pressure stall information reports that tasks wait: `some avg10=7.50 avg60=...`.
+/// Whether a file of pressure stall information reports that tasks wait: `some avg10=7.50
+/// avg60=...`.
 fn pressed(text: &str) -> bool {
     let some = text.lines().find_map(|line| line.strip_prefix("some "));
     let share = some.and_then(|some| some.split(' ').find_map(|word| word.strip_prefix("avg10=")));
@@ -239,7 +250,8 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "167772160\n"),
             ("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 10485760\n"),
         ]);
-        // 200 MB, of which 160 are used, 10 of those cached; copies leave 16 to the programs, and pages 50.
+        // 200 MB, of which 160 are used, 10 of those cached; copies leave 16 to the programs, and
+        // pages 50.
         let room = headroom.room(7);
         assert_eq!((room.pages, room.copies), (0, (200 - 160 + 10 - 16) * MB));
         assert_eq!(room.place, Place::Group(folder.path().join("sys/fs/cgroup/a")));
@@ -289,7 +301,8 @@ mod tests {
         assert_eq!(headroom.pressed(7), Some(Place::Group(folder.path().join("sys/fs/cgroup/a"))));
         fs::create_dir_all(folder.path().join("proc/pressure")).unwrap();
         fs::write(folder.path().join("proc/pressure/memory"), text("7.0")).unwrap();
-        // In a group that does not wait, whatever the system and the groups above say, unless these have a limit.
+        // In a group that does not wait, whatever the system and the groups above say, unless these
+        // have a limit.
         for (path, content) in [
             ("proc/9/cgroup", "0::/top/calm\n".to_string()),
             ("sys/fs/cgroup/top/memory.max", "max\n".into()),

@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has a command, and what it starts, run without address space randomization, as `setarch -R` does: the same program
-/// with the same input has the same addresses each time. A program with the rights of another user is still placed at
-/// random.
+/// Has a command, and what it starts, run without address space randomization, as `setarch -R`
+/// does: the same program with the same input has the same addresses each time. A program with the
+/// rights of another user is still placed at random.
 pub fn fix(command: &mut Command) {
-    // SAFETY: the closure runs between fork and exec, where it makes two system calls and allocates nothing.
+    // SAFETY: the closure runs between fork and exec, where it makes two system calls and allocates
+    // nothing.
     unsafe { command.pre_exec(|| turn_off().map(drop)) };
 }
 

@@ -1,17 +1,18 @@
-//! Linux's interfaces for pages of several sizes, one module each: processes and their page tables, the kernel's
-//! settings and the journal that restores them, promotion by `process_madvise`, splitting, control groups and the
-//! headroom that they leave, signals, process trees, placing code.
+//! Linux's interfaces for pages of several sizes, one module each: processes and their page tables,
+//! the kernel's settings and the journal that restores them, promotion by `process_madvise`,
+//! splitting, control groups and the headroom that they leave, signals, process trees, placing
+//! code.
 //!
-//! It decides and measures nothing and prints nothing except what could not be restored; policies, the promoter and the
-//! instruments are in `superpage-live`. Each module changes only what it states, and changes to the whole system are
-//! restored, also after an abort.
+//! It decides and measures nothing and prints nothing except what could not be restored; policies,
+//! the promoter and the instruments are in `superpage-live`. Each module changes only what it
+//! states, and changes to the whole system are restored, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-/// `eprintln!`, without the panic of the standard one if standard error cannot be written: a message must not prevent
-/// the work that it reports.
+/// `eprintln!`, without the panic of the standard one if standard error cannot be written: a
+/// message must not prevent the work that it reports.
 macro_rules! eprintln {
     ($($sentence:tt)*) => { superpage_output::tell(format_args!($($sentence)*)) };
 }

@@ -1,10 +1,11 @@
-//! Locks: files of which one process at a time holds an exclusive `flock`, or several hold a shared one. The kernel
-//! releases it with its holder.
+//! Locks: files of which one process at a time holds an exclusive `flock`, or several hold a shared
+//! one. The kernel releases it with its holder.
 //!
-//! Other users cannot block them. The file can be opened by its owner alone (mode 0600, in a folder that only the owner
-//! can write to), because a file that can be opened for reading can be locked. A file that an earlier version made
-//! readable for all may be held by a stranger with a shared lock, which superpage takes of private files only: it is
-//! replaced, and so is any that is not ours.
+//! Other users cannot block them. The file can be opened by its owner alone (mode 0600, in a folder
+//! that only the owner can write to), because a file that can be opened for reading can be locked.
+//! A file that an earlier version made readable for all may be held by a stranger with a shared
+//! lock, which superpage takes of private files only: it is replaced, and so is any that is not
+//! ours.
 
 use crate::Error;
 use crate::proc::State;
@@ -16,14 +17,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The folder of superpage's own files for the whole system: `/run/superpage`, or what `SUPERPAGE_RUN_DIR` names.
+/// The folder of superpage's own files for the whole system: `/run/superpage`, or what
+/// `SUPERPAGE_RUN_DIR` names.
 pub fn system_folder() -> PathBuf {
     let run = std::env::var_os("SUPERPAGE_RUN_DIR").filter(|run| !run.is_empty());
     run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from)
 }
 
-/// The folder for files that concern one user's processes only: for root that of the whole system, for another user the
-/// runtime folder of the session.
+/// The folder for files that concern one user's processes only: for root that of the whole system,
+/// for another user the runtime folder of the session.
 ///
 /// # Errors
 /// [`Error::Unable`] if the user has none.
@@ -41,8 +43,8 @@ pub fn own_folder() -> Result<PathBuf, Error> {
     })
 }
 
-/// Creates the folder if it does not exist, and checks that it is a folder, belongs to this user, is writable by its
-/// owner only, and cannot be replaced by anybody else.
+/// Creates the folder if it does not exist, and checks that it is a folder, belongs to this user,
+/// is writable by its owner only, and cannot be replaced by anybody else.
 ///
 /// # Errors
 /// [`Error::Unable`] if it cannot be created, or fails a check.
@@ -82,8 +84,9 @@ pub fn make_folder(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks each folder on the way to one: it belongs to root or to this user, and others may write to it only if they
-/// cannot rename what is not theirs, as in `/tmp`. Checks both the given names and the targets of links.
+/// Checks each folder on the way to one: it belongs to root or to this user, and others may write
+/// to it only if they cannot rename what is not theirs, as in `/tmp`. Checks both the given names
+/// and the targets of links.
 ///
 /// # Errors
 /// [`Error::Unable`] for the first that fails.
@@ -136,12 +139,14 @@ pub enum Tried {
 }
 
 impl Lock {
-    /// Opens the file in a folder that [`make_folder`] has checked, and creates it if it does not exist.
+    /// Opens the file in a folder that [`make_folder`] has checked, and creates it if it does not
+    /// exist.
     ///
     /// # Errors
     /// [`Error::Unable`] without the right to, [`Error::File`] if a system call fails.
     pub fn open(path: &Path) -> Result<Lock, Error> {
-        // Once for what was there, once for its replacement; more often only while other processes come and go.
+        // Once for what was there, once for its replacement; more often only while other processes
+        // come and go.
         for _ in 0..100 {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -162,7 +167,8 @@ impl Lock {
             if is_private(&metadata) {
                 return Ok(lock);
             }
-            // Others could open it, and may have: an exclusive lock is one of ours, a shared one is not.
+            // Others could open it, and may have: an exclusive lock is one of ours, a shared one is
+            // not.
             if is_ours(&metadata) && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
                 fchmod(&lock.file, Mode::RUSR | Mode::WUSR).map_err(Error::file("change", path))?;
                 return Ok(lock);
@@ -194,7 +200,8 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock. A signal whose handler does not end the process does not interrupt the wait.
+    /// Waits for the lock. A signal whose handler does not end the process does not interrupt the
+    /// wait.
     ///
     /// # Errors
     /// As for [`try_lock`](Lock::try_lock).
@@ -203,8 +210,9 @@ impl Lock {
         Ok(self.locked())
     }
 
-    /// Takes the lock together with others who share it, or shares the lock that is held. Waits while another process
-    /// holds it exclusively; a signal does not interrupt that, as for [`wait`](Lock::wait).
+    /// Takes the lock together with others who share it, or shares the lock that is held. Waits
+    /// while another process holds it exclusively; a signal does not interrupt that, as for
+    /// [`wait`](Lock::wait).
     ///
     /// # Errors
     /// As for [`try_lock`](Lock::try_lock).
@@ -225,7 +233,8 @@ impl Lock {
         }
     }
 
-    /// After locking: writes the holder's name for people to read, unless the file has lost its name meanwhile.
+    /// After locking: writes the holder's name for people to read, unless the file has lost its
+    /// name meanwhile.
     fn locked(&self) -> Tried {
         if !self.is_named() {
             return Tried::Replaced;
@@ -241,15 +250,17 @@ impl Lock {
     }
 }
 
-/// The holders of locks on a file, as reported by the kernel: whether exclusive, and the process that took it. Those of
-/// other pid namespaces are not reported. Anybody may ask, also where `/proc` hides the processes of others.
+/// The holders of locks on a file, as reported by the kernel: whether exclusive, and the process
+/// that took it. Those of other pid namespaces are not reported. Anybody may ask, also where
+/// `/proc` hides the processes of others.
 pub(crate) fn holders_of(file: &Metadata) -> Vec<(bool, i32)> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     holders(&locks, file.dev(), file.ino())
 }
 
-/// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0
-/// EOF`; a waiting lock has an arrow after the number, which procfs does not report.
+/// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK ADVISORY WRITE
+/// 712 fe:00:1234 0 EOF`; a waiting lock has an arrow after the number, which procfs does not
+/// report.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
     let id = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let holder = |line: &str| {
@@ -271,14 +282,16 @@ fn is_private(metadata: &Metadata) -> bool {
     is_ours(metadata) && metadata.mode() & 0o077 == 0
 }
 
-/// Removes what is in the place of a lock's file, unless another process has put a good one there meanwhile. Only one
-/// process does this at a time, guarded by another file that is private from the start.
+/// Removes what is in the place of a lock's file, unless another process has put a good one there
+/// meanwhile. Only one process does this at a time, guarded by another file that is private from
+/// the start.
 fn replace(path: &Path) -> Result<(), Error> {
     let guard = path.with_extension("guard");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let held = rustix::fs::open(&guard, flags, Mode::RUSR | Mode::WUSR).map_err(Error::file("open", &guard))?;
     rustix::io::retry_on_intr(|| flock(&held, FlockOperation::LockExclusive)).map_err(Error::file("lock", &guard))?;
-    // A file that is already gone may be a good one in the next moment. An existing one stays while the guard is held.
+    // A file that is already gone may be a good one in the next moment. An existing one stays while
+    // the guard is held.
     if !fs::symlink_metadata(path).is_ok_and(|there| !is_private(&there)) {
         return Ok(());
     }
@@ -339,7 +352,8 @@ mod tests {
     fn one_alone_holds_it_of_those_who_replace_a_file_at_once() {
         let folder = tempfile::tempdir().unwrap();
         for round in 0..200 {
-            // A new one each time: a child of another test has the last one open, and locked, until its exec.
+            // A new one each time: a child of another test has the last one open, and locked, until
+            // its exec.
             let path = folder.path().join(format!("{round}.lock"));
             fs::write(&path, "").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();

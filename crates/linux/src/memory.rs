@@ -1,5 +1,5 @@
-//! How much memory this process may still allocate under all its limits, to refuse requests before anything is
-//! allocated.
+//! How much memory this process may still allocate under all its limits, to refuse requests before
+//! anything is allocated.
 
 use crate::headroom::Headroom;
 use crate::proc::bytes_of;
@@ -21,9 +21,9 @@ pub struct Left {
     pub counts_untouched: bool,
 }
 
-/// What is left to this process of each limit: the system's memory that is available without swapping, the limits of
-/// its control groups (versions 1 and 2) up to the root, and its own (`ulimit -v`, `ulimit -d`). A limit that the
-/// kernel does not show does not apply.
+/// What is left to this process of each limit: the system's memory that is available without
+/// swapping, the limits of its control groups (versions 1 and 2) up to the root, and its own
+/// (`ulimit -v`, `ulimit -d`). A limit that the kernel does not show does not apply.
 pub fn left() -> Vec<Left> {
     let of_memory = |(bytes, of)| Left { bytes, of, counts_untouched: false };
     let mut all: Vec<Left> = Headroom::of("/").left(std::process::id() as i32).into_iter().map(of_memory).collect();
@@ -40,26 +40,28 @@ pub fn left() -> Vec<Left> {
     all
 }
 
-/// Asks the kernel for huge pages at first touches of the whole pages in `memory`. Where there are none, as with
-/// `enabled=never`, nothing changes.
+/// Asks the kernel for huge pages at first touches of the whole pages in `memory`. Where there are
+/// none, as with `enabled=never`, nothing changes.
 pub fn ask_for_huge_pages<T>(memory: &mut [T]) {
     let (bytes, page) = (size_of_val(memory), rustix::param::page_size());
     let start = memory.as_mut_ptr().cast::<u8>();
     let skipped = start.align_offset(page).min(bytes);
     let whole = (bytes - skipped) / page * page;
-    // SAFETY: the range lies in `memory`, which is borrowed, and the advice leaves its contents as they are.
+    // SAFETY: the range lies in `memory`, which is borrowed, and the advice leaves its contents as
+    // they are.
     let _ = unsafe { madvise(start.add(skipped).cast(), whole, Advice::LinuxHugepage) };
 }
 
-/// What the kernel thinks can be had of the system's memory without swapping, in bytes; `None` where it does not say.
+/// What the kernel thinks can be had of the system's memory without swapping, in bytes; `None`
+/// where it does not say.
 pub fn available() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
-/// What memory is like, in pages of this ladder, of the system whose `/proc` is in `root`; `None` where the kernel does
-/// not show it. The marks are the sums over all zones (`/proc/zoneinfo`), 0 where they are not shown; free extents are
-/// the free blocks of the buddy allocator (`/proc/buddyinfo`), those above the largest size of the ladder as so many of
-/// that size.
+/// What memory is like, in pages of this ladder, of the system whose `/proc` is in `root`; `None`
+/// where the kernel does not show it. The marks are the sums over all zones (`/proc/zoneinfo`), 0
+/// where they are not shown; free extents are the free blocks of the buddy allocator
+/// (`/proc/buddyinfo`), those above the largest size of the ladder as so many of that size.
 pub fn state(root: &Path, ladder: &Ladder) -> Option<MemoryState> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).ok();
     let (meminfo, base) = (read("meminfo")?, ladder.base().bytes());

@@ -10,7 +10,8 @@ use superpage_pages::PageSize;
 /// The settings under `/sys/kernel/mm/transparent_hugepage`, each as the word in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Rules {
-    /// `enabled`: `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages, or shows none here.
+    /// `enabled`: `always`, `madvise` or `never`; `None` if the kernel has no transparent huge
+    /// pages, or shows none here.
     pub enabled: Option<String>,
     /// `defrag`.
     pub defrag: Option<String>,
@@ -20,7 +21,8 @@ pub struct Rules {
     pub sizes: BTreeMap<PageSize, String>,
     /// `hugepages-*/shmem_enabled`, with `inherit` replaced by what is inherited.
     pub shmem_sizes: BTreeMap<PageSize, String>,
-    /// `khugepaged/max_ptes_none`: the most pages that may be missing in a region that khugepaged collapses.
+    /// `khugepaged/max_ptes_none`: the most pages that may be missing in a region that khugepaged
+    /// collapses.
     pub max_ptes_none: Option<u64>,
 }
 
@@ -53,8 +55,9 @@ impl Rules {
         Rules::read_from(&Path::new("/").join(FOLDER))
     }
 
-    /// The settings of a system that last: where another process of superpage that runs has changed one for a while,
-    /// what it was before. Also returns that process and which ones, if there are any.
+    /// The settings of a system that last: where another process of superpage that runs has changed
+    /// one for a while, what it was before. Also returns that process and which ones, if there are
+    /// any.
     pub fn lasting(system: &System) -> (Rules, Option<Temporary>) {
         let (pid, before) = system.put_back_by_others().unzip();
         let before: BTreeMap<PathBuf, String> = before.unwrap_or_default();
@@ -97,7 +100,8 @@ impl Rules {
         Rules { enabled, shmem_enabled, ..rules }
     }
 
-    /// The word for anonymous memory in huge pages of a size. Kernels before 6.8 know one size only.
+    /// The word for anonymous memory in huge pages of a size. Kernels before 6.8 know one size
+    /// only.
     pub fn anonymous(&self, size: PageSize) -> Option<&str> {
         self.sizes.get(&size).or(self.enabled.as_ref()).map(String::as_str)
     }
@@ -108,7 +112,8 @@ impl Rules {
         own.or(self.shmem_enabled.as_ref()).map(String::as_str)
     }
 
-    /// The word that rules all memory that is shared, whatever the mount of its file says: `deny` or `force`, if there is one.
+    /// The word that rules all memory that is shared, whatever the mount of its file says: `deny`
+    /// or `force`, if there is one.
     pub fn over_mounts(&self) -> Option<&str> {
         self.shmem_enabled.as_deref().filter(|word| matches!(*word, "deny" | "force"))
     }

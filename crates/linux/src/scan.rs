@@ -1,9 +1,9 @@
-//! The population of a process's memory: its mappings that could hold huge pages, and how far their regions are
-//! populated.
+//! The population of a process's memory: its mappings that could hold huge pages, and how far their
+//! regions are populated.
 //!
-//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms
-//! for a GB of huge ones; on kernels that lack it, by reading 8 bytes per page, which is slower and recognizes huge
-//! pages only if frames are visible (root).
+//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base
+//! pages and 0.04 ms for a GB of huge ones; on kernels that lack it, by reading 8 bytes per page,
+//! which is slower and recognizes huge pages only if frames are visible (root).
 
 use crate::Error;
 use crate::pagemap::{Entry, Pagemap};
@@ -17,13 +17,16 @@ use std::path::Path;
 pub enum Kind {
     /// Private memory without a file.
     Anonymous,
-    /// Memory shared without a mounted file system: `memfd_create`, System V, `MAP_SHARED | MAP_ANONYMOUS`.
+    /// Memory shared without a mounted file system: `memfd_create`, System V, `MAP_SHARED |
+    /// MAP_ANONYMOUS`.
     Shared,
-    /// Memory shared through a file of a mounted file system in memory, by `shm_open`: in `/dev/shm`.
+    /// Memory shared through a file of a mounted file system in memory, by `shm_open`: in
+    /// `/dev/shm`.
     Mounted,
 }
 
-/// A mapping of a process that may hold huge pages: anonymous memory, private or shared, that may be read or written.
+/// A mapping of a process that may hold huge pages: anonymous memory, private or shared, that may
+/// be read or written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// The addresses.
@@ -42,9 +45,10 @@ impl Mapping {
     }
 }
 
-/// The mappings of a process in which a region of `size` bytes could be a huge page, ascending. Those of files, of the
-/// kernel (`[vdso]`), of devices, without any right, too small or misaligned for one region are left out; so are static
-/// huge pages that are recognizable by name. O(mappings of the process), about 1 us each.
+/// The mappings of a process in which a region of `size` bytes could be a huge page, ascending.
+/// Those of files, of the kernel (`[vdso]`), of devices, without any right, too small or misaligned
+/// for one region are left out; so are static huge pages that are recognizable by name. O(mappings
+/// of the process), about 1 us each.
 ///
 /// # Errors
 /// The process has ended, or this process may not inspect it.
@@ -82,8 +86,8 @@ pub fn split(pid: i32, size: u64) -> Result<Split, Error> {
     Ok(split)
 }
 
-/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of every process at
-/// every scan: procfs takes several times as long, and panics on some names.
+/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of
+/// every process at every scan: procfs takes several times as long, and panics on some names.
 fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -109,8 +113,8 @@ fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     Some((Mapping { range, kind, name: name.to_string() }, u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Why there is no region: the mapping contains no whole one, or, for a memory file, none that is also aligned in the
-/// file.
+/// Why there is no region: the mapping contains no whole one, or, for a memory file, none that is
+/// also aligned in the file.
 fn misfit(at: &Mapping, offset: u64, size: u64) -> Option<Why> {
     let congruent = at.kind == Kind::Anonymous || at.range.start.wrapping_sub(offset).is_multiple_of(size);
     match (at.regions(size).is_empty(), congruent) {
@@ -125,14 +129,16 @@ fn misfit(at: &Mapping, offset: u64, size: u64) -> Option<Why> {
 pub struct Unsuitable {
     /// The addresses.
     pub range: Range<u64>,
-    /// The flag of `smaps` that shows it: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
+    /// The flag of `smaps` that shows it: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf`
+    /// or `io` (a device).
     pub flag: &'static str,
     /// Bytes of it that are resident, static huge pages included.
     pub resident: u64,
 }
 
-/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses three
-/// lines of each mapping itself, since the process may be any: procfs makes a table of all lines, and panics on some.
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a
+/// scan. Parses three lines of each mapping itself, since the process may be any: procfs makes a
+/// table of all lines, and panics on some.
 ///
 /// # Errors
 /// The process has ended, or this process may not inspect it.
@@ -179,7 +185,8 @@ pub struct Population {
 pub struct Pages {
     /// Pages in memory that no other process maps: a promotion copies and then frees them.
     pub own: u32,
-    /// Pages in memory that others map too (after a fork, or merged), and those that map the zero page.
+    /// Pages in memory that others map too (after a fork, or merged), and those that map the zero
+    /// page.
     pub shared: u32,
     /// Pages of a memory file that are in memory.
     pub file: u32,
@@ -228,7 +235,8 @@ impl Pagemap {
     /// Reads the page table of one region now. About 10 us.
     ///
     /// # Errors
-    /// A system call failed. A process that has ended or runs another program has no pages, which is not an error.
+    /// A system call failed. A process that has ended or runs another program has no pages, which
+    /// is not an error.
     pub fn pages(&self, region: u64, size: u64) -> Result<Pages, Error> {
         let what = "read the page table of a process";
         let mut entries = vec![Entry::default(); (size / self.base()) as usize];
@@ -292,7 +300,8 @@ impl Count<'_> {
     }
 }
 
-/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with base pages of 4 KB.
+/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with
+/// base pages of 4 KB.
 ///
 /// # Errors
 /// The kernel has none.

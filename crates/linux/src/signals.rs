@@ -1,7 +1,8 @@
 //! Signals that this process receives on behalf of the command that it runs, and passes on.
 //!
-//! The signals are blocked and read from a descriptor, so no handler runs and none can interrupt restoring settings.
-//! A signal that this process ignores, as SIGHUP under `nohup`, stays ignored, by the command too.
+//! The signals are blocked and read from a descriptor, so no handler runs and none can interrupt
+//! restoring settings. A signal that this process ignores, as SIGHUP under `nohup`, stays ignored,
+//! by the command too.
 
 use crate::Error;
 use crate::tree::pidfd_signal;
@@ -15,8 +16,9 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// The signals that would end this process before it has a command: all that another may send and that end a process,
-/// but those by which the processor says that this one is wrong, and SIGPIPE and SIGXFSZ, which are ignored.
+/// The signals that would end this process before it has a command: all that another may send and
+/// that end a process, but those by which the processor says that this one is wrong, and SIGPIPE
+/// and SIGXFSZ, which are ignored.
 const ENDING: [i32; 16] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -36,7 +38,8 @@ const ENDING: [i32; 16] = [
     libc::SIGTRAP,
 ];
 
-/// Others that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's own.
+/// Others that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are
+/// this process's own.
 const OTHERS: [i32; 3] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP];
 
 /// All signals that are passed on; those of the application, for whatever that uses them, too.
@@ -48,11 +51,13 @@ fn ends(signal: i32) -> bool {
     ENDING.contains(&signal) || signal >= libc::SIGRTMIN()
 }
 
-/// The signal by which the GNU C library changes the user of all threads. The first thread that it starts makes it catch the signal,
-/// and what is caught is not ignored by the command any more, even if the caller of this process had it ignored.
+/// The signal by which the GNU C library changes the user of all threads. The first thread that it
+/// starts makes it catch the signal, and what is caught is not ignored by the command any more,
+/// even if the caller of this process had it ignored.
 const BETWEEN_THREADS: i32 = 33;
 
-/// Signals blocked in this thread, and in the threads that it starts from now on. Dropping it unblocks them.
+/// Signals blocked in this thread, and in the threads that it starts from now on. Dropping it
+/// unblocks them.
 pub struct Signals {
     before: libc::sigset_t,
     /// Whether [`BETWEEN_THREADS`] was ignored.
@@ -63,14 +68,16 @@ pub struct Signals {
 /// A signal that was read.
 struct Got {
     signal: i32,
-    /// Sent by the terminal's driver, which signals the whole foreground group: the command has it already.
+    /// Sent by the terminal's driver, which signals the whole foreground group: the command has it
+    /// already.
     by_kernel: bool,
     /// The process that sent it, 0 for the kernel.
     sender: i32,
 }
 
 impl Signals {
-    /// Blocks the signals. Call it while this is the only thread, since others would still be ended by them.
+    /// Blocks the signals. Call it while this is the only thread, since others would still be ended
+    /// by them.
     ///
     /// # Errors
     /// [`Error::System`] if signalfd fails.
@@ -100,7 +107,8 @@ impl Signals {
             if ignored {
                 ignore_between_threads();
             }
-            // SAFETY: the set is a copy that the closure owns; this call is allowed between fork and exec.
+            // SAFETY: the set is a copy that the closure owns; this call is allowed between fork
+            // and exec.
             match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 error => Err(io::Error::from_raw_os_error(error)),
@@ -110,13 +118,15 @@ impl Signals {
         unsafe { command.pre_exec(unblock) };
     }
 
-    /// A signal that has arrived and would have ended this process; call it before there is a command.
+    /// A signal that has arrived and would have ended this process; call it before there is a
+    /// command.
     pub fn ending(&self) -> Option<i32> {
         std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ends(*signal))
     }
 
-    /// A thread that passes signals on to a process once it is told which ([`Passing::begin`]), until the returned value is dropped.
-    /// They stay blocked for as long as these [`Signals`] live.
+    /// A thread that passes signals on to a process once it is told which ([`Passing::begin`]),
+    /// until the returned value is dropped. They stay blocked for as long as these [`Signals`]
+    /// live.
     ///
     /// # Errors
     /// [`Error::System`] if no thread or descriptor can be created.
@@ -188,25 +198,28 @@ impl Drop for Passing {
     }
 }
 
-/// Passes one signal on, unless the command has it already: from the terminal, or because it sent it to its own group.
+/// Passes one signal on, unless the command has it already: from the terminal, or because it sent
+/// it to its own group.
 fn pass(got: &Got, pid: i32, pidfd: &OwnedFd) {
-    // A terminal that goes away signals only the leader of its session; the others get the signal when the leader ends.
+    // A terminal that goes away signals only the leader of its session; the others get the signal
+    // when the leader ends.
     let alone = got.signal == libc::SIGHUP && leads_session();
     let has_it = (got.by_kernel && !alone) || got.sender == pid;
     if !has_it {
         let _ = pidfd_signal(std::os::fd::AsFd::as_fd(pidfd), got.signal);
     }
     if got.signal == libc::SIGTSTP {
-        // So that the shell sees its job stopped. SIGCONT continues this process, and is read here too.
-        // SAFETY: sending a signal touches no memory of this process.
+        // So that the shell sees its job stopped. SIGCONT continues this process, and is read here
+        // too. SAFETY: sending a signal touches no memory of this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
     }
 }
 
 /// Whether this process leads its session, as when a terminal was opened for it.
 fn leads_session() -> bool {
-    // SAFETY: both calls take numbers and touch no memory. The session is 0 where its leader is outside the namespace of
-    // this process, as in a container that was entered: a number that rustix's Pid cannot hold.
+    // SAFETY: both calls take numbers and touch no memory. The session is 0 where its leader is
+    // outside the namespace of this process, as in a container that was entered: a number that
+    // rustix's Pid cannot hold.
     unsafe { libc::getsid(0) == libc::getpid() }
 }
 
@@ -235,8 +248,8 @@ pub fn ignored(signal: i32) -> bool {
     known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// The kernel's form of an action, at least as long as it is: the handler comes first. The C library does not let its own signals
-/// be looked at or changed.
+/// The kernel's form of an action, at least as long as it is: the handler comes first. The C
+/// library does not let its own signals be looked at or changed.
 type Action = [usize; 8];
 
 /// The length of the kernel's signal sets, in bytes.
@@ -245,7 +258,8 @@ const SET_BYTES: usize = 8;
 fn between_threads_ignored() -> bool {
     let mut action: Action = [0; 8];
     let none = std::ptr::null::<Action>();
-    // SAFETY: nothing is changed; the action is written where the call succeeds, and has room for it.
+    // SAFETY: nothing is changed; the action is written where the call succeeds, and has room for
+    // it.
     let known =
         unsafe { libc::syscall(libc::SYS_rt_sigaction, BETWEEN_THREADS, none, &raw mut action, SET_BYTES) } == 0;
     known && action[0] == libc::SIG_IGN
@@ -255,7 +269,8 @@ fn ignore_between_threads() {
     let mut action: Action = [0; 8];
     action[0] = libc::SIG_IGN;
     let none = std::ptr::null_mut::<Action>();
-    // SAFETY: the action is one of the kernel's form without flags, handler or mask; the command that follows has one thread.
+    // SAFETY: the action is one of the kernel's form without flags, handler or mask; the command
+    // that follows has one thread.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, BETWEEN_THREADS, &raw const action, none, SET_BYTES) };
 }
 

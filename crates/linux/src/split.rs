@@ -1,5 +1,7 @@
-//! Splitting huge pages of a process: debugfs' `split_huge_pages`, to which root writes `PID,START,END` in hexadecimal addresses
-//! (mm/huge_memory.c; tools/testing/selftests/mm/split_huge_page_test.c). Since Linux 6.12 a split frees the pieces that hold zeroes.
+//! Splitting huge pages of a process: debugfs' `split_huge_pages`, to which root writes
+//! `PID,START,END` in hexadecimal addresses (mm/huge_memory.c;
+//! tools/testing/selftests/mm/split_huge_page_test.c). Since Linux 6.12 a split frees the pieces
+//! that hold zeroes.
 
 use crate::Error;
 use procfs::sys::kernel::Version;
@@ -21,7 +23,8 @@ impl Splitter {
     /// # Errors
     /// [`Error::Unable`]: a sentence that says why nothing can be split here.
     pub fn of(folder: impl AsRef<Path>) -> Result<Splitter, Error> {
-        // Before, the file takes a 1 for the pages of all processes, and would read one from `1,START,END`.
+        // Before, the file takes a 1 for the pages of all processes, and would read one from
+        // `1,START,END`.
         let first = Version::new(5, 13, 0);
         let known = Version::current();
         if !known.as_ref().is_ok_and(|kernel| *kernel >= first) {
@@ -41,8 +44,8 @@ impl Splitter {
         }
     }
 
-    /// Splits the huge pages in a range of addresses of a process into base pages. Those that are pinned stay. Their memory
-    /// is not changed, but pages of zeroes may be freed.
+    /// Splits the huge pages in a range of addresses of a process into base pages. Those that are
+    /// pinned stay. Their memory is not changed, but pages of zeroes may be freed.
     ///
     /// # Errors
     /// The kernel refused: there is no such process, or nothing was split.
@@ -54,7 +57,8 @@ impl Splitter {
     }
 }
 
-/// What helps where the file cannot be opened. A locked-down kernel refuses root with EPERM, rights are wanting with EACCES.
+/// What helps where the file cannot be opened. A locked-down kernel refuses root with EPERM, rights
+/// are wanting with EACCES.
 fn way_out(error: &std::io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => {

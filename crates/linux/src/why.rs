@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 use superpage_pages::PageSize;
 pub use superpage_vm::Why;
 
-/// The reason in words, for memory of a kind under these settings, where only shared memory has offsets.
+/// The reason in words, for memory of a kind under these settings, where only shared memory has
+/// offsets.
 pub fn words_of(why: Why, kind: Kind, size: PageSize, rules: &Rules) -> String {
     match (why, kind) {
         (Why::Misaligned, Kind::Mounted) if !rules.denies_shared() => misaligned_shared(size, MOUNT_OPTION, None),
@@ -17,8 +18,8 @@ pub fn words_of(why: Why, kind: Kind, size: PageSize, rules: &Rules) -> String {
     }
 }
 
-/// [`Misaligned`](Why::Misaligned) of shared memory, for huge pages of `size`, with the `word` of `setting` now: with
-/// `never`, the kernel maps it where no huge page fits.
+/// [`Misaligned`](Why::Misaligned) of shared memory, for huge pages of `size`, with the `word` of
+/// `setting` now: with `never`, the kernel maps it where no huge page fits.
 pub fn misaligned_shared(size: PageSize, setting: &str, word: Option<&str>) -> String {
     let words = Why::Misaligned.words(size);
     match word {
@@ -30,11 +31,13 @@ pub fn misaligned_shared(size: PageSize, setting: &str, word: Option<&str>) -> S
 /// Words for the option `huge=` of a mounted file system in memory, which rules its files.
 pub const MOUNT_OPTION: &str = "the mount's huge";
 
-/// What is said of shared memory that is not populated: what others have populated is not in this page table.
+/// What is said of shared memory that is not populated: what others have populated is not in this
+/// page table.
 pub const NOT_POPULATED_HERE: &str = "not populated by this process";
 
-/// What helps where shared memory is [`Misaligned`](Why::Misaligned) or under [`Never`](Why::Never), of these kinds,
-/// under these settings; a sentence without a full stop. `None` without shared memory.
+/// What helps where shared memory is [`Misaligned`](Why::Misaligned) or under
+/// [`Never`](Why::Never), of these kinds, under these settings; a sentence without a full stop.
+/// `None` without shared memory.
 pub fn shared_way_out(kinds: &[Kind], rules: &Rules) -> Option<String> {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let (nameless, mounted) = (kinds.contains(&Kind::Shared), kinds.contains(&Kind::Mounted));
@@ -93,14 +96,16 @@ pub struct Reason {
     /// Resident bytes that are not mapped by huge pages for this reason.
     pub bytes: u64,
     /// The blocks that they are in. In a survey for [`Disabled`](Why::Disabled) and
-    /// [`AdvisedAgainst`](Why::AdvisedAgainst), whose page tables are not read, the least number that holds them.
+    /// [`AdvisedAgainst`](Why::AdvisedAgainst), whose page tables are not read, the least number
+    /// that holds them.
     pub blocks: u64,
     /// The reason as a phrase, with details found here.
     pub text: String,
 }
 
 impl Reason {
-    /// A reason that applies to memory of a kind, for huge pages of `size` bytes, under these settings.
+    /// A reason that applies to memory of a kind, for huge pages of `size` bytes, under these
+    /// settings.
     pub fn of(why: Why, kind: Kind, part: Part, size: u64, rules: &Rules) -> Reason {
         let block = PageSize::from_bytes(size).expect("a power of two");
         Reason { why, bytes: part.bytes, blocks: part.blocks, text: words_of(why, kind, block, rules) }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use superpage_linux::text::{Placed, Way, place, prepare};
 
-/// Three functions with 2 MB of other code between them; the program tells what they return, what its code sums up to, and
-/// how it was started.
+/// Three functions with 2 MB of other code between them; the program tells what they return, what
+/// its code sums up to, and how it was started.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #define FILL(n) asm(".text\n.globl fill" #n "\nfill" #n ":\n.fill 2097152, 1, 0x90\n")

@@ -36,7 +36,8 @@ fn a_program_that_cannot_be_started_has_the_status_of_a_shell() {
 #[test]
 fn a_daemon_stays_in_the_tree_and_its_work_is_counted() {
     let _turn = superpage_testing::turn_of("tree");
-    // A process of a session of its own, whose parents have ended: it touches 32 MB and then sleeps.
+    // A process of a session of its own, whose parents have ended: it touches 32 MB and then
+    // sleeps.
     let work = "head -c 33554432 /dev/zero | tail -c 33554432 >/dev/null; sleep 600";
     let mut tree = Tree::spawn(&mut shell(&format!("setsid sh -c '{work}' & exit 4"))).unwrap();
     assert_eq!(tree.wait(LONG).unwrap().unwrap().code(), 4);
@@ -77,7 +78,8 @@ fn dropping_a_tree_ends_it_also_when_it_ignores_signals() {
     }
 }
 
-/// The processes of a script by name, each with what it had resident when it ended; and how the script ended.
+/// The processes of a script by name, each with what it had resident when it ended; and how the
+/// script ended.
 fn at_their_ends(script: &str) -> (Vec<(String, u64)>, u8, superpage_linux::tree::Usage) {
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let noted = std::rc::Rc::clone(&seen);

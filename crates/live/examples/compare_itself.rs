@@ -1,9 +1,9 @@
 //! What `superpage compare` itself costs, and how often it tells apart what is the same.
 //!
-//! The command is this program again, which works for about a second on some memory. `overhead` runs it in turns under
-//! compare and alone, by a bare fork and wait, and gives the ratio of the times with its interval, and the processor time
-//! that compare takes for itself. `identical` compares a policy with itself again and again, and counts how often a difference is
-//! found.
+//! The command is this program again, which works for about a second on some memory. `overhead`
+//! runs it in turns under compare and alone, by a bare fork and wait, and gives the ratio of the
+//! times with its interval, and the processor time that compare takes for itself. `identical`
+//! compares a policy with itself again and again, and counts how often a difference is found.
 //!
 //!     cargo run --release -p superpage-live --example compare_itself -- overhead 20
 //!     cargo run --release -p superpage-live --example compare_itself -- identical 20

@@ -1,7 +1,9 @@
-//! Many processes for a daemon to watch: `daemon_load [IDLE] [BUSY]`, 200 that sleep and 20 that work, unless told otherwise.
+//! Many processes for a daemon to watch: `daemon_load [IDLE] [BUSY]`, 200 that sleep and 20 that
+//! work, unless told otherwise.
 //!
-//! An idle one has 4 MB of memory and sleeps. A busy one has 16 MB, reads it at random, and maps, fills and unmaps 1 MB, 2 % of
-//! the time. Prints their numbers and ends, with them, when its input ends.
+//! An idle one has 4 MB of memory and sleeps. A busy one has 16 MB, reads it at random, and maps,
+//! fills and unmaps 1 MB, 2 % of the time. Prints their numbers and ends, with them, when its input
+//! ends.
 
 use std::io::Read;
 use std::time::{Duration, Instant};

@@ -1,8 +1,10 @@
-//! exec() in a loop, after the microbenchmark of Solomon's thesis: a program that replaces itself by itself again and again.
+//! exec() in a loop, after the microbenchmark of Solomon's thesis: a program that replaces itself
+//! by itself again and again.
 //!
 //! `cargo run --release -p superpage-live --example exec_loop -- [TIMES [PROGRAM ARGUMENT...]]`
 //!
-//! With a program, that is started so often instead, each time by a fork and an exec that are waited for.
+//! With a program, that is started so often instead, each time by a fork and an exec that are
+//! waited for.
 
 #[cfg(unix)]
 fn main() {
@@ -23,7 +25,8 @@ mod unix {
     use std::process::Command;
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    /// In the environment of a program that has replaced itself: times left, times in all, and when the first began.
+    /// In the environment of a program that has replaced itself: times left, times in all, and when
+    /// the first began.
     const LEFT: &str = "EXEC_LOOP";
 
     fn microseconds() -> u128 {

@@ -1,10 +1,12 @@
-//! The pathology of Piehl's thesis (chapter 5): many requests of three huge pages and one byte, each of which gets a fourth
-//! huge page, zeroed by the kernel, for its last byte; and his remedy, requests of whole huge pages.
+//! The pathology of Piehl's thesis (chapter 5): many requests of three huge pages and one byte,
+//! each of which gets a fourth huge page, zeroed by the kernel, for its last byte; and his remedy,
+//! requests of whole huge pages.
 //!
-//! `cargo run --release -p superpage-live --example pathology -- [--style malloc|mapped|mmap] [--bytes SIZE] [--round]
-//! [--requests N] [--live N]`
+//! `cargo run --release -p superpage-live --example pathology -- [--style malloc|mapped|mmap]
+//! [--bytes SIZE] [--round] [--requests N] [--live N]`
 //!
-//! Each request is written as far as it was asked for, and freed when `--live` later ones have been made.
+//! Each request is written as far as it was asked for, and freed when `--live` later ones have been
+//! made.
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -143,7 +145,8 @@ mod linux {
         let request = if asked.round { asked.bytes.next_multiple_of(HUGE) } else { asked.bytes };
         #[cfg(target_env = "gnu")]
         if let Style::Mapped = asked.style {
-            // SAFETY: a switch of the allocator, set before there is a second thread. It also ends its own setting of it.
+            // SAFETY: a switch of the allocator, set before there is a second thread. It also ends
+            // its own setting of it.
             unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) };
         }
         let (before, begun) = (faults(), Instant::now());

@@ -1,8 +1,10 @@
-//! Small allocations and a random chase: the program for which huge pages are praised, and that cannot ask for them itself.
+//! Small allocations and a random chase: the program for which huge pages are praised, and that
+//! cannot ask for them itself.
 //!
-//! `small_allocations [COUNT] [BYTES] [STEPS] [PAUSE]`: allocates COUNT (4 M) objects of BYTES (64) from the C library, links
-//! them in one random cycle, waits PAUSE (0) seconds, in which a promoter may work, and then follows STEPS (20 M) links.
-//! Prints seconds of the clock and of the CPU, and resident memory, as one line of `name=value`.
+//! `small_allocations [COUNT] [BYTES] [STEPS] [PAUSE]`: allocates COUNT (4 M) objects of BYTES (64)
+//! from the C library, links them in one random cycle, waits PAUSE (0) seconds, in which a promoter
+//! may work, and then follows STEPS (20 M) links. Prints seconds of the clock and of the CPU, and
+//! resident memory, as one line of `name=value`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::time::{Duration, Instant};

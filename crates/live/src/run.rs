@@ -25,11 +25,13 @@ pub struct Options {
     pub policy: Policy,
     /// Wait for all descendants of the command, not for the command alone.
     pub wait: bool,
-    /// Sample the memory of the command and its descendants from time to time: 0.1 s and 1 % of one core.
+    /// Sample the memory of the command and its descendants from time to time: 0.1 s and 1 % of one
+    /// core.
     pub watch: bool,
     /// Place its code on huge pages, even if the policy does not.
     pub text: Option<Way>,
-    /// Keep the file with the symbols of remapped code for `perf report`; otherwise it exists while the command runs.
+    /// Keep the file with the symbols of remapped code for `perf report`; otherwise it exists while
+    /// the command runs.
     pub perf_map: bool,
 }
 
@@ -44,7 +46,8 @@ pub struct Outcome {
     pub usage: Usage,
     /// What was sampled of their memory, if it was watched.
     pub memory: Option<Memory>,
-    /// The effect of the policy on it and its descendants, at the last sample near their peak, if they were watched.
+    /// The effect of the policy on it and its descendants, at the last sample near their peak, if
+    /// they were watched.
     pub reach: Option<Reach>,
     /// Its descendants that still run: their numbers, and their names, which are untrusted.
     pub left: Vec<(i32, String)>,
@@ -58,12 +61,14 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals to this process are
-/// passed on, and system-wide settings are restored before this returns. Call it while the process has one thread.
+/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals
+/// to this process are passed on, and system-wide settings are restored before this returns. Call
+/// it while the process has one thread.
 ///
 /// # Errors
-/// [`Error::Unable`] if the system does not support the policy, [`Error::Exec`] if the command cannot be started
-/// ([`exec_status`](superpage_linux::tree::exec_status) returns the status for that).
+/// [`Error::Unable`] if the system does not support the policy, [`Error::Exec`] if the command
+/// cannot be started ([`exec_status`](superpage_linux::tree::exec_status) returns the status for
+/// that).
 pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let [program, arguments @ ..] = command else {
         return Err(Error::Usage("there is no command to run; give it after --".to_string()));
@@ -102,8 +107,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let members = if running.wait_all(Some(Duration::ZERO))? { Vec::new() } else { running.tree.members() };
     let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
     let usage = running.tree.usage();
-    // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process: it says
-    // something of the command where it is more than that.
+    // The kernel's own peak counts the moment before the exec too, when the command was a copy of
+    // this process: it says something of the command where it is more than that.
     let own = superpage_linux::proc::own_status().ok().and_then(|status| status.vmhwm).unwrap_or(0) << 10;
     let most = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
     let Seen { memory, reach, work } = running.seen(most);

@@ -1,12 +1,14 @@
-//! The memory of a run while it continues: peak resident memory of the whole process tree, and how much of it is huge.
+//! The memory of a run while it continues: peak resident memory of the whole process tree, and how
+//! much of it is huge.
 //!
-//! A thread periodically samples every member of the tree: `status`, which is cheap, and, when memory is near its peak,
-//! `smaps_rollup`, which walks the page tables. In runs that are not measured it also samples away from the peak, reads
-//! what the program requested, and, for a policy about folios, every page's folio. Each kind has a budget of processor
-//! time in proportion to the run's time so far, and the thread sleeps until the budget allows the next sample; one that
-//! takes longer than expected is abandoned when the budget ends. So it costs a run the same share whatever the run
-//! does. In a run that is not measured each process can also be sampled at the moment of its exit
-//! ([`Sampler::at_ends`]), so that even the shortest is seen.
+//! A thread periodically samples every member of the tree: `status`, which is cheap, and, when
+//! memory is near its peak, `smaps_rollup`, which walks the page tables. In runs that are not
+//! measured it also samples away from the peak, reads what the program requested, and, for a policy
+//! about folios, every page's folio. Each kind has a budget of processor time in proportion to the
+//! run's time so far, and the thread sleeps until the budget allows the next sample; one that takes
+//! longer than expected is abandoned when the budget ends. So it costs a run the same share
+//! whatever the run does. In a run that is not measured each process can also be sampled at the
+//! moment of its exit ([`Sampler::at_ends`]), so that even the shortest is seen.
 
 use crate::inspect::{Kind, Process, Reach};
 use serde::Serialize;
@@ -51,8 +53,8 @@ const NEAR: f64 = 0.9;
 /// The sampled memory of a run.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Memory {
-    /// The most memory that the tree had at once, including huge pages of the static pool. Shared memory counts once:
-    /// as much as the process has that has mapped most of it.
+    /// The most memory that the tree had at once, including huge pages of the static pool. Shared
+    /// memory counts once: as much as the process has that has mapped most of it.
     pub peak: u64,
     /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
     pub huge: Option<u64>,
@@ -73,7 +75,8 @@ pub struct Memory {
 pub struct Plan {
     /// How much time samples may take.
     pub budget: Budget,
-    /// The peak of an earlier run of this command: huge pages are sampled near it. Zero if there was none.
+    /// The peak of an earlier run of this command: huge pages are sampled near it. Zero if there
+    /// was none.
     pub expected: u64,
     /// The folio sizes of the policy, if it has any.
     pub folio: Option<Sizes>,
@@ -90,7 +93,8 @@ enum Ask {
     End,
 }
 
-/// A thread that samples the tree of this process's descendants. Dropping it ends the thread with the next look.
+/// A thread that samples the tree of this process's descendants. Dropping it ends the thread with
+/// the next look.
 pub struct Sampler {
     /// Dropped to begin.
     waits: Option<Sender<()>>,
@@ -98,7 +102,8 @@ pub struct Sampler {
     /// Set when the run has ended: what goes on then is given up.
     over: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
-    /// What this process itself has resident: a command that is about to be executed is a copy of it.
+    /// What this process itself has resident: a command that is about to be executed is a copy of
+    /// it.
     own: u64,
 }
 
@@ -137,8 +142,8 @@ impl Sampler {
         self.waits = None;
     }
 
-    /// To be called when a process of the tree is about to exit and waits: samples the tree at once, whatever it costs,
-    /// unless the plan's flag is set.
+    /// To be called when a process of the tree is about to exit and waits: samples the tree at
+    /// once, whatever it costs, unless the plan's flag is set.
     pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
         let ask = self.ask.clone();
         move |_| {
@@ -150,7 +155,8 @@ impl Sampler {
         }
     }
 
-    /// Stops sampling. `most` is the peak of the largest process as the kernel reports it at the end.
+    /// Stops sampling. `most` is the peak of the largest process as the kernel reports it at the
+    /// end.
     pub fn finish(self, most: u64) -> Memory {
         self.finish_thorough(most).0
     }
@@ -191,7 +197,8 @@ impl Part {
     }
 }
 
-/// A kind of look that walks page tables: what it has cost so far, and what the next one is expected to.
+/// A kind of look that walks page tables: what it has cost so far, and what the next one is
+/// expected to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     pub(crate) spent: Duration,
@@ -205,8 +212,9 @@ impl Walk {
         Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
     }
 
-    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what it
-    /// asks now and then whether to go on: until `over` is set, or the budget is used up.
+    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look`
+    /// is told by what it asks now and then whether to go on: until `over` is set, or the budget is
+    /// used up.
     pub(crate) fn look<T>(
         &mut self,
         resident: u64,
@@ -227,12 +235,13 @@ impl Walk {
         let (whole, took) = (go_on(), took());
         self.spent += took;
         if !whole {
-            // How long it would have taken nobody knows; the next is to have room for twice as much.
+            // How long it would have taken nobody knows; the next is to have room for twice as
+            // much.
             self.besides = self.besides.max(2.0 * took.as_secs_f64());
             return None;
         }
-        // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is
-        // lowered.
+        // What is beyond the guess for the bytes is taken for a cost of every look; a guess that
+        // was too high is lowered.
         self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
         // Rounding may take it below zero.
         self.besides = (took.as_secs_f64() - bytes * self.per_byte).max(0.0);
@@ -252,8 +261,9 @@ struct Seen {
 }
 
 impl Seen {
-    /// `most` is another lower bound of the peak. If it is no more than some 10 % above `own` it tells nothing of the
-    /// command: it may be what the command had before its exec, when it was a copy of this process.
+    /// `most` is another lower bound of the peak. If it is no more than some 10 % above `own` it
+    /// tells nothing of the command: it may be what the command had before its exec, when it was a
+    /// copy of this process.
     fn with_peak(&self, most: u64, own: u64) -> Memory {
         let its_own = if most > own + own / 10 { most } else { 0 };
         let (peak, known) = (self.peak.max(most), self.peak.max(its_own));
@@ -287,14 +297,15 @@ struct Look {
 
 impl Look {
     fn new(plan: Plan, over: Arc<AtomicBool>) -> Look {
-        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50
-        // ms for tables of all physical memory.
+        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is
+        // looked at, and 50 ms for tables of all physical memory.
         let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
         let (started, none, seen) = (Instant::now(), Duration::ZERO, Seen::default());
         Look { plan, over, started, sum: 0, largest: 0, spent: none, huge, growth: none, folios, reach, seen }
     }
 
-    /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
+    /// One look; at an end it goes by no budget, since there is no later one. Returns how long to
+    /// wait until the next.
     fn look(&mut self, at_end: bool) -> Duration {
         let before = thread_cpu();
         let mut members = descendants(std::process::id() as i32);
@@ -317,9 +328,9 @@ impl Look {
         let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
         let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
         if near && let Some(sizes) = self.plan.folio {
-            // The first look near the peak of other policies is worth what it costs where time does not
-            // count, and comes before others: a short program may have given all back when the budget
-            // allows one.
+            // The first look near the peak of other policies is worth what it costs where time does
+            // not count, and comes before others: a short program may have given all back when the
+            // budget allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
@@ -361,8 +372,8 @@ impl Look {
     }
 }
 
-/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members that
-/// could be looked into.
+/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes
+/// of the members that could be looked into.
 fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
     let members = members.iter().take_while(|_| go_on());
@@ -377,8 +388,8 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
     (bytes, of)
 }
 
-/// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this
-/// process's.
+/// Whether a process is this one's own copy, made to execute the command and not yet doing so: its
+/// memory is this process's.
 fn is_copy(pid: i32) -> bool {
     /// `PF_FORKNOEXEC`, forked and nothing executed since.
     const FORKED: u32 = 0x40;
@@ -395,7 +406,8 @@ struct Amount {
 }
 
 impl Amount {
-    /// That of both: shared memory is taken for the same, of which one process may have mapped more.
+    /// That of both: shared memory is taken for the same, of which one process may have mapped
+    /// more.
     fn and(self, other: Amount) -> Amount {
         Amount { own: self.own + other.own, shared: self.shared.max(other.shared) }
     }
@@ -411,8 +423,8 @@ struct Status {
     most: u64,
 }
 
-/// From `/proc/PID/status`: `VmRSS` and `VmHWM`, each with the huge pages of the static pool, which the kernel counts
-/// apart.
+/// From `/proc/PID/status`: `VmRSS` and `VmHWM`, each with the huge pages of the static pool, which
+/// the kernel counts apart.
 fn status(pid: i32) -> Option<Status> {
     let text = proc::read(format!("/proc/{pid}/status")).ok()?;
     let pool = bytes_of(&text, "HugetlbPages").unwrap_or(0);
@@ -427,8 +439,8 @@ struct Rollup {
     huge: Amount,
 }
 
-/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge. How
-/// much of that is shared memory only `/proc/PID/status` says.
+/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and
+/// what of it is huge. How much of that is shared memory only `/proc/PID/status` says.
 fn rollup(pid: i32) -> Option<Rollup> {
     let shared = status(pid)?.resident.shared;
     let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;

@@ -1,10 +1,11 @@
-//! One command under one policy, from applying the policy to restoring settings: what `run` and `compare` have in
-//! common.
+//! One command under one policy, from applying the policy to restoring settings: what `run` and
+//! `compare` have in common.
 //!
-//! A [`Session`] applies the policy and prepares the command. [`Session::start`] starts it, places its code, passes
-//! signals on, and starts the policy's background and the sampler. [`Running::put_back`] ends all of that; dropping at
-//! any point does too, in the order in which nothing is lost: the sampler, the command, system-wide settings, and last
-//! the signals that were blocked meanwhile.
+//! A [`Session`] applies the policy and prepares the command. [`Session::start`] starts it, places
+//! its code, passes signals on, and starts the policy's background and the sampler.
+//! [`Running::put_back`] ends all of that; dropping at any point does too, in the order in which
+//! nothing is lost: the sampler, the command, system-wide settings, and last the signals that were
+//! blocked meanwhile.
 
 use crate::Policy;
 use crate::inspect::Reach;
@@ -19,17 +20,20 @@ use superpage_linux::signals::{Passing, Signals};
 use superpage_linux::text::{self, Placed, Way};
 use superpage_linux::tree::{Ended, Tree};
 
-/// Programs map the memory that they share when they start: for this long it matters how shared memory is aligned.
+/// Programs map the memory that they share when they start: for this long it matters how shared
+/// memory is aligned.
 const MAPS: Duration = Duration::from_secs(10);
-/// How often a command looks meanwhile whether another has put back what both need: in between, memory is not aligned.
+/// How often a command looks meanwhile whether another has put back what both need: in between,
+/// memory is not aligned.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The settings of this system, locked if any of the policies changes some. While another process holds the lock this
-/// waits, and a signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be
-/// set up, after it. What the policies need is to be looked at after it too, since the other process puts its settings
-/// back meanwhile. Policies that are `measured` and change none share the lock with others that measure, so that nobody
-/// else changes settings meanwhile. Nobody waits for what matters only while a command maps its memory, unless it is
-/// measured.
+/// The settings of this system, locked if any of the policies changes some. While another process
+/// holds the lock this waits, and a signal should end the waiting: so signals are to be held back,
+/// or handlers that only set a flag to be set up, after it. What the policies need is to be looked
+/// at after it too, since the other process puts its settings back meanwhile. Policies that are
+/// `measured` and change none share the lock with others that measure, so that nobody else changes
+/// settings meanwhile. Nobody waits for what matters only while a command maps its memory, unless
+/// it is measured.
 pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool, waits: bool) -> Settings {
     let system = System::live();
     let plans: Vec<Plan> = policies.into_iter().filter_map(|policy| Plan::new(policy, &system).ok()).collect();
@@ -37,7 +41,8 @@ pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measu
     let waits = waits && (measured || plans.iter().any(Plan::is_global));
     let alone = plans.iter().any(Plan::is_global) || brief;
     let mut settings = Settings::new(system, waits);
-    // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
+    // Without the right to the lock, each policy that needs it says so, unless everything is as it
+    // should be.
     let _ = match alone {
         true => settings.lock(),
         false if measured => settings.share(),
@@ -60,8 +65,8 @@ pub(crate) struct Task {
     pub(crate) reach: bool,
 }
 
-/// A policy in force, and a command that is ready to be started under it. Fields are dropped in their order: the
-/// signals last.
+/// A policy in force, and a command that is ready to be started under it. Fields are dropped in
+/// their order: the signals last.
 pub(crate) struct Session<'s> {
     task: Task,
     /// Where processes are looked at when they end: it is there before the command.
@@ -71,8 +76,8 @@ pub(crate) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to the
-    /// command, and held back until all is put back.
+    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are
+    /// passed on to the command, and held back until all is put back.
     ///
     /// # Errors
     /// Those of [`Plan::arrange`] and [`text::prepare`].
@@ -100,18 +105,20 @@ impl<'s> Session<'s> {
         self.signals.as_ref()?.ending()
     }
 
-    /// Starts the command. What is watched costs nothing before that, unless its processes are looked at when they end.
+    /// Starts the command. What is watched costs nothing before that, unless its processes are
+    /// looked at when they end.
     ///
     /// # Errors
-    /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread cannot be. Nothing
-    /// of it lives then.
+    /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread
+    /// cannot be. Nothing of it lives then.
     pub(crate) fn start(self) -> Result<Running<'s>, Error> {
-        // What fails below drops these from the last to the first: a signal that waits ends this process, and must not
-        // before the settings are put back.
+        // What fails below drops these from the last to the first: a signal that waits ends this
+        // process, and must not before the settings are put back.
         let signals = self.signals;
         let arrangement = self.arrangement;
         let Session { mut task, sampler, .. } = self;
-        // All threads are there before the command: where one cannot be had, it is not started. They wait for it.
+        // All threads are there before the command: where one cannot be had, it is not started.
+        // They wait for it.
         let mut passing = signals.as_ref().map(Signals::pass_on).transpose()?;
         let mut promoting = arrangement.promoter()?;
         let waiting = sampler.is_none().then(|| task.looks.take()).flatten();
@@ -132,8 +139,8 @@ impl<'s> Session<'s> {
         Ok(Running { watch, sampler, promoting, placed, started, tree, passing, arrangement, _signals: signals })
     }
 
-    /// Puts back what was set, without having started the command. Returns what was done for the whole system, as
-    /// sentences.
+    /// Puts back what was set, without having started the command. Returns what was done for the
+    /// whole system, as sentences.
     pub(crate) fn put_back(self) -> Vec<String> {
         self.arrangement.notes().to_vec()
     }
@@ -166,7 +173,8 @@ pub(crate) struct Seen {
 }
 
 impl Running<'_> {
-    /// Waits for the command as [`Tree::wait`] does. What matters only while it maps its memory is restored meanwhile.
+    /// Waits for the command as [`Tree::wait`] does. What matters only while it maps its memory is
+    /// restored meanwhile.
     ///
     /// # Errors
     /// Those of [`Tree::wait`].
@@ -174,7 +182,8 @@ impl Running<'_> {
         self.wait_for(timeout, Tree::wait)
     }
 
-    /// Waits for the command and its descendants as [`Tree::wait_all`] does, otherwise like [`wait`](Running::wait).
+    /// Waits for the command and its descendants as [`Tree::wait_all`] does, otherwise like
+    /// [`wait`](Running::wait).
     ///
     /// # Errors
     /// Those of [`Tree::wait_all`].
@@ -207,14 +216,14 @@ impl Running<'_> {
         wait(&mut self.tree, timeout.map(|timeout| timeout - first))
     }
 
-    /// Whether the settings of the system are as before the policy, since they matter only while the command maps
-    /// its memory.
+    /// Whether the settings of the system are as before the policy, since they matter only while
+    /// the command maps its memory.
     pub(crate) fn has_ended_brief(&self) -> bool {
         self.arrangement.has_ended_brief()
     }
 
-    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its
-    /// memory, in bytes, that is known otherwise.
+    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of
+    /// the peak of its memory, in bytes, that is known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
         let work = self.promoting.take().map(Promoting::finish);
         let (memory, asked) = self.sampler.take().map(|sampler| sampler.finish_thorough(most)).unzip();
@@ -222,8 +231,9 @@ impl Running<'_> {
         Seen { memory, reach, work }
     }
 
-    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is
-    /// ended. Returns what was done for the whole system, as sentences, and what became of the code.
+    /// Puts back what was set for the whole system; what the command has left behind runs on if
+    /// `leave`, else it is ended. Returns what was done for the whole system, as sentences, and
+    /// what became of the code.
     pub(crate) fn put_back(self, leave: bool) -> (Vec<String>, Placed) {
         // Dropped after all else.
         let _signals = self._signals;

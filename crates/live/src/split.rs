@@ -19,18 +19,20 @@ pub struct Split {
     pub after: u64,
 }
 
-/// Splits the huge pages of a process into base pages, in every mapping that has some, and counts what is mapped by them
-/// before and after; `None` if it has ended. Those of a hugetlb pool cannot be split, and are not counted. Walks its page
-/// table twice, and looks at each base page once.
+/// Splits the huge pages of a process into base pages, in every mapping that has some, and counts
+/// what is mapped by them before and after; `None` if it has ended. Those of a hugetlb pool cannot
+/// be split, and are not counted. Walks its page table twice, and looks at each base page once.
 ///
 /// # Errors
-/// The process may not be inspected, or [`Error::Unable`]: the kernel refused all ranges of it, and it still runs.
+/// The process may not be inspected, or [`Error::Unable`]: the kernel refused all ranges of it, and
+/// it still runs.
 pub fn split(pid: i32, splitter: &Splitter) -> Result<Option<Split>, Error> {
     let Some(before) = present(pid)? else { return Ok(None) };
     let name = proc::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string();
     let ranges = before.iter().map(|((start, end), _)| splitter.split(pid, *start..*end));
     let refused: Vec<Error> = ranges.filter_map(Result::err).collect();
-    // A mapping that was unmapped meanwhile is no failure: the count afterwards says what came of it.
+    // A mapping that was unmapped meanwhile is no failure: the count afterwards says what came of
+    // it.
     refused.iter().for_each(|error| tracing::debug!(pid, "{error}"));
     let all = refused.len() == before.len() && proc::stat(pid).is_some();
     if let Some(error) = refused.first().filter(|_| all) {
@@ -72,7 +74,8 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let splitter = Splitter::of(folder.path()).unwrap();
         let own = std::process::id() as i32;
-        // SAFETY: a new mapping; only its own bytes are written, and nothing refers to them when it is unmapped.
+        // SAFETY: a new mapping; only its own bytes are written, and nothing refers to them when it
+        // is unmapped.
         let at = unsafe {
             let at = mmap_anonymous(std::ptr::null_mut(), SIZE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
             let at = at.unwrap();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::tree::descendants;
 
-/// A thread that looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
+/// A thread that looks at what the policy comes to, ever more rarely: each time that the command
+/// has run a quarter longer.
 pub(crate) struct Watch {
     /// Set when the command has ended: a look that goes on is given up.
     over: Arc<AtomicBool>,

@@ -5,8 +5,8 @@ use superpage_linux::settings::{Settings, System, THP_ENABLED};
 use superpage_live::Policy;
 use superpage_live::compare::{Options, settings};
 
-/// The lock is waited for while a signal still ends the wait: before anything else, also where only the reference
-/// needs it.
+/// The lock is waited for while a signal still ends the wait: before anything else, also where only
+/// the reference needs it.
 #[test]
 fn the_lock_is_taken_first_where_only_the_reference_changes_settings() {
     let _turn = superpage_testing::turn_of("settings");

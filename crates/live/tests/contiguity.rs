@@ -118,7 +118,8 @@ fn holes_and_zeroes_count_as_they_are() {
     // SAFETY: in a mapping of ours.
     let read: u8 = (0..512).map(|page| unsafe { at.add(HUGE + page * BASE).read_volatile() }).sum();
     assert_eq!((read, of(at, 2 * HUGE)), (0, found));
-    // A huge page of which one base page is given up: 511 pages in two runs, and all groups but those around it.
+    // A huge page of which one base page is given up: 511 pages in two runs, and all groups but
+    // those around it.
     touch(at, 0..512);
     // SAFETY: advice on a mapping of ours.
     unsafe { rustix::mm::madvise(at.cast(), HUGE, Advice::LinuxHugepage).unwrap() };

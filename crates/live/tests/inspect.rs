@@ -62,7 +62,8 @@ fn small_then_advised(at: *mut u8, bytes: usize, pages: impl Iterator<Item = usi
     advise(at, bytes, Advice::LinuxHugepage);
 }
 
-/// The process that is looked at: lays its memory out, tells the addresses, and waits. Does nothing in an ordinary run.
+/// The process that is looked at: lays its memory out, tells the addresses, and waits. Does nothing
+/// in an ordinary run.
 #[test]
 fn layout() {
     let _turn = superpage_testing::turn_of("inspect");

@@ -1,7 +1,8 @@
-//! A promoter and programs: what is full and settled becomes huge, nothing else does, and no memory changes its
-//! contents.
+//! A promoter and programs: what is full and settled becomes huge, nothing else does, and no memory
+//! changes its contents.
 //!
-//! The programs are this test binary itself, told by an environment variable what to do ([`program::run`]).
+//! The programs are this test binary itself, told by an environment variable what to do
+//! ([`program::run`]).
 #![cfg(target_os = "linux")]
 
 #[path = "../../vm/tests/background/contract.rs"]
@@ -44,7 +45,8 @@ fn usable(promoter: Result<Promoter, superpage_linux::Error>) -> Option<Promoter
     }
 }
 
-/// Steps until something is so, or ten seconds have passed; then for a while longer, in which it may become otherwise.
+/// Steps until something is so, or ten seconds have passed; then for a while longer, in which it
+/// may become otherwise.
 fn settle(promoter: &mut Promoter, mut done: impl FnMut(&Promoter) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done(promoter) && Instant::now() < deadline {
@@ -77,8 +79,8 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     program.finish();
 }
 
-/// A scan reports the same live as simulated: all of it each time, or a part. Each check begins with a memory that
-/// was just scanned.
+/// A scan reports the same live as simulated: all of it each time, or a part. Each check begins
+/// with a memory that was just scanned.
 #[test]
 fn a_scan_keeps_its_contract_live() {
     let _turn = superpage_testing::turn_of("promote");
@@ -190,7 +192,8 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
     let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_live::policy::LINUX).unwrap();
     let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = shell.id() as i32;
-    // It is the shell, and nothing of the exec that made it so is left to do, once it waits for a line.
+    // It is the shell, and nothing of the exec that made it so is left to do, once it waits for a
+    // line.
     while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains("(sh) S ") {}
     let Some(mut promoter) = usable(Promoter::new(Options::of(policy).unwrap(), Target::pids([pid]))) else {
         drop(shell.stdin.take());
@@ -403,7 +406,8 @@ fn a_survey_counts_the_blocks_that_memory_is_in() {
     program.finish();
 }
 
-/// Has this thread see another word as the setting of shared memory; `None` after a message where it may not.
+/// Has this thread see another word as the setting of shared memory; `None` after a message where
+/// it may not.
 fn set_here(folder: &std::path::Path, word: &str) -> Option<()> {
     let file = folder.join("word");
     fs::write(&file, word).unwrap();
@@ -411,7 +415,8 @@ fn set_here(folder: &std::path::Path, word: &str) -> Option<()> {
     let (file, setting) =
         (path(&file), path(std::path::Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled")));
     let none = std::ptr::null();
-    // SAFETY: the thread gets mounts and a working directory of its own, and the strings live to the end of the calls.
+    // SAFETY: the thread gets mounts and a working directory of its own, and the strings live to
+    // the end of the calls.
     let done = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0
@@ -472,7 +477,8 @@ fn what_is_left_alone_is_told_in_the_words_of_inspect() {
     }
 }
 
-/// A control group of version 1 or 2 with a limit, if this system lets us make one; removed at the end.
+/// A control group of version 1 or 2 with a limit, if this system lets us make one; removed at the
+/// end.
 struct Group(std::path::PathBuf);
 
 impl Group {

@@ -116,7 +116,8 @@ fn predictions_are_those_of_the_table_in_both_styles() {
     }
 }
 
-/// Withheld ratings are predicted better than by the means of the movies: the program does what it is for.
+/// Withheld ratings are predicted better than by the means of the movies: the program does what it
+/// is for.
 #[test]
 fn neighbours_know_more_than_means() {
     let size = Size { users: 3000, movies: 400, each: 60 };
@@ -143,7 +144,8 @@ fn neighbours_know_more_than_means() {
     );
 }
 
-/// And, or, not and count over trees with empty, full and mixed leaves, of sizes that do not fill the hierarchy.
+/// And, or, not and count over trees with empty, full and mixed leaves, of sizes that do not fill
+/// the hierarchy.
 #[test]
 fn operations_are_those_of_single_bits() {
     let mut rng = fastrand::Rng::with_seed(5);

@@ -119,7 +119,8 @@ fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
     assert_eq!(recover_at(&system).unwrap(), None, "its owner lives");
     let other = Settings::new(system.clone(), false).set(THP_ENABLED, "never").unwrap_err().to_string();
     assert!(other.contains(&format!("process {}", std::process::id())), "{other}");
-    // As after a SIGKILL: no destructor runs, and the kernel drops the lock. Here a copy of the journal stands for it.
+    // As after a SIGKILL: no destructor runs, and the kernel drops the lock. Here a copy of the
+    // journal stands for it.
     let journal = fs::read(folder.path().join("run/settings.json")).unwrap();
     drop(settings);
     fs::write(folder.path().join("run/settings.json"), &journal).unwrap();
@@ -177,8 +178,8 @@ fn what_somebody_else_has_set_is_left() {
     assert_eq!(recover_at(&system).unwrap(), None);
 }
 
-/// A lock belongs to all that have the open file: a child that was being started when its parent was killed has it
-/// until it executes its command.
+/// A lock belongs to all that have the open file: a child that was being started when its parent
+/// was killed has it until it executes its command.
 #[test]
 fn a_lock_that_a_killed_process_left_to_its_child_is_waited_for() {
     let (_turn, folder, system) = fresh(system);
@@ -434,7 +435,8 @@ fn a_lock_that_was_removed_is_no_lock() {
         })
     };
     std::thread::sleep(Duration::from_millis(100));
-    // Somebody tidies up, and another makes the file anew and takes it: what is waited for is no lock any more.
+    // Somebody tidies up, and another makes the file anew and takes it: what is waited for is no
+    // lock any more.
     fs::remove_file(folder.path().join("run/settings.lock")).unwrap();
     let mut second = Settings::new(system.clone(), false);
     second.lock().unwrap();

@@ -1,4 +1,5 @@
-//! The numbers of DESIGN.md for the hardware half, each beside the same work done natively in the same run.
+//! The numbers of DESIGN.md for the hardware half, each beside the same work done natively in the
+//! same run.
 
 use std::hint::black_box;
 use std::time::Instant;

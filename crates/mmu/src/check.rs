@@ -1,5 +1,5 @@
-//! What a machine must satisfy beyond the syntax and the ranges of its file, and the errors that say so. What a mechanism
-//! refuses it says itself; here the refusals come together.
+//! What a machine must satisfy beyond the syntax and the ranges of its file, and the errors that
+//! say so. What a mechanism refuses it says itself; here the refusals come together.
 
 use crate::machine::{
     Clustered, Disk, ENTRY_BYTES, Host, LINE_CACHE_BYTES, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, MAX_WAYS,
@@ -7,7 +7,8 @@ use crate::machine::{
 };
 use superpage_pages::{Access, Ladder};
 
-/// The most bits of an address that page tables translate: page numbers of base pages are shifted by what is left of it.
+/// The most bits of an address that page tables translate: page numbers of base pages are shifted
+/// by what is left of it.
 const ADDRESS_BITS: u32 = u64::BITS;
 
 /// The bits of the page numbers of a guest's memory, with its tables.
@@ -230,8 +231,8 @@ impl Machine {
         }
     }
 
-    /// What walks beyond the plain tables, and shadow addresses, need of the line caches: these lines lie far apart, and only sets of
-    /// few ways take no more memory for that.
+    /// What walks beyond the plain tables, and shadow addresses, need of the line caches: these
+    /// lines lie far apart, and only sets of few ways take no more memory for that.
     fn check_lines(&self) -> Result<(), (&'static str, String)> {
         let apart = matches!(self.page_table.kind, TableKind::Nested | TableKind::Perforated);
         let shadow = self.shadow.is_some();

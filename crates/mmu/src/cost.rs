@@ -11,7 +11,8 @@ pub struct TranslationCycles {
     pub tlb_hits: u64,
     /// Walks or refills: the fixed part, and every memory reference by where it was served.
     pub walks: u64,
-    /// Traps that only set use bits, with the page-table entries that they write, where the machine does that by a trap.
+    /// Traps that only set use bits, with the page-table entries that they write, where the machine
+    /// does that by a trap.
     pub use_traps: u64,
 }
 
@@ -23,8 +24,9 @@ impl TranslationCycles {
 }
 
 impl Machine {
-    /// The cycles that these counts amount to. A hit costs what the file says for the TLB of that level that serves the
-    /// access (if several do, for different sizes, the first in the file), and nothing if there is no nearer level.
+    /// The cycles that these counts amount to. A hit costs what the file says for the TLB of that
+    /// level that serves the access (if several do, for different sizes, the first in the file),
+    /// and nothing if there is no nearer level.
     pub fn translation_cycles(&self, counters: &Counters) -> TranslationCycles {
         let mut cycles = TranslationCycles::default();
         for level in 0..self.tlb_levels() {
@@ -52,8 +54,9 @@ impl Machine {
         cycles
     }
 
-    /// The cycles of the program's own misses in the first line caches, in a stream with lines, without those that were prefetched: what each would take alone, with the controller's look-ups, divided by
-    /// how many overlap ([`crate::machine::Memory::overlap`]).
+    /// The cycles of the program's own misses in the first line caches, in a stream with lines,
+    /// without those that were prefetched: what each would take alone, with the controller's
+    /// look-ups, divided by how many overlap ([`crate::machine::Memory::overlap`]).
     pub fn line_cycles(&self, counters: &Counters) -> u64 {
         let [data, fetches, _] = &counters.program_lines;
         let alone = |lines: &LineCounts| {
@@ -67,8 +70,8 @@ impl Machine {
         ((alone(data) + alone(fetches) + remapped) as f64 / self.memory.overlap) as u64
     }
 
-    /// The cycles of making shadow superpages and splitting them, without page-table entries and shootdowns: promotions and
-    /// demotions, entries of the controller's table, and lines flushed.
+    /// The cycles of making shadow superpages and splitting them, without page-table entries and
+    /// shootdowns: promotions and demotions, entries of the controller's table, and lines flushed.
     pub fn remap_cycles(&self, remaps: &Remaps) -> u64 {
         self.shadow.as_ref().map_or(0, |shadow| {
             let flushed = (remaps.flushed_pages * self.pages.sizes[0].bytes()).div_ceil(1024);
@@ -79,9 +82,9 @@ impl Machine {
         })
     }
 
-    /// The cycles of traps for the use bits that accesses set: none where the hardware sets them. A trap writes all
-    /// entries of the mapping, so its time is linear in the size of a superpage whose entries are replicated (Navarro et
-    /// al., section 6.8).
+    /// The cycles of traps for the use bits that accesses set: none where the hardware sets them. A
+    /// trap writes all entries of the mapping, so its time is linear in the size of a superpage
+    /// whose entries are replicated (Navarro et al., section 6.8).
     pub fn use_traps(&self, mappings: UseBits, entries: UseBits) -> u64 {
         let by_trap = |set: UseBits| set.by_trap(self.page_table.referenced, self.page_table.dirty);
         by_trap(mappings) * self.costs.use_trap + by_trap(entries) * self.costs.pte_write

@@ -5,10 +5,11 @@ use crate::machine::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use superpage_keys::Counts;
 use superpage_pages::{Access, Counts as _};
 
-/// Counts since the start, all exact. Arrays by access are indexed by `Access as usize`: read, write, execute.
+/// Counts since the start, all exact. Arrays by access are indexed by `Access as usize`: read,
+/// write, execute.
 ///
-/// Every counted request hits in exactly one TLB level or is walked, so the counts of the first level follow from the
-/// rest.
+/// Every counted request hits in exactly one TLB level or is walked, so the counts of the first
+/// level follow from the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct Counters {
     /// Requests.
@@ -25,20 +26,22 @@ pub struct Counters {
     pub line_hits: [u64; MAX_LINE_LEVELS],
     /// Walk references that no line cache could serve.
     pub line_misses: u64,
-    /// In a stream with lines, the program's own: loads and stores, fetches, and those loads and stores that were prefetched, which are
-    /// not among the first. Of a run only the first access counts.
+    /// In a stream with lines, the program's own: loads and stores, fetches, and those loads and
+    /// stores that were prefetched, which are not among the first. Of a run only the first access
+    /// counts.
     pub program_lines: [LineCounts; 3],
     /// Mappings whose use bits an access set (by hardware, or by a trap: the machine says which).
     pub use_bits: UseBits,
-    /// The page-table entries of these mappings. An operating system that emulates the bits writes all of them, hardware
-    /// writes one.
+    /// The page-table entries of these mappings. An operating system that emulates the bits writes
+    /// all of them, hardware writes one.
     pub use_bit_entries: UseBits,
     /// Page-table entries written by the operating system.
     pub pte_writes: u64,
     /// Page-table entries that promotions and demotions went through (Navarro et al., section 6.6).
     pub pte_traversals: u64,
-    /// Times that a change was announced to the TLBs: once for a mapping of any size, together with the parts that it
-    /// is split into or joined from before anything is translated again; and once for all of a space that ends.
+    /// Times that a change was announced to the TLBs: once for a mapping of any size, together with
+    /// the parts that it is split into or joined from before anything is translated again; and once
+    /// for all of a space that ends.
     pub shootdowns: u64,
     /// Those of them that concern the space whose requests run, and so interrupt its program.
     pub shootdowns_running: u64,
@@ -46,7 +49,8 @@ pub struct Counters {
     pub shootdown_entries: u64,
     /// Switches to another address space.
     pub switches: u64,
-    /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
+    /// Times that all TLBs and walk caches were emptied: at a switch, or because address space
+    /// numbers ran out.
     pub flushes: u64,
     /// What shadow superpages have cost, on a machine that has them.
     pub remaps: Remaps,
@@ -110,23 +114,24 @@ pub struct GroupCounts {
     pub blocks: u64,
 }
 
-/// What a memory controller that maps shadow addresses to frames has done, and what the operating system has done for that; the accesses
-/// are those of a stream with lines that missed in all line caches.
+/// What a memory controller that maps shadow addresses to frames has done, and what the operating
+/// system has done for that; the accesses are those of a stream with lines that missed in all line
+/// caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct Remaps {
     /// Shadow superpages made of base pages, or of smaller ones.
     pub promotions: u64,
     /// Shadow superpages split.
     pub demotions: u64,
-    /// Entries of the controller's table written: one for each base page that gets a shadow address, loses it, or has a use bit of it
-    /// cleared.
+    /// Entries of the controller's table written: one for each base page that gets a shadow
+    /// address, loses it, or has a use bit of it cleared.
     pub table_writes: u64,
     /// Base pages whose lines were flushed from the caches, since their physical address changed.
     pub flushed_pages: u64,
     /// Lines of those that a cache held.
     pub flushed_lines: u64,
-    /// Accesses to shadow addresses whose mapping the controller's TLB held: those that the program waited for, and those that were
-    /// prefetched.
+    /// Accesses to shadow addresses whose mapping the controller's TLB held: those that the program
+    /// waited for, and those that were prefetched.
     pub hits: [u64; 2],
     /// Those whose mapping was read from memory.
     pub misses: [u64; 2],
@@ -135,7 +140,8 @@ pub struct Remaps {
 /// Where a program's accesses to lines were served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct LineCounts {
-    /// By line cache, nearest first; fetches that have a first level of their own count there at index 0.
+    /// By line cache, nearest first; fetches that have a first level of their own count there at
+    /// index 0.
     pub hits: [u64; MAX_LINE_LEVELS],
     /// In no cache.
     pub misses: u64,
@@ -169,8 +175,8 @@ impl Counters {
         }
     }
 
-    /// Misses in the TLB level (0 is the first) by this kind of access; requests served by an earlier level do not
-    /// count.
+    /// Misses in the TLB level (0 is the first) by this kind of access; requests served by an
+    /// earlier level do not count.
     pub fn misses(&self, level: usize, access: Access) -> u64 {
         let later: u64 = self.lower_hits.iter().skip(level + 1).map(|hits| hits[access as usize]).sum();
         later + self.walks[access as usize]

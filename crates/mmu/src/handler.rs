@@ -1,7 +1,9 @@
-//! What an operating system does to keep TLBs and hash tables up to date: how it flushes, which of its own memory is translated by
-//! blocks, and the software that is entered at a miss. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 5 to 8.
+//! What an operating system does to keep TLBs and hash tables up to date: how it flushes, which of
+//! its own memory is translated by blocks, and the software that is entered at a miss. Dougan,
+//! Mackerras and Yodaiken, OSDI 1999, sections 5 to 8.
 //!
-//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched, unless that empties them.
+//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs
+//! are switched, unless that empties them.
 
 use crate::counters::Counters;
 use crate::mappings::Watch;
@@ -27,7 +29,8 @@ pub enum Flush {
     /// Page by page; of a whole space all that are mapped, as the first Linux/PPC did.
     #[default]
     Eager,
-    /// A whole space, and a range of more pages than this, by giving the space another number; 0: ranges go page by page.
+    /// A whole space, and a range of more pages than this, by giving the space another number; 0:
+    /// ranges go page by page.
     Lazy {
         /// The most pages that are flushed one by one.
         cutoff: u64,
@@ -63,16 +66,17 @@ pub struct Handler {
     pub translated: bool,
 }
 
-/// What the operating system does. By default it has no memory of its own, flushes eagerly, and uses a hash table if there is one.
+/// What the operating system does. By default it has no memory of its own, flushes eagerly, and
+/// uses a hash table if there is one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upkeep {
     /// The kernel's address space.
     pub kernel: Option<u32>,
-    /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table. There are 2^20 of them, divided by the largest
-    /// power of two in it, which is at most 256.
+    /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table.
+    /// There are 2^20 of them, divided by the largest power of two in it, which is at most 256.
     pub scatter: u32,
-    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They are for eager flushes: a
-    /// space has no other.
+    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They
+    /// are for eager flushes: a space has no other.
     pub by_process: bool,
     /// Whether there is a hash table, where software searches: without, it reads the tree.
     pub table: bool,
@@ -126,7 +130,8 @@ impl Mmu {
     /// What the operating system does from now on. Before anything is mapped or translated.
     ///
     /// # Panics
-    /// `scatter` is 0, or a multiple of 512; context numbers are those of processes, and flushes are lazy.
+    /// `scatter` is 0, or a multiple of 512; context numbers are those of processes, and flushes
+    /// are lazy.
     pub fn set_upkeep(&mut self, upkeep: Upkeep) {
         assert!(!upkeep.scatter.is_multiple_of(512), "too few contexts with a scatter of {}", upkeep.scatter);
         assert!(!upkeep.by_process || upkeep.flush == Flush::Eager, "a process has one number");
@@ -155,13 +160,15 @@ impl Mmu {
         self.run_in(kernel)
     }
 
-    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss in the first cache take their
-    /// places in all, and nobody waits; they are counted as prefetched.
+    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss
+    /// in the first cache take their places in all, and nobody waits; they are counted as
+    /// prefetched.
     pub fn preload(&mut self, preloading: bool) {
         self.walkers().for_each(|walker| walker.preload(preloading));
     }
 
-    /// A block translates what is mapped of these pages from now on; whatever is not mapped there faults as it does without.
+    /// A block translates what is mapped of these pages from now on; whatever is not mapped there
+    /// faults as it does without.
     ///
     /// # Panics
     /// The machine has no blocks.
@@ -176,8 +183,8 @@ impl Mmu {
         self.upkeep.blocks.retain(|block| block.space != space || !meets(block));
     }
 
-    /// The number of the process that has a space, from which its VSIDs follow where [`Upkeep::by_process`] says so. Before its
-    /// first access.
+    /// The number of the process that has a space, from which its VSIDs follow where
+    /// [`Upkeep::by_process`] says so. Before its first access.
     pub fn set_process(&mut self, space: u32, process: u32) {
         self.each_groups().for_each(|(groups, _)| groups.segments.set_process(space, process));
     }
@@ -194,16 +201,17 @@ impl Mmu {
         std::mem::replace(&mut self.space, space)
     }
 
-    /// Flushes a range of a space, as an operating system does before it changes mappings there, whatever is mapped: page by page, or by
-    /// another number for the space.
-    /// Without a hash table, pages that go one by one are those whose mappings change: nothing is done here.
+    /// Flushes a range of a space, as an operating system does before it changes mappings there,
+    /// whatever is mapped: page by page, or by another number for the space. Without a hash table,
+    /// pages that go one by one are those whose mappings change: nothing is done here.
     pub fn flush_range(&mut self, space: u32, pages: Range<u64>) {
         if !pages.is_empty() && (self.walks_again() || self.renews(space, &pages)) {
             self.shoot(space, pages);
         }
     }
 
-    /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in between takes time from nobody.
+    /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in
+    /// between takes time from nobody.
     pub fn save_counts(&self) -> SavedCounts {
         let of_behind = |further: &FurtherLevels| {
             (further.counters, further.walkers.iter().map(|walker| walker.counters).collect())
@@ -229,14 +237,16 @@ impl Mmu {
         }
     }
 
-    /// The idle task looks at so many entries, at most at all, of the hash table and frees zombies; through the caches, or past them.
+    /// The idle task looks at so many entries, at most at all, of the hash table and frees zombies;
+    /// through the caches, or past them.
     pub fn reclaim(&mut self, entries: u64, cached: bool) {
         for (groups, mut reads) in self.each_groups() {
             groups.reclaim(entries, cached, &mut reads);
         }
     }
 
-    /// Of the hash table of a machine: entries in use, those of pages that a space has, and all; `None` without one.
+    /// Of the hash table of a machine: entries in use, those of pages that a space has, and all;
+    /// `None` without one.
     pub fn groups_in_use(&self, machine: usize) -> Option<[u64; 3]> {
         self.of_groups(machine, Groups::use_of)
     }
@@ -251,7 +261,8 @@ impl Mmu {
         self.of_groups(machine, |groups| groups.by_group().collect()).unwrap_or_default()
     }
 
-    /// The entries that the kernel has in the TLBs of the first level of a machine, and all that are in use.
+    /// The entries that the kernel has in the TLBs of the first level of a machine, and all that
+    /// are in use.
     pub fn held_by_kernel(&self, machine: usize) -> (u64, u64) {
         let kernel = self.upkeep.kernel.unwrap_or(u32::MAX);
         self.of_served(machine, |first_level, _, _| first_level.tlbs.held_of(&self.mappings, kernel))
@@ -280,8 +291,9 @@ impl Mmu {
         if !self.walks_again() {
             return;
         }
-        // Page by page, as far as the addresses of 32 bits reach; of a whole space, and of what a program has reserved beyond that, those
-        // that are mapped, which software goes through in the tree.
+        // Page by page, as far as the addresses of 32 bits reach; of a whole space, and of what a
+        // program has reserved beyond that, those that are mapped, which software goes through in
+        // the tree.
         let near = if pages == WHOLE {
             pages.start..pages.start
         } else {
@@ -318,7 +330,8 @@ impl Mmu {
         }
     }
 
-    /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed from the hash table is flushed there.
+    /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed
+    /// from the hash table is flushed there.
     fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
         self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         for page in pages {
@@ -351,7 +364,8 @@ impl Mmu {
         }
     }
 
-    /// Whether an access after a trap goes to the page tables like any other, which then have the page in more than one place.
+    /// Whether an access after a trap goes to the page tables like any other, which then have the
+    /// page in more than one place.
     pub(crate) fn walks_again(&self) -> bool {
         self.walks_again
     }
@@ -372,7 +386,8 @@ impl Mmu {
         trap.map_or(Ok(()), |(_, trap)| Err(trap))
     }
 
-    /// As [`Mmu::run_lines`] where the kernel has a handler, request by request: what this touches comes before the access that missed.
+    /// As [`Mmu::run_lines`] where the kernel has a handler, request by request: what this touches
+    /// comes before the access that missed.
     pub(crate) fn run_handled(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         requests.iter().zip(lines).enumerate().find_map(|(at, (request, line))| {
             if self.access_block(*request, *line) {
@@ -430,7 +445,8 @@ impl Mmu {
         })
     }
 
-    /// The software that is entered touches its memory. Where it misses itself, what is entered then touches nothing.
+    /// The software that is entered touches its memory. Where it misses itself, what is entered
+    /// then touches nothing.
     fn handle(&mut self) {
         let Some(handler) = self.upkeep.handler.take() else { return };
         let space = self.enter_kernel();

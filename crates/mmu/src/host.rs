@@ -1,10 +1,12 @@
-//! The host of a guest, where it has a memory manager of its own ([`crate::Host::managed`]): its page tables, which map the guest's
-//! frames.
+//! The host of a guest, where it has a memory manager of its own ([`crate::Host::managed`]): its
+//! page tables, which map the guest's frames.
 //!
-//! The guest's frames are pages here; its page tables are pages too, behind all of these ([`Mmu::guest_tables`]). A host does not know by
-//! which addresses its guest reaches a frame, so a change of a mapping that was there flushes everything that is derived from any: TLBs,
-//! the walk caches of both and the nested TLB (`INVEPT`: Intel, Software Developer's Manual, volume 3, section 29.4.3.1; KVM flushes
-//! all that a guest has). What maps something for the first time flushes nothing.
+//! The guest's frames are pages here; its page tables are pages too, behind all of these
+//! ([`Mmu::guest_tables`]). A host does not know by which addresses its guest reaches a frame, so a
+//! change of a mapping that was there flushes everything that is derived from any: TLBs, the walk
+//! caches of both and the nested TLB (`INVEPT`: Intel, Software Developer's Manual, volume 3,
+//! section 29.4.3.1; KVM flushes all that a guest has). What maps something for the first time
+//! flushes nothing.
 
 use crate::counters::Counters;
 use crate::mappings::pte::Pte;
@@ -84,13 +86,15 @@ impl Mmu {
         self.host.counters.pte_traversals += work.traversals;
     }
 
-    /// Frames of the guest that have been mapped by its kernel since the last call, which has filled them, or that an access found
-    /// without a page of the host: the host is to back them, before anything is translated.
+    /// Frames of the guest that have been mapped by its kernel since the last call, which has
+    /// filled them, or that an access found without a page of the host: the host is to back them,
+    /// before anything is translated.
     pub fn take_touched(&mut self) -> Vec<PageRange> {
         std::mem::take(&mut self.backing().touched)
     }
 
-    /// The guest's own page tables that there have been so far, a base page each, as the host sees them.
+    /// The guest's own page tables that there have been so far, a base page each, as the host sees
+    /// them.
     pub fn guest_tables(&self) -> PageRange {
         Vpn(TABLES).pages(self.mappings.nodes.count())
     }
@@ -100,7 +104,8 @@ impl Mmu {
         self.host.counters
     }
 
-    /// Maps frames of the guest, which the host has not mapped. As [`Mmu::enter`], as are those below.
+    /// Maps frames of the guest, which the host has not mapped. As [`Mmu::enter`], as are those
+    /// below.
     pub fn host_enter(&mut self, at: Vpn, to: Mapped, access: Access) {
         if std::mem::take(&mut self.host.missed) {
             self.flush_host();

@@ -1,10 +1,12 @@
-//! The hardware's half: TLBs, page tables, page-table walkers with their caches, and what they cost, as a model that
-//! counts exactly.
+//! The hardware's half: TLBs, page tables, page-table walkers with their caches, and what they
+//! cost, as a model that counts exactly.
 //!
-//! A [`Machine`] is read from a file. An [`Mmu`] is one core of it, or of several machines that run the same: it translates [`Request`]s until one traps, and
-//! implements the operations that an operating system needs on page tables, with their TLB shootdowns. [`Counters`] say
-//! what happened; cycles are computed from them afterwards. This crate never decides what is mapped where, never
-//! allocates a frame, and knows nothing of the memory manager: its caller connects the two.
+//! A [`Machine`] is read from a file. An [`Mmu`] is one core of it, or of several machines that run
+//! the same: it translates [`Request`]s until one traps, and implements the operations that an
+//! operating system needs on page tables, with their TLB shootdowns. [`Counters`] say what
+//! happened; cycles are computed from them afterwards. This crate never decides what is mapped
+//! where, never allocates a frame, and knows nothing of the memory manager: its caller connects the
+//! two.
 #![deny(unsafe_code)]
 
 mod check;

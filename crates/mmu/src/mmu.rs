@@ -1,10 +1,12 @@
-//! The hardware as the rest of the simulator sees it: it takes requests, returns traps and counts, and
-//! provides the page-table operations that an operating system needs.
+//! The hardware as the rest of the simulator sees it: it takes requests, returns traps and counts,
+//! and provides the page-table operations that an operating system needs.
 //!
-//! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for several machines on which the
-//! same kernel runs the same programs: they share the mappings; machines with the same TLBs of the first level share these, and
-//! the look-up of each request ([`crate::tlb::first`]); those that also have the same further levels share these, which see only the misses
-//! of the first ([`crate::tlb::further`]); and a walker sees what misses in all ([`crate::walk`]).
+//! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for
+//! several machines on which the same kernel runs the same programs: they share the mappings;
+//! machines with the same TLBs of the first level share these, and the look-up of each request
+//! ([`crate::tlb::first`]); those that also have the same further levels share these, which see
+//! only the misses of the first ([`crate::tlb::further`]); and a walker sees what misses in all
+//! ([`crate::walk`]).
 
 use crate::counters::Counters;
 use crate::handler::Upkeep;
@@ -27,11 +29,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
 
-/// So many requests are made on one first level after the other: what they need stays in the caches of the host.
+/// So many requests are made on one first level after the other: what they need stays in the caches
+/// of the host.
 const CHUNK: usize = 4096;
 
-/// The TLBs, page tables and walker of one core, and their counters; or those of several, of which each is of another
-/// machine and all run the same.
+/// The TLBs, page tables and walker of one core, and their counters; or those of several, of which
+/// each is of another machine and all run the same.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     pub(crate) mappings: Mappings,
@@ -45,7 +48,8 @@ pub struct Mmu {
     /// What is the same for all.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
-    /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
+    /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any
+    /// of them.
     pub(crate) shot: Option<(u32, Range<u64>)>,
     /// Whether pages whose reference bit is cleared leave the TLBs.
     flushes_referenced: bool,
@@ -71,9 +75,11 @@ impl Mmu {
         Mmu::of(&[machine])
     }
 
-    /// A core of each of these machines, at least one, which must be alike ([`Machine::shares_mappings`]): they run the
-    /// same. A request costs what it does on one machine, for each different first level; different further levels behind one only cost
-    /// something where that misses, and a walker where all miss; machines that differ in costs alone cost nothing.
+    /// A core of each of these machines, at least one, which must be alike
+    /// ([`Machine::shares_mappings`]): they run the same. A request costs what it does on one
+    /// machine, for each different first level; different further levels behind one only cost
+    /// something where that misses, and a walker where all miss; machines that differ in costs
+    /// alone cost nothing.
     ///
     /// # Panics
     /// There is no machine, or two differ in their page tables.
@@ -124,8 +130,8 @@ impl Mmu {
         }
     }
 
-    /// The bytes that the TLBs and caches of a machine take here: those that are written when it begins, and all. What depends on the
-    /// program comes on top.
+    /// The bytes that the TLBs and caches of a machine take here: those that are written when it
+    /// begins, and all. What depends on the program comes on top.
     pub fn bytes_of(machine: &Machine) -> (u64, u64) {
         let tlbs = machine.tlb.iter().map(|tlb| {
             let (begun, whole) = Entries::bytes(machine, tlb);
@@ -154,7 +160,8 @@ impl Mmu {
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
-    /// What is made of the first level of a machine, of the further ones and of its walker, when all that was asked for is served.
+    /// What is made of the first level of a machine, of the further ones and of its walker, when
+    /// all that was asked for is served.
     pub(crate) fn of_served<T>(
         &self,
         machine: usize,
@@ -171,8 +178,8 @@ impl Mmu {
         self.of_served(machine, |_, _, walker| walker.groups_held().map(make))
     }
 
-    /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
-    /// a place that is none is a bug in the caller, and panics.
+    /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after
+    /// [`Mmu::new`]). Here and below, a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
         let mut counters = self.shared();
         self.of_served(machine, |first_level, further, walker| {
@@ -183,33 +190,38 @@ impl Mmu {
         counters
     }
 
-    /// The part of them that is the same on all machines: use bits set, page-table entries written and traversed,
-    /// shootdowns, switches, and shadow superpages.
+    /// The part of them that is the same on all machines: use bits set, page-table entries written
+    /// and traversed, shootdowns, switches, and shadow superpages.
     pub fn shared(&self) -> Counters {
         let [use_bits, use_bit_entries] = self.mappings.use_bits;
         Counters { use_bits, use_bit_entries, remaps: self.mappings.remaps(), ..self.counters }
     }
 
-    /// Page-table entries written and traversed, and shootdowns: those of [`Mmu::shared`], at no cost.
+    /// Page-table entries written and traversed, and shootdowns: those of [`Mmu::shared`], at no
+    /// cost.
     #[inline]
     pub fn changes(&self) -> [u64; 3] {
         [self.counters.pte_writes, self.counters.pte_traversals, self.counters.shootdowns]
     }
 
-    /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
+    /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less
+    /// cost.
     pub fn misses(&self, machine: usize) -> u64 {
         self.of_served(machine, |_, further, walker| further.counters.tlb_misses() + walker.counters.tlb_misses())
     }
 
-    /// The part of the counts of a machine that is due to walks that found no page, and so ended in a fault.
+    /// The part of the counts of a machine that is due to walks that found no page, and so ended in
+    /// a fault.
     pub fn faulting(&self, machine: usize) -> Counters {
         self.of_served(machine, |_, _, walker| walker.faulting)
     }
 
-    /// The most bytes that page tables took at one time, of all address spaces together, since the start or
-    /// [`Mmu::restart_page_table_peak`]: each node of the radix format has the bytes of its entries, each of the linear one whole
-    /// base pages; the clustered one has its buckets, which are always there, and its nodes. It is the same on all machines. A space has its root from its first access or mapping until it is destroyed,
-    /// and other nodes as long as they have an entry.
+    /// The most bytes that page tables took at one time, of all address spaces together, since the
+    /// start or [`Mmu::restart_page_table_peak`]: each node of the radix format has the bytes of
+    /// its entries, each of the linear one whole base pages; the clustered one has its buckets,
+    /// which are always there, and its nodes. It is the same on all machines. A space has its root
+    /// from its first access or mapping until it is destroyed, and other nodes as long as they have
+    /// an entry.
     pub fn peak_page_table_bytes(&self) -> u64 {
         self.mappings.peak_table_bytes()
     }
@@ -234,9 +246,10 @@ impl Mmu {
         self.of_served(machine, |_, further, _| further.tlbs.ranges_held())
     }
 
-    /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of the current space
-    /// in which the TLBs and ranges of a machine hold another mapping than that of the page itself; `None` if they hold
-    /// none of the space. What is held of perforated pages does not count. Costs a look at all entries.
+    /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of
+    /// the current space in which the TLBs and ranges of a machine hold another mapping than that
+    /// of the page itself; `None` if they hold none of the space. What is held of perforated pages
+    /// does not count. Costs a look at all entries.
     pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
         let own = self.mappings.mapping(self.space, page);
         let own = own.map_or(page.0..page.0 + 1, |(_, pte, first)| {
@@ -253,8 +266,8 @@ impl Mmu {
         self.space
     }
 
-    /// Makes `space` the current address space for requests. Does nothing if it is already. Spaces should have small numbers: there
-    /// are a few bytes for each up to the largest.
+    /// Makes `space` the current address space for requests. Does nothing if it is already. Spaces
+    /// should have small numbers: there are a few bytes for each up to the largest.
     pub fn switch(&mut self, space: u32) {
         if space == self.space {
             return;
@@ -278,11 +291,13 @@ impl Mmu {
         (self.first_levels.get_mut(), &mut self.mappings, self.space)
     }
 
-    /// Translates requests of the current space in order until one traps; returns its index and the reason.
+    /// Translates requests of the current space in order until one traps; returns its index and the
+    /// reason.
     ///
-    /// The request that traps has been counted, with its misses. The caller lets the operating system handle the trap,
-    /// calls [`Mmu::retry`] and continues after that request. A first write to a clean page is not a trap here: the
-    /// dirty bit is set in place and counted, whether the machine does that in hardware or by a trap.
+    /// The request that traps has been counted, with its misses. The caller lets the operating
+    /// system handle the trap, calls [`Mmu::retry`] and continues after that request. A first write
+    /// to a clean page is not a trap here: the dirty bit is set in place and counted, whether the
+    /// machine does that in hardware or by a trap.
     ///
     /// # Panics
     /// The machine has shadow superpages, which are for streams with lines ([`Mmu::run_lines`]).
@@ -314,13 +329,15 @@ impl Mmu {
         None
     }
 
-    /// The same of a stream with lines: the caches of each machine also hold the program's lines, and `lines` has the place of
-    /// each request in its base page, in lines of 64 bytes. After a trap [`Mmu::retry_line`] is called. The counts of TLBs and walks
-    /// are those of [`Mmu::run`]; where walks find their lines differs. Costs about a look-up in a set for each request and machine.
+    /// The same of a stream with lines: the caches of each machine also hold the program's lines,
+    /// and `lines` has the place of each request in its base page, in lines of 64 bytes. After a
+    /// trap [`Mmu::retry_line`] is called. The counts of TLBs and walks are those of [`Mmu::run`];
+    /// where walks find their lines differs. Costs about a look-up in a set for each request and
+    /// machine.
     ///
     /// # Panics
-    /// There are not as many lines as requests, or a manager of the host maps the memory. The machines must be such that
-    /// [`Mmu::refuses_lines`] has nothing against them.
+    /// There are not as many lines as requests, or a manager of the host maps the memory. The
+    /// machines must be such that [`Mmu::refuses_lines`] has nothing against them.
     pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
         self.catch_up();
@@ -384,8 +401,9 @@ impl Mmu {
         }
     }
 
-    /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash table of groups it is an access like any
-    /// other, and counted: it misses once more, and software places the page into the table.
+    /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash
+    /// table of groups it is an access like any other, and counted: it misses once more, and
+    /// software places the page into the table.
     ///
     /// # Errors
     /// It would trap again; then nothing changes.
@@ -462,8 +480,8 @@ impl Mmu {
         shot.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
     }
 
-    /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
-    /// pages.
+    /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last
+    /// shootdown of the same pages.
     pub(crate) fn shoot(&mut self, space: u32, pages: Range<u64>) {
         self.catch_up();
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
@@ -475,8 +493,9 @@ impl Mmu {
         }
     }
 
-    /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and dirty if it is made for a write. Panics if
-    /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
+    /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and
+    /// dirty if it is made for a write. Panics if something is mapped there or `at` is not aligned,
+    /// which would be a bug in the memory manager.
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
         let change = self.entering(space, at, to);
         self.begin(&change);
@@ -493,8 +512,8 @@ impl Mmu {
         self.finish(&change, work);
     }
 
-    /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
-    /// is none, as all operations on a mapping do.
+    /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether
+    /// modified. Panics if there is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.catch_up();
         let change = self.change(space, at, size);
@@ -515,8 +534,9 @@ impl Mmu {
         self.finish(&change, work);
     }
 
-    /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
-    /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
+    /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights,
+    /// by one mapping of `to`. Reads all their page-table entries, as real kernels do to gather the
+    /// use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         self.catch_up();
         let change = self.change(space, at, to);
@@ -541,7 +561,8 @@ impl Mmu {
         self.mappings.lookup(space, at)
     }
 
-    /// All mappings: address space, first base page, and what it maps, in no order. O(page-table entries).
+    /// All mappings: address space, first base page, and what it maps, in no order. O(page-table
+    /// entries).
     pub fn mappings(&self) -> impl Iterator<Item = (u32, Vpn, Mapped)> + '_ {
         self.mappings.all()
     }
@@ -551,13 +572,15 @@ impl Mmu {
         Used::of(self.mappings.used(MappingId { space, at, size }))
     }
 
-    /// Clears the reference bit of a mapping and returns whether it was set; the next access sets it again. If it was, the page is dropped
-    /// from the TLBs, unless the machine says otherwise ([`PageTable::flush_referenced`](crate::machine::PageTable::flush_referenced)).
+    /// Clears the reference bit of a mapping and returns whether it was set; the next access sets
+    /// it again. If it was, the page is dropped from the TLBs, unless the machine says otherwise
+    /// ([`PageTable::flush_referenced`](crate::machine::PageTable::flush_referenced)).
     pub fn clear_referenced(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
         self.clear(MappingId { space, at, size }, Pte::without_referenced, self.flushes_referenced).referenced
     }
 
-    /// Clears the dirty bit of a mapping and returns whether it was set. If it was, the page is dropped from the TLBs.
+    /// Clears the dirty bit of a mapping and returns whether it was set. If it was, the page is
+    /// dropped from the TLBs.
     pub fn clear_modified(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
         self.clear(MappingId { space, at, size }, Pte::without_dirty, true).modified
     }
@@ -581,13 +604,15 @@ impl Mmu {
         Used::of(before)
     }
 
-    /// Splits all shadow superpages of a space all of whose mappings will be removed: each base page is flushed from the caches once.
+    /// Splits all shadow superpages of a space all of whose mappings will be removed: each base
+    /// page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
         let followed = self.mappings.before_end(space, self.first_levels.get_mut());
         self.count_followed(followed);
     }
 
-    /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush for all of them.
+    /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush
+    /// for all of them.
     pub fn flush(&mut self, space: u32) {
         self.gather(space, 0..u64::MAX);
     }

@@ -8,9 +8,9 @@
 //!
 //! - The first level had it all the time, and passes nothing on, if it was used whenever anybody
 //!   looked (since it was first used, or for as long as nobody has looked now), and not missed in a
-//!   good part of that. Less is not enough: a server's buffer is used without a miss while its client
-//!   is served, and then not for a while; held to have stayed, it grows old in the second level, and
-//!   a window walks to it.
+//!   good part of that. Less is not enough: a server's buffer is used without a miss while its
+//!   client is served, and then not for a while; held to have stayed, it grows old in the second
+//!   level, and a window walks to it.
 //! - The other levels had it all the time, and it is not walked for, if it was used without a miss
 //!   there when anybody looked last. Should that be wrong, walk caches alone are a little off.
 
@@ -58,8 +58,8 @@ pub struct Stayed {
     pub index: usize,
     /// Whether the page was written to then.
     pub written: bool,
-    /// Whether it was used whenever anybody looked: since it was first used, or for as long as nobody
-    /// has looked now.
+    /// Whether it was used whenever anybody looked: since it was first used, or for as long as
+    /// nobody has looked now.
     pub always: bool,
 }
 
@@ -84,9 +84,9 @@ impl Passed {
 }
 
 impl Mmu {
-    /// From now on the levels behind the first note what misses in them, for [`Mmu::recall`], and the
-    /// first level too if `first` is set: for it that is done seldom, so that it remembers many times
-    /// of looking. Each forgets what it noted when this is done for the second time.
+    /// From now on the levels behind the first note what misses in them, for [`Mmu::recall`], and
+    /// the first level too if `first` is set: for it that is done seldom, so that it remembers many
+    /// times of looking. Each forgets what it noted when this is done for the second time.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
         for first_level in self.first_levels.get_mut() {

@@ -1,12 +1,15 @@
 //! What waits across traps.
 //!
-//! Programs that touch new memory trap often, and a batch of misses that ends at each trap is small. Where nothing that a kernel does at a trap
-//! for an absent page changes what TLBs and walkers do with the requests before it, what missed in a first level need not be passed on before
-//! the kernel runs: it waits, with the walk that ended at the absent entry, and the request that is made again, until there are enough for
-//! a batch; or until a mapping that is there changes, or the requests end. All is passed on in the same order, so all counts are the same.
+//! Programs that touch new memory trap often, and a batch of misses that ends at each trap is
+//! small. Where nothing that a kernel does at a trap for an absent page changes what TLBs and
+//! walkers do with the requests before it, what missed in a first level need not be passed on
+//! before the kernel runs: it waits, with the walk that ended at the absent entry, and the request
+//! that is made again, until there are enough for a batch; or until a mapping that is there
+//! changes, or the requests end. All is passed on in the same order, so all counts are the same.
 //!
-//! That is so where what an entry of a TLB or a walk cache holds depends on its own mapping and on the tables above it: new mappings change
-//! neither. Entries of several pages, ranges and hash tables depend on what else is mapped.
+//! That is so where what an entry of a TLB or a walk cache holds depends on its own mapping and on
+//! the tables above it: new mappings change neither. Entries of several pages, ranges and hash
+//! tables depend on what else is mapped.
 
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
@@ -16,8 +19,9 @@ use crate::tlb::first::FirstLevel;
 use std::cell::Ref;
 
 impl Mmu {
-    /// From now on what is asked before a trap may be served after it, if these machines are such that nothing changes by that; if not,
-    /// this does nothing. Who asks what was counted, or what TLBs hold, has what waits served first.
+    /// From now on what is asked before a trap may be served after it, if these machines are such
+    /// that nothing changes by that; if not, this does nothing. Who asks what was counted, or what
+    /// TLBs hold, has what waits served first.
     pub fn defer(&mut self) {
         let defers = self.may_defer;
         self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.defers = defers);
@@ -46,7 +50,8 @@ impl FirstLevel {
     /// Counts a walk that ends at the absent entry of a page whose root exists, after what waits.
     pub(crate) fn wait_absent(&mut self, mappings: &mut Mappings, space: u32, request: Request) {
         let access = request.access_bits();
-        // The lookup that found the page absent cached the place of its entry, unless the tables end higher up.
+        // The lookup that found the page absent cached the place of its entry, unless the tables
+        // end higher up.
         let entry = mappings.entry(space, request.page());
         let entry = entry.or_else(|| mappings.find(space, request.page(), 1).map(|found| found.id));
         let entry = entry.expect("the root exists");

@@ -1,4 +1,5 @@
-//! Clustered page tables: what walks read, what nodes take, and what changes of them cost, counted by hand.
+//! Clustered page tables: what walks read, what nodes take, and what changes of them cost, counted
+//! by hand.
 
 use superpage_mmu::{Machine, Mmu, Request};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
@@ -32,17 +33,20 @@ fn references(mmu: &mut Mmu, page: u64) -> (u64, u64) {
 #[test]
 fn a_walk_reads_the_bucket_the_tag_and_the_mapping() {
     let mut mmu = on("clustered");
-    // Block 0 has the first node: the lines of words 0 to 17 of a page. Its tag and the first six mappings are in one line.
+    // Block 0 has the first node: the lines of words 0 to 17 of a page. Its tag and the first six
+    // mappings are in one line.
     (0..16).for_each(|page| enter(&mut mmu, page, 7 * page, "4K"));
     assert_eq!(references(&mut mmu, 5), (2, 0));
     assert_eq!(references(&mut mmu, 4), (2, 2));
     assert_eq!(references(&mut mmu, 6), (3, 2), "the mapping is in the next line");
     assert_eq!(references(&mut mmu, 14), (3, 2), "and the last two in the one after");
-    // A block in the same bucket: its node is the second in memory, words 18 to 35, and the first of the chain.
+    // A block in the same bucket: its node is the second in memory, words 18 to 35, and the first
+    // of the chain.
     let other = (4096 << 12 | 4096) * 16;
     enter(&mut mmu, other, 1000, "4K");
     assert_eq!(references(&mut mmu, other), (2, 2), "the words 18 to 20 are where the mappings of page 14 and 15 are");
-    // Past it, tag and next in one line, to the node of block 0: its tag, and the mapping in another line.
+    // Past it, tag and next in one line, to the node of block 0: its tag, and the mapping in
+    // another line.
     assert_eq!(references(&mut mmu, 15), (4, 4));
 }
 

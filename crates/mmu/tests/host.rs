@@ -1,4 +1,5 @@
-//! A host that backs superpages by base pages: TLBs hold pieces, walks end at the superpage's own entry.
+//! A host that backs superpages by base pages: TLBs hold pieces, walks end at the superpage's own
+//! entry.
 
 use superpage_mmu::{Counters, Machine, Mmu, Request};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
@@ -59,7 +60,8 @@ fn walks_to_pieces_are_as_short_as_to_the_superpage() {
     assert_eq!(mmu.run(&requests), None);
     let references = |counters: &Counters| counters.line_hits.iter().sum::<u64>() + counters.line_misses;
     assert_eq!(huge.walks[0], mmu.counters(0).walks[0]);
-    // Eight superpages have their entries in one line on each of four levels; 4096 base pages have 512 lines of entries.
+    // Eight superpages have their entries in one line on each of four levels; 4096 base pages have
+    // 512 lines of entries.
     assert_eq!((huge.line_misses, huge.walk_cache_hits[1]), (4, 0));
     assert!(references(&huge) <= references(&mmu.counters(0)) && mmu.counters(0).line_misses > 512);
 }

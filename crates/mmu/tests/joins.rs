@@ -1,4 +1,5 @@
-//! Entries that hold several base pages: what they save, what they never span, and that they are forgotten.
+//! Entries that hold several base pages: what they save, what they never span, and that they are
+//! forgotten.
 
 use proptest::prelude::*;
 use superpage_mmu::{Machine, Mmu, Request, Trap, Ways};
@@ -54,7 +55,8 @@ fn scattered_frames_are_joined_only_by_complete_subblocks() {
 
 #[test]
 fn a_page_alone_is_in_the_set_of_its_block() {
-    // Of 2000 pages no two are in one block of 16: their numbers select 16 of 256 sets of the second level, those of their blocks all.
+    // Of 2000 pages no two are in one block of 16: their numbers select 16 of 256 sets of the
+    // second level, those of their blocks all.
     let second = |overlay: &str, full: bool| {
         let mut machine = machine(overlay);
         if full {
@@ -81,7 +83,8 @@ fn an_entry_never_spans_rights() {
             enter(&mut mmu, page, page, rights);
         }
         assert_eq!(read(&mut mmu, 0..64), misses, "{overlay}");
-        // A write to each page that cannot be written traps, though its neighbours in the block can be.
+        // A write to each page that cannot be written traps, though its neighbours in the block can
+        // be.
         for page in 0..64 {
             let trapped = mmu.run(&[Request::new(Vpn(page), Access::Write)]);
             let expected = (page % 16 >= 8).then_some((0, Trap::Rights { held: Protection::READ }));
@@ -101,10 +104,12 @@ fn nothing_is_stale_after_one_page_changes() {
         mmu.remove(0, Vpn(21), size);
         mmu.validate().unwrap();
         assert_eq!(mmu.run(&[Request::new(Vpn(21), Access::Read)]), Some((0, Trap::Absent)), "{overlay}");
-        // With another frame it has an entry of its own; the rest of its block is loaded again where entries have no valid bits.
+        // With another frame it has an entry of its own; the rest of its block is loaded again
+        // where entries have no valid bits.
         enter(&mut mmu, 21, 1000, Protection::READ_WRITE);
         let again = read(&mut mmu, 16..32);
-        // The group of 4: three pages and itself; of 8: seven and itself; the runs on both sides of it, and itself.
+        // The group of 4: three pages and itself; of 8: seven and itself; the runs on both sides of
+        // it, and itself.
         let expected = match overlay {
             "coalescing" => 4,
             "coalescing-32k" => 8,

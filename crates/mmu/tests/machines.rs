@@ -1,4 +1,5 @@
-//! Machine files: the built-in ones are sound, and what is wrong with another is told in one sentence.
+//! Machine files: the built-in ones are sound, and what is wrong with another is told in one
+//! sentence.
 
 use proptest::prelude::*;
 use superpage_mmu::{Index, Machine, Replacement, Serves, TlbSpec};
@@ -34,8 +35,8 @@ fn assumed_values_are_listed_with_key_and_value() {
     assert_eq!(find("tlb.STLB.entries"), None);
 }
 
-/// What any hardware has: farther caches are larger and slower, farther TLBs hold no fewer base pages, moving costs no less than
-/// clearing.
+/// What any hardware has: farther caches are larger and slower, farther TLBs hold no fewer base
+/// pages, moving costs no less than clearing.
 #[test]
 fn farther_is_larger_and_slower() {
     for name in Machine::names() {
@@ -242,7 +243,8 @@ fn what_is_wrong_with_an_overlay_is_told() {
     assert!(empty.unwrap_err().to_string().contains("expected a name of some words"));
 }
 
-/// Which set a translation is in is said of each TLB that has several, so that it has a source or is assumed.
+/// Which set a translation is in is said of each TLB that has several, so that it has a source or
+/// is assumed.
 #[test]
 fn the_index_of_every_built_in_tlb_is_said() {
     for name in Machine::names() {
@@ -264,8 +266,9 @@ fn plain(mut machine: Machine) -> Machine {
 }
 
 proptest! {
-    /// With `+lru` all TLBs of any machine have LRU, the plain index and entries of all spaces, whatever overlays came before; all else stays, and once more
-    /// changes nothing. Measured values are assumed then, and one that follows is applied.
+    /// With `+lru` all TLBs of any machine have LRU, the plain index and entries of all spaces,
+    /// whatever overlays came before; all else stays, and once more changes nothing. Measured
+    /// values are assumed then, and one that follows is applied.
     #[test]
     fn plain_lru_takes_back_all_tlbs(
         name in prop::sample::select(Machine::names().collect::<Vec<_>>()),
@@ -306,7 +309,8 @@ proptest! {
     }
 }
 
-/// Overlays that are not for every machine, and where they are not: tables or second levels do not fit, or sizes of pages.
+/// Overlays that are not for every machine, and where they are not: tables or second levels do not
+/// fit, or sizes of pages.
 const UNFIT: [(&str, &[&str]); 7] = [
     ("contiguous", &["alpha-21264"]),
     ("nested", &["alpha-21264"]),

@@ -3,8 +3,8 @@
 use superpage_mmu::{Machine, Mmu, Request};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
-/// References of the first walk to a page of this size, on a host with pages of that, and no caches in either dimension: all of one
-/// size, or as a memory manager of the host has mapped them.
+/// References of the first walk to a page of this size, on a host with pages of that, and no caches
+/// in either dimension: all of one size, or as a memory manager of the host has mapped them.
 fn references(guest: &str, host: &str) -> u64 {
     let fixed = references_on(guest, host, false);
     assert_eq!(references_on(guest, host, true), fixed, "{guest} {host}");
@@ -71,7 +71,8 @@ fn a_translation_is_as_large_as_guest_and_host_both_map_it() {
         mmu.counters(0).walks[0] - before
     };
     assert_eq!([walks(&mut mmu), walks(&mut mmu)], [512 + 1, 0], "the TLBs hold them all");
-    // A change of the host leaves nothing of the old size: now both are whole, and then the second is not.
+    // A change of the host leaves nothing of the old size: now both are whole, and then the second
+    // is not.
     mmu.host_promote(Vpn(1024), base, huge);
     assert_eq!([walks(&mut mmu), walks(&mut mmu)], [2, 0]);
     mmu.host_demote(Vpn(1536), huge, base);
@@ -99,10 +100,11 @@ fn caches_shorten_both_dimensions() {
         mmu.validate().unwrap();
         mmu.counters(0).walk_memory_references() - before
     };
-    // The four tables of the guest are neighbours: the host's first walk takes four references, the next three one each. The page is
-    // far from them.
+    // The four tables of the guest are neighbours: the host's first walk takes four references, the
+    // next three one each. The page is far from them.
     assert_eq!(reads(0), 4 + 3 + 4 + 4);
-    // The walk cache has the guest's last table, at its translated address; the page's has the host's last entry to read.
+    // The walk cache has the guest's last table, at its translated address; the page's has the
+    // host's last entry to read.
     assert_eq!(reads(1), 1 + 1);
 }
 

@@ -32,7 +32,8 @@ fn held(mmu: &Mmu, contents: Contents) -> u64 {
     mmu.held(0).iter().filter(|held| held.contents == contents).map(|held| held.entries).sum()
 }
 
-/// A region whose pages with numbers that are a multiple of four within its first half are elsewhere: 64 holes.
+/// A region whose pages with numbers that are a multiple of four within its first half are
+/// elsewhere: 64 holes.
 fn holey() -> Mmu {
     holey_on(&machine())
 }
@@ -150,7 +151,8 @@ fn another_extent_of_a_region_is_a_shootdown() {
     (300..506).for_each(|page| enter(&mut mmu, page, 1024 + page));
     read(&mut mmu, [0, 300]);
     assert_eq!((held(&mmu, Contents::Perforated), mmu.counters(0).shootdowns), (1, 0));
-    // Most pages are in the other extent now: who holds the old one's entry must not read the new one's bitmap.
+    // Most pages are in the other extent now: who holds the old one's entry must not read the new
+    // one's bitmap.
     let [writes, traversals] = work(&mmu);
     enter(&mut mmu, 506, 1024 + 506);
     assert_eq!(work(&mmu), [writes + 1 + 10, traversals + 512]);
@@ -164,8 +166,8 @@ fn work(mmu: &Mmu) -> [u64; 2] {
     [counters.pte_writes, counters.pte_traversals]
 }
 
-/// A region is the entry above, its shadow and eight words of the bitmap; a change of its holes is a word of the bitmap, and its end the entry
-/// above. Each comes with the page's own entry.
+/// A region is the entry above, its shadow and eight words of the bitmap; a change of its holes is
+/// a word of the bitmap, and its end the entry above. Each comes with the page's own entry.
 #[test]
 fn a_region_is_written_when_it_begins_changes_or_ends() {
     let (mut mmu, size) = (Mmu::new(&machine()), "4K".parse::<PageSize>().unwrap());
@@ -269,7 +271,8 @@ fn where_no_page_is_perforated_the_counts_are_those_of_the_plain_machine() {
     }
 }
 
-/// A guest with perforated pages on a host with pages of this size, and no caches in either dimension.
+/// A guest with perforated pages on a host with pages of this size, and no caches in either
+/// dimension.
 fn guest(host: &str) -> Machine {
     let mut machine = Machine::builtin(&format!("skylake-sp+{host}+perforated")).unwrap();
     machine.walk_cache.clear();
@@ -285,7 +288,8 @@ fn in_a_guest_each_reference_is_translated_by_the_host() {
         let mut plain = Mmu::new(&guest(host));
         enter(&mut plain, 0, 0);
         assert_eq!(references(&mut plain, 0), 4 * (h + 1) + h);
-        // The guest's three levels and the page, as of a superpage; the bitmap; a hole's shadow and own entries.
+        // The guest's three levels and the page, as of a superpage; the bitmap; a hole's shadow and
+        // own entries.
         let mut fresh = |page: u64| references(&mut holey_on(&guest(host)), page);
         assert_eq!([300, 1, 4].map(&mut fresh), [3, 4, 6].map(|reads| reads * (h + 1) + h));
     }

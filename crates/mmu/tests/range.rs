@@ -59,7 +59,8 @@ fn nothing_of_a_range_is_stale() {
     assert_eq!(mmu.run(&[read_it]), Some((0, Trap::Absent)));
     enter(&mut mmu, 150, 9000, "4K");
     assert_eq!(read(&mut mmu, [150]), 1);
-    // The first level has 96 entries, the second those of the walks alone: two more ranges, and the page alone.
+    // The first level has 96 entries, the second those of the walks alone: two more ranges, and the
+    // page alone.
     assert_eq!(read(&mut mmu, 0..200), 2);
     // Ranges that grow together are loaded as one, in place of those that are held.
     mmu.remove(0, Vpn(150), size("4K"));

@@ -11,7 +11,8 @@ fn size(text: &str) -> PageSize {
     text.parse().unwrap()
 }
 
-/// Section 6.6: where PTEs are replicated, three promotions and three demotions go through each PTE six times.
+/// Section 6.6: where PTEs are replicated, three promotions and three demotions go through each PTE
+/// six times.
 #[test]
 fn every_pte_is_traversed_six_times() {
     let mut mmu = Mmu::new(&machine("alpha-21264"));
@@ -38,8 +39,9 @@ fn every_pte_is_traversed_six_times() {
     mmu.validate().unwrap();
 }
 
-/// Pages 8 MB apart, each in a page of the linear table of its own: a page takes an entry for itself and one for that page of the table. 64 such
-/// pages fill the 128 entries; 65 find nothing again, round and round; an overlay whose entries hold several pages has none of the table's.
+/// Pages 8 MB apart, each in a page of the linear table of its own: a page takes an entry for
+/// itself and one for that page of the table. 64 such pages fill the 128 entries; 65 find nothing
+/// again, round and round; an overlay whose entries hold several pages has none of the table's.
 #[test]
 fn pages_of_the_linear_table_take_entries_of_the_same_tlb() {
     let misses = |name: &str, pages: u64| {
@@ -71,8 +73,9 @@ fn pages_of_the_linear_table_take_entries_of_the_same_tlb() {
     assert_eq!(held, [(0, Contents::Pointer), (1, Contents::Mapping)]);
 }
 
-/// A superpage that is unmapped leaves the TLBs once, though each of its entries is written and it is taken apart before; a
-/// space that ends is flushed once. What is used in between must be told of again.
+/// A superpage that is unmapped leaves the TLBs once, though each of its entries is written and it
+/// is taken apart before; a space that ends is flushed once. What is used in between must be told
+/// of again.
 #[test]
 fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     let mut mmu = Mmu::new(&machine("alpha-21264"));
@@ -117,8 +120,8 @@ fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     mmu.validate().unwrap();
 }
 
-/// A reference that faults counts one miss; the retry finds what the fault loaded, and is not counted, but where software must place the page
-/// into a hash table first.
+/// A reference that faults counts one miss; the retry finds what the fault loaded, and is not
+/// counted, but where software must place the page into a hash table first.
 #[test]
 fn a_fault_is_one_miss() {
     for name in Machine::names() {
@@ -141,7 +144,8 @@ fn a_fault_is_one_miss() {
         if again > 0 {
             continue;
         }
-        // Another page of the same table misses later, and finds its entry: that walk ended in no fault.
+        // Another page of the same table misses later, and finds its entry: that walk ended in no
+        // fault.
         mmu.enter(
             0,
             Vpn(6),
@@ -197,7 +201,8 @@ fn switches_flush_only_without_numbers() {
     }
 }
 
-/// A write without the right traps and has been counted as a hit; the rights are those of the page table.
+/// A write without the right traps and has been counted as a hit; the rights are those of the page
+/// table.
 #[test]
 fn rights_are_checked_on_a_hit() {
     let machine = machine("golden-cove");
@@ -212,8 +217,8 @@ fn rights_are_checked_on_a_hit() {
     assert_eq!((mmu.counters(0).tlb_misses(), mmu.counters(0).hits(1, Access::Write)), (1, 1));
 }
 
-/// As measured (TLB;DR, section 4.5): a page is found in the second level until four other spaces have been current, and in the first
-/// level only if none has.
+/// As measured (TLB;DR, section 4.5): a page is found in the second level until four other spaces
+/// have been current, and in the first level only if none has.
 #[test]
 fn a_tlb_keeps_entries_of_the_spaces_that_were_current_last() {
     let request = |page| Request::new(Vpn(page), Access::Read);
@@ -236,7 +241,8 @@ fn a_tlb_keeps_entries_of_the_spaces_that_were_current_last() {
     assert_eq!([1, 4, 9].map(|others| after("skylake-sp+lru", others)), [[1, 0, 1]; 3]);
 }
 
-/// Entries of page directories that are in the second-level TLB shorten walks of data and instructions, and take room there.
+/// Entries of page directories that are in the second-level TLB shorten walks of data and
+/// instructions, and take room there.
 #[test]
 fn a_tlb_may_hold_what_a_walk_cache_would() {
     let run = |name: &str| {
@@ -255,12 +261,14 @@ fn a_tlb_may_hold_what_a_walk_cache_would() {
         let counters = mmu.counters(0);
         (before, counters.walk_memory_references() - before, counters.walk_cache_hits[1], of(Contents::Pointer))
     };
-    // Five levels; then the entry of the directory and the page's own, twice; the last page's alone.
+    // Five levels; then the entry of the directory and the page's own, twice; the last page's
+    // alone.
     assert_eq!(run("zen5"), (5 + 2 + 2, 1, 1, 0));
     assert_eq!(run("zen5+shared-walk-cache"), (5 + 2 + 2, 1, 1, 3));
 }
 
-/// Linux on x86 clears reference bits and leaves the TLBs alone; elsewhere the page is shot down. The next access sets the bit in both cases.
+/// Linux on x86 clears reference bits and leaves the TLBs alone; elsewhere the page is shot down.
+/// The next access sets the bit in both cases.
 #[test]
 fn a_cleared_reference_bit_is_shot_down_where_the_machine_says_so() {
     for (name, flushes) in [("zen5", 0), ("neoverse-v2", 1), ("alpha-21264", 1)] {
@@ -285,8 +293,9 @@ fn a_cleared_reference_bit_is_shot_down_where_the_machine_says_so() {
     assert!(refused.contains("flush-referenced") && refused.contains("leave it out"), "{refused}");
 }
 
-/// Where the system emulates use bits (section 6.8), clearing one and the trap that sets it again each write all replicated entries of a
-/// superpage; hardware writes what the system does not count. An access that sets both bits traps once.
+/// Where the system emulates use bits (section 6.8), clearing one and the trap that sets it again
+/// each write all replicated entries of a superpage; hardware writes what the system does not
+/// count. An access that sets both bits traps once.
 #[test]
 fn emulated_use_bits_cost_each_replicated_entry() {
     let traps = |name: &str, large: &str| {
@@ -311,7 +320,8 @@ fn emulated_use_bits_cost_each_replicated_entry() {
     assert_eq!(traps("zen5", "2M"), (1, 0));
 }
 
-/// A table translates a part of the page number: each stretch of so many pages has a root, and walks in it have as many references.
+/// A table translates a part of the page number: each stretch of so many pages has a root, and
+/// walks in it have as many references.
 #[test]
 fn each_stretch_of_addresses_has_a_root_of_its_own() {
     let mut machine = machine("zen5");

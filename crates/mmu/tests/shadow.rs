@@ -1,4 +1,5 @@
-//! Superpages over scattered frames: what they reach, what they cost, and what the memory manager sees of them.
+//! Superpages over scattered frames: what they reach, what they cost, and what the memory manager
+//! sees of them.
 
 use superpage_mmu::{Machine, Mmu, Remaps, Request};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
@@ -50,8 +51,8 @@ fn a_superpage_over_scattered_frames_is_one_entry() {
                 .all(|(page, to)| to.size == size(BASE) && to.frame.0 == page as u64 * 40503 % (1 << 16))
         );
     }
-    // 64 of 64 KB, 8 of 512 KB, and that of 4 MB; each page gets three shadow addresses, and loses two of them. Each page-table entry is
-    // read and written for each.
+    // 64 of 64 KB, 8 of 512 KB, and that of 4 MB; each page gets three shadow addresses, and loses
+    // two of them. Each page-table entry is read and written for each.
     let counters = shadow.counters(0);
     assert_eq!((counters.pte_writes, counters.pte_traversals), (512 * 4, 512 * 3));
     let remaps = counters.remaps;
@@ -157,7 +158,8 @@ fn a_space_that_ends_with_a_superpage_takes_its_lines_from_the_caches() {
     mmu.validate().unwrap();
 }
 
-/// What is undone before the next access never was: a promotion by the kernel, or rights that are taken and given page by page.
+/// What is undone before the next access never was: a promotion by the kernel, or rights that are
+/// taken and given page by page.
 #[test]
 fn only_what_lasts_until_an_access_is_made() {
     let mut mmu = on(ALPHA);

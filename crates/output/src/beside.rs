@@ -47,7 +47,8 @@ impl Beside {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
         }
-        // As the umask allows, as for any file; while it grows, no more than the file that it will replace.
+        // As the umask allows, as for any file; while it grows, no more than the file that it will
+        // replace.
         let mode = before.as_ref().map_or(0o666, |before| before.st_mode & 0o777);
         let mode = Mode::from_raw_mode(mode as RawMode);
         let (file, part) = match unnamed(&folder, mode)? {
@@ -79,7 +80,8 @@ impl Beside {
         Ok(())
     }
 
-    /// Gives a file without a name a temporary one, not its final one: that may be taken, and a link replaces nothing.
+    /// Gives a file without a name a temporary one, not its final one: that may be taken, and a
+    /// link replaces nothing.
     #[cfg(target_os = "linux")]
     fn link(&self) -> io::Result<OsString> {
         use std::os::fd::AsRawFd;
@@ -98,13 +100,15 @@ impl Beside {
 impl Drop for Beside {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            // Nothing can be done about a file that cannot be removed, and the error that led here matters more.
+            // Nothing can be done about a file that cannot be removed, and the error that led here
+            // matters more.
             let _ = rustix::fs::unlinkat(&self.folder, part, AtFlags::empty());
         }
     }
 }
 
-/// A file without a name, or `None` if the file system does not support such files or they cannot be given one.
+/// A file without a name, or `None` if the file system does not support such files or they cannot
+/// be given one.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &OwnedFd, mode: Mode) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
@@ -149,14 +153,15 @@ pub(crate) fn temporary(name: &OsStr) -> bool {
     drawn.is_some_and(|end| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Removes from a directory of superpage's own what processes that were killed have left there under temporary names. Unless the caller
-/// is `alone` in it, a minute must have gone by: another process may be about to give such a file its own name. What cannot be removed
-/// stays.
+/// Removes from a directory of superpage's own what processes that were killed have left there
+/// under temporary names. Unless the caller is `alone` in it, a minute must have gone by: another
+/// process may be about to give such a file its own name. What cannot be removed stays.
 pub fn remove_leftovers(path: &Path, alone: bool) {
     crate::Directory::open(path).into_iter().for_each(|directory| directory.remove_leftovers(alone));
 }
 
-/// Sets a file's mode to that of the one that it replaces, and its owner and group as far as this user may.
+/// Sets a file's mode to that of the one that it replaces, and its owner and group as far as this
+/// user may.
 fn take_after(file: &File, before: &Stat) -> io::Result<()> {
     let now = file.metadata()?;
     let (mut mode, user, group) = (before.st_mode & 0o777, before.st_uid, before.st_gid);

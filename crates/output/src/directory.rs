@@ -1,4 +1,5 @@
-//! A directory that superpage fills with files of its own, and that somebody else may have prepared.
+//! A directory that superpage fills with files of its own, and that somebody else may have
+//! prepared.
 
 use crate::beside::{Beside, LEFT, temporary};
 use crate::place::{End, Missing, make_folder, refuse_planted, walk};
@@ -14,13 +15,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// A directory, held open: whatever happens to its path, it stays this one. Nothing in it that is a link is followed.
+/// A directory, held open: whatever happens to its path, it stays this one. Nothing in it that is a
+/// link is followed.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
 impl Directory {
-    /// Opens a directory, and makes it with all above it if they do not exist. Links on the way are followed unless another user may
-    /// have planted them, as by [`Output::create`](crate::Output::create).
+    /// Opens a directory, and makes it with all above it if they do not exist. Links on the way are
+    /// followed unless another user may have planted them, as by
+    /// [`Output::create`](crate::Output::create).
     ///
     /// # Errors
     /// The path names something else, leads over a planted link, or cannot be made or opened.
@@ -83,10 +86,12 @@ impl Directory {
         entries.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
     }
 
-    /// Begins a file in it, as [`Output::create`] does; what is there under that name, if anything, must be a regular file.
+    /// Begins a file in it, as [`Output::create`] does; what is there under that name, if anything,
+    /// must be a regular file.
     ///
     /// # Errors
-    /// As for [`Output::create`], and if a link or anything else that is no regular file has that name.
+    /// As for [`Output::create`], and if a link or anything else that is no regular file has that
+    /// name.
     pub fn create(&self, name: &str) -> io::Result<Output> {
         let before = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
@@ -120,8 +125,8 @@ impl Directory {
         text(self.open_regular(name)?, megabytes << 20)
     }
 
-    /// Opens the file of a lock, and makes it if it does not exist. Its owner alone may open it, since whoever may read a file may
-    /// lock it.
+    /// Opens the file of a lock, and makes it if it does not exist. Its owner alone may open it,
+    /// since whoever may read a file may lock it.
     ///
     /// # Errors
     /// It cannot be opened or made, or is not a regular file of this user with one name.
@@ -138,7 +143,8 @@ impl Directory {
         if there.uid() != rustix::process::geteuid().as_raw() {
             return refused(format!("belongs to user {}, who could hold this lock for ever", there.uid()));
         }
-        // A second name was given to a file of this user by who prepared the directory: it may be any.
+        // A second name was given to a file of this user by who prepared the directory: it may be
+        // any.
         if there.nlink() != 1 {
             return refused(format!("has {} names; remove it", there.nlink()));
         }
@@ -156,7 +162,8 @@ impl Directory {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Removes what killed processes have left in it under temporary names, as [`remove_leftovers`](crate::remove_leftovers) does.
+    /// Removes what killed processes have left in it under temporary names, as
+    /// [`remove_leftovers`](crate::remove_leftovers) does.
     pub fn remove_leftovers(&self, alone: bool) {
         for name in self.names().unwrap_or_default() {
             let old = || {

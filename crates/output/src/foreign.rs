@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal would obey a character, or a reader be deceived by it: control characters, and those that change
-/// the direction of writing, break lines, or cannot be seen.
+/// Whether a terminal would obey a character, or a reader be deceived by it: control characters,
+/// and those that change the direction of writing, break lines, or cannot be seen.
 fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -12,7 +12,8 @@ fn deceives(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text with such characters escaped: `\n`, `\u{1b}`. Tables and the sentences of a screen do this by themselves.
+/// The text with such characters escaped: `\n`, `\u{1b}`. Tables and the sentences of a screen do
+/// this by themselves.
 pub fn foreign(text: &str) -> Cow<'_, str> {
     if !text.contains(deceives) {
         return Cow::Borrowed(text);
@@ -27,7 +28,8 @@ pub fn foreign(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// JSON with such characters escaped as JSON does, except the ends of its own lines: it means the same.
+/// JSON with such characters escaped as JSON does, except the ends of its own lines: it means the
+/// same.
 pub fn foreign_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

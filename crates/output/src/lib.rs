@@ -1,12 +1,14 @@
-//! Result files: complete under their name, or not there at all. All named outputs of superpage are created
-//! here: traces, exports, machine files.
+//! Result files: complete under their name, or not there at all. All named outputs of superpage are
+//! created here: traces, exports, machine files.
 //!
-//! A file is written without a name in its folder (`O_TMPFILE`) or, if the file system does not support that, under a
-//! new, unpredictable name, and takes its final name at the end. Until then a file that has that name stays. Several
-//! writers at once each write their own file, and the last complete one remains; and no file or link that another user
-//! may have planted is followed or overwritten. This crate knows nothing of the contents of files.
+//! A file is written without a name in its folder (`O_TMPFILE`) or, if the file system does not
+//! support that, under a new, unpredictable name, and takes its final name at the end. Until then a
+//! file that has that name stays. Several writers at once each write their own file, and the last
+//! complete one remains; and no file or link that another user may have planted is followed or
+//! overwritten. This crate knows nothing of the contents of files.
 //!
-//! It also reads small files that people write ([`read_text`]), and prints messages for the user ([`tell`]), with commands as a shell reads them ([`quoted`]).
+//! It also reads small files that people write ([`read_text`]), and prints messages for the user
+//! ([`tell`]), with commands as a shell reads them ([`quoted`]).
 
 mod beside;
 mod directory;
@@ -45,14 +47,14 @@ enum To {
 impl Output {
     /// Begins a file that will become `path`.
     ///
-    /// A link is followed, and its target is replaced. A pipe or a device is written to directly, and so is an open
-    /// file, such as `/dev/stdout`, at its end. A replaced file keeps its mode, and its owner and group if this user
-    /// may set them.
+    /// A link is followed, and its target is replaced. A pipe or a device is written to directly,
+    /// and so is an open file, such as `/dev/stdout`, at its end. A replaced file keeps its mode,
+    /// and its owner and group if this user may set them.
     ///
     /// # Errors
-    /// The folder does not exist; no right to create a file there, or to write to the existing one; a folder has that
-    /// name; or it is a link or a file that another user has put into a folder writable by all, or into their own. The
-    /// text says what to do.
+    /// The folder does not exist; no right to create a file there, or to write to the existing one;
+    /// a folder has that name; or it is a link or a file that another user has put into a folder
+    /// writable by all, or into their own. The text says what to do.
     pub fn create(path: &Path) -> io::Result<Output> {
         let made = Place::find(path).and_then(|Place { folder, name, there }| {
             let direct = |flags: OFlags| {
@@ -68,8 +70,8 @@ impl Output {
         made.map(Output).map_err(refusal)
     }
 
-    /// Checks whether [`Output::create`] could create `path` now. Creates nothing, and opens no pipe, which nobody may
-    /// read yet.
+    /// Checks whether [`Output::create`] could create `path` now. Creates nothing, and opens no
+    /// pipe, which nobody may read yet.
     ///
     /// # Errors
     /// Those of [`Output::create`].
@@ -81,8 +83,9 @@ impl Output {
         }
     }
 
-    /// Refuses a named pipe and a socket, for a command with long work before it writes: it would wait then for a reader
-    /// that may never come. An open file, such as `/dev/stdout`, may be a pipe.
+    /// Refuses a named pipe and a socket, for a command with long work before it writes: it would
+    /// wait then for a reader that may never come. An open file, such as `/dev/stdout`, may be a
+    /// pipe.
     ///
     /// # Errors
     /// The path names one, or leads nowhere. The text says what to do.
@@ -125,7 +128,8 @@ impl Output {
     }
 }
 
-/// Checks that writing `output` does not destroy `input`: that they are not the same file, under whatever names.
+/// Checks that writing `output` does not destroy `input`: that they are not the same file, under
+/// whatever names.
 ///
 /// # Errors
 /// They are the same ([`io::ErrorKind::InvalidInput`]). The text says what to do.

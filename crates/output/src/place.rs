@@ -16,7 +16,8 @@ const SEARCH: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const SEARCH: OFlags = OFlags::RDONLY;
 
-/// A name in a folder that is held open: whatever happens to the path meanwhile, it stays this folder.
+/// A name in a folder that is held open: whatever happens to the path meanwhile, it stays this
+/// folder.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
@@ -84,7 +85,8 @@ pub(crate) fn walk(path: &Path, missing: Missing) -> io::Result<End> {
                 continue;
             }
             Err(rustix::io::Errno::NOENT) if left.is_empty() => {
-                // Nothing can be made in a folder without a name, and what the system says of that depends on how it is tried.
+                // Nothing can be made in a folder without a name, and what the system says of that
+                // depends on how it is tried.
                 if rustix::fs::fstat(&folder)?.st_nlink == 0 {
                     return Err(io::Error::new(io::ErrorKind::NotFound, "the working directory was removed"));
                 }
@@ -144,7 +146,8 @@ fn open_folder(at: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<OwnedFd> 
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
 }
 
-/// The target of a link, if its owner can be trusted: the link that is checked and the link that is read are the same.
+/// The target of a link, if its owner can be trusted: the link that is checked and the link that is
+/// read are the same.
 #[cfg(target_os = "linux")]
 fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
     let link = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -158,10 +161,11 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(rustix::fs::readlinkat(folder, name, Vec::new())?.into_bytes()).into())
 }
 
-/// Refuses what another user may have planted: it may lead anywhere, and be readable by them. In a folder writable by
-/// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. Where a group may write,
-/// members replace each other's files, but links and pipes of others are refused. A folder of another user is entirely theirs, so what they
-/// put there is refused too; what root has put anywhere is not.
+/// Refuses what another user may have planted: it may lead anywhere, and be readable by them. In a
+/// folder writable by all these are the rules of `fs.protected_symlinks` and
+/// `fs.protected_regular`, which not every system enables. Where a group may write, members replace
+/// each other's files, but links and pipes of others are refused. A folder of another user is
+/// entirely theirs, so what they put there is refused too; what root has put anywhere is not.
 pub(crate) fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
     const GROUP_MAY_WRITE: u32 = 0o020;

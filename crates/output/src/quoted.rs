@@ -1,7 +1,7 @@
 //! Words of commands, for people.
 
-/// A word as a shell would want it, on one line, to be shown. The crate shlex quotes `=` and `,` too, which most options have, and leaves
-/// control characters as they are.
+/// A word as a shell would want it, on one line, to be shown. The crate shlex quotes `=` and `,`
+/// too, which most options have, and leaves control characters as they are.
 pub fn quoted(word: &str) -> String {
     if word.chars().any(char::is_control) {
         let escaped = |c: char| match c {

@@ -33,8 +33,8 @@ pub(crate) fn regular(at: impl AsFd, path: &Path, more: OFlags) -> io::Result<Fi
     Ok(file)
 }
 
-/// Reads a small file: a regular one, of at most 1 MB, in UTF-8. Never blocks, as opening a pipe without a writer
-/// would.
+/// Reads a small file: a regular one, of at most 1 MB, in UTF-8. Never blocks, as opening a pipe
+/// without a writer would.
 ///
 /// # Errors
 /// The file is none of this, or cannot be read. The text says what was expected.
@@ -43,13 +43,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Reads a small file that says what a service does, as [`read_text`] does: one that only this
-/// user, root or the members of their groups can have written, or put there. As sshd, it looks at the file and at all
-/// folders above it: each belongs to root or this user, and neither others nor another group may write to it, but
-/// where the sticky bit is set, as in `/tmp`.
+/// user, root or the members of their groups can have written, or put there. As sshd, it looks at
+/// the file and at all folders above it: each belongs to root or this user, and neither others nor
+/// another group may write to it, but where the sticky bit is set, as in `/tmp`.
 ///
 /// # Errors
-/// As for [`read_text`]; or the file or a folder above it belongs to another user, others may write to either, or
-/// the path leads over a link that another user may have planted.
+/// As for [`read_text`]; or the file or a folder above it belongs to another user, others may write
+/// to either, or the path leads over a link that another user may have planted.
 pub fn read_own_text(path: &Path) -> io::Result<String> {
     const GROUP_MAY_WRITE: u32 = 0o020;
     const ALL_MAY_WRITE: u32 = 0o002;
@@ -119,7 +119,8 @@ mod tests {
             assert!(read(0o644).unwrap_err().contains("belongs to user 12345"));
             std::os::unix::fs::chown(&path, Some(0), None).unwrap();
         }
-        // A link of one's own is followed; what others could replace is not read, nor what they may have planted.
+        // A link of one's own is followed; what others could replace is not read, nor what they may
+        // have planted.
         assert!(read(0o644).is_ok());
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

@@ -126,7 +126,8 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "before");
 }
 
-/// In folders where all may write, what others put there is not followed, though the kernel may not see to that.
+/// In folders where all may write, what others put there is not followed, though the kernel may not
+/// see to that.
 #[test]
 fn what_another_user_planted_is_refused() {
     if !rustix::process::geteuid().is_root() {
@@ -149,7 +150,8 @@ fn what_another_user_planted_is_refused() {
         }
     }
     assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
-    // Nor in a folder of their own, where they alone may write; what root has put there is replaced and stays root's.
+    // Nor in a folder of their own, where they alone may write; what root has put there is replaced
+    // and stays root's.
     set_mode(&shared, 0o755);
     std::os::unix::fs::chown(&shared, Some(NOBODY), Some(NOBODY)).unwrap();
     for planted in [&link, &file, &shared.join("way/x")] {

@@ -4,8 +4,9 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Counts that only grow during a run: two can be added, and what was counted between two moments is a difference. `superpage-keys` derives
-/// it for structs of counts, in which fields that are marked as anything else stay as they are in `self`.
+/// Counts that only grow during a run: two can be added, and what was counted between two moments
+/// is a difference. `superpage-keys` derives it for structs of counts, in which fields that are
+/// marked as anything else stay as they are in `self`.
 pub trait Counts {
     /// Both together.
     #[must_use]

@@ -30,8 +30,8 @@ impl Level {
     }
 }
 
-/// The page sizes in use, in ascending order, the base page first: 4K/2M/1G, or 8K/64K/512K/4M (Navarro et al., section
-/// 6.1). Has from 1 to [`MAX_LEVELS`] sizes.
+/// The page sizes in use, in ascending order, the base page first: 4K/2M/1G, or 8K/64K/512K/4M
+/// (Navarro et al., section 6.1). Has from 1 to [`MAX_LEVELS`] sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ladder {
     sizes: [PageSize; MAX_LEVELS],
@@ -59,8 +59,8 @@ impl Ladder {
     /// The sizes of x86-64, and of arm64 with base pages of 4 KB: 4K, 2M, 1G.
     pub const X86_64: Ladder = Ladder::of([PageSize::KB4, PageSize::MB2, PageSize::GB1]);
 
-    /// The ladder of sizes known at compile time. Panics, then, unless they ascend from the base page's
-    /// and there are at most [`MAX_LEVELS`].
+    /// The ladder of sizes known at compile time. Panics, then, unless they ascend from the base
+    /// page's and there are at most [`MAX_LEVELS`].
     pub const fn of<const N: usize>(sizes: [PageSize; N]) -> Ladder {
         assert!(N > 0 && N <= MAX_LEVELS, "a ladder has from one to MAX_LEVELS sizes");
         let mut ladder = Ladder { sizes: [sizes[0]; MAX_LEVELS], len: N as u8 };
@@ -90,7 +90,8 @@ impl Ladder {
         Ok(ladder)
     }
 
-    /// The ladder with the base page and only those of its superpage sizes that `superpages` lists, in any order.
+    /// The ladder with the base page and only those of its superpage sizes that `superpages` lists,
+    /// in any order.
     ///
     /// # Errors
     /// [`LadderError::Unknown`]: one of `superpages` is not a superpage size of this ladder.
@@ -155,7 +156,8 @@ impl Ladder {
         1 << self.order(level)
     }
 
-    /// The number of extents of the next smaller level in one at `level`: R in section 4.9. Panics at the base page.
+    /// The number of extents of the next smaller level in one at `level`: R in section 4.9. Panics
+    /// at the base page.
     pub fn ratio(&self, level: Level) -> u64 {
         1 << (self.order(level) - self.order(level.down()))
     }

@@ -1,9 +1,9 @@
-//! The vocabulary that every other crate shares: page sizes, a machine's ladder of sizes, virtual and physical page
-//! numbers, extents of frames, mappings, protections, and hints.
+//! The vocabulary that every other crate shares: page sizes, a machine's ladder of sizes, virtual
+//! and physical page numbers, extents of frames, mappings, protections, and hints.
 //!
-//! This crate holds no policy and no state. A page number counts *base pages* of the machine being modelled, never
-//! bytes; a
-//! [`PageSize`] is a power of two of bytes; a [`Level`] is an index into a [`Ladder`], with the base page at level 0.
+//! This crate holds no policy and no state. A page number counts *base pages* of the machine being
+//! modelled, never bytes; a [`PageSize`] is a power of two of bytes; a [`Level`] is an index into a
+//! [`Ladder`], with the base page at level 0.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Page numbers and extents as types of their own, so that a virtual page number cannot be passed for a physical one.
+//! Page numbers and extents as types of their own, so that a virtual page number cannot be passed
+//! for a physical one.
 
 use crate::{Ladder, Level};
 use core::fmt;
@@ -10,12 +11,14 @@ macro_rules! page_number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The first base page of the aligned extent of `pages` (a power of two) base pages that holds this one.
+            /// The first base page of the aligned extent of `pages` (a power of two) base pages
+            /// that holds this one.
             pub const fn align_down(self, pages: u64) -> $name {
                 $name(self.0 & !(pages - 1))
             }
 
-            /// Whether this is the first base page of an aligned extent of `pages` (a power of two) base pages.
+            /// Whether this is the first base page of an aligned extent of `pages` (a power of two)
+            /// base pages.
             pub const fn is_aligned(self, pages: u64) -> bool {
                 self.0 & (pages - 1) == 0
             }
@@ -69,7 +72,8 @@ page_number! {
     Pfn
 }
 
-/// An aligned run of contiguous frames: as many as a page at `level` has, starting at a multiple of that number.
+/// An aligned run of contiguous frames: as many as a page at `level` has, starting at a multiple of
+/// that number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
     /// The first frame.

@@ -1,10 +1,9 @@
 //! The one generator of pseudo-random numbers: what is drawn is the same on every machine.
 
-/// The generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014): a counter and
-/// a mixing function. The same seed returns the same numbers on every machine, and every bit of a number depends
-/// on every bit of
-/// the seed. Not for secrets.
+/// The generator SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014): a counter and a mixing function. The same seed returns the same
+/// numbers on every machine, and every bit of a number depends on every bit of the seed. Not for
+/// secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Random {
     state: u64,
@@ -40,7 +39,8 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// The next number below `bound`: the high half of a product, with a bias below `bound` in 2^64.
+    /// The next number below `bound`: the high half of a product, with a bias below `bound` in
+    /// 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn the_generator_is_splitmix64() {
-        // The first numbers for seed 1234567, as the generator's public reference program prints them.
+        // The first numbers for seed 1234567, as the generator's public reference program prints
+        // them.
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);

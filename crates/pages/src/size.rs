@@ -121,7 +121,8 @@ pub fn parse_count(text: &str) -> Result<u64, SizeError> {
     parse_scaled(text, 1000)
 }
 
-/// Writes a number of bytes in the form that [`parse_bytes`] reads, in the largest unit that leaves no fraction.
+/// Writes a number of bytes in the form that [`parse_bytes`] reads, in the largest unit that leaves
+/// no fraction.
 pub fn format_bytes(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
     let (mut number, mut unit) = (bytes, 0);
     while number != 0 && number.is_multiple_of(1024) && unit < 4 {
@@ -131,7 +132,8 @@ pub fn format_bytes(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
     write!(out, "{number}{}", ["", "K", "M", "G", "T"][unit])
 }
 
-/// A number of bytes as people read it: four digits and a binary unit, `512 MB`. [`format_bytes`] writes what is read back.
+/// A number of bytes as people read it: four digits and a binary unit, `512 MB`. [`format_bytes`]
+/// writes what is read back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Bytes(pub u64);
 

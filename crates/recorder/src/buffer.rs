@@ -1,8 +1,9 @@
 //! The buffers of a thread: slots of a file that it shares with the collector, filled in turn.
 //!
-//! A full slot is not sent: the collector is told which one it is, and reads it there while the thread fills the next.
-//! Slots are added while the collector is behind, up to [`SLOTS`]; then the thread waits. If the process is killed, the
-//! collector finds in the file what it was not told of. [`crate::wire`] describes the file.
+//! A full slot is not sent: the collector is told which one it is, and reads it there while the
+//! thread fills the next. Slots are added while the collector is behind, up to [`SLOTS`]; then the
+//! thread waits. If the process is killed, the collector finds in the file what it was not told of.
+//! [`crate::wire`] describes the file.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -59,7 +60,8 @@ pub(crate) struct Buffer {
     until: [Cell<u64>; SLOTS],
 }
 
-// SAFETY: only the thread to which it belongs uses it, or another one when that does not run any more.
+// SAFETY: only the thread to which it belongs uses it, or another one when that does not run any
+// more.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
@@ -105,8 +107,9 @@ impl Buffer {
         self.begin()
     }
 
-    /// Leaves the slot to the collector, which has been told of it, and waits for another one. Returns its words. If
-    /// `lost` says that there is no collector any more, they are those of the same slot.
+    /// Leaves the slot to the collector, which has been told of it, and waits for another one.
+    /// Returns its words. If `lost` says that there is no collector any more, they are those of the
+    /// same slot.
     pub(crate) fn swap(&self, path: impl Fn() -> PathBuf, mut lost: impl FnMut() -> bool) -> *mut u64 {
         self.sent.update(|sent| sent + 1);
         self.until[self.slot.get()].set(self.sent.get());
@@ -130,7 +133,8 @@ impl Buffer {
         self.begin()
     }
 
-    /// Removes the mapping; the file is the collector's to remove. Private memory is not freed, since it is rare.
+    /// Removes the mapping; the file is the collector's to remove. Private memory is not freed,
+    /// since it is rare.
     pub(crate) fn close(&self) {
         let memory = self.memory.replace(std::ptr::null_mut());
         if self.is_shared() {
@@ -162,7 +166,8 @@ fn map(path: &Path) -> Option<*mut u64> {
     if !allocate(&file, 1) {
         return None;
     }
-    // SAFETY: a new mapping where the system chooses. What is behind the end of the file is not used.
+    // SAFETY: a new mapping where the system chooses. What is behind the end of the file is not
+    // used.
     let memory = unsafe { mmap(std::ptr::null_mut(), BYTES, PROT_READ_WRITE, MAP_SHARED, file.as_raw_fd(), 0) };
     (memory as isize != -1).then_some(memory.cast())
 }
@@ -172,8 +177,9 @@ fn grow(path: &Path, slots: usize) -> bool {
     File::options().write(true).open(path).is_ok_and(|file| allocate(&file, slots))
 }
 
-/// Allocates all of it now: a page that does not fit on the file system would end the program with SIGBUS, and a file
-/// larger than the program's own limit (`ulimit -f`), which this process has too, with SIGXFSZ.
+/// Allocates all of it now: a page that does not fit on the file system would end the program with
+/// SIGBUS, and a file larger than the program's own limit (`ulimit -f`), which this process has
+/// too, with SIGXFSZ.
 fn allocate(file: &File, slots: usize) -> bool {
     let mut limits = [0; 2];
     // SAFETY: room for the current limit and the highest one.

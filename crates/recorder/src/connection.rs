@@ -1,7 +1,8 @@
 //! The process's connection to the collector.
 //!
-//! Each process has one connection. A chunk, or where it is, is sent under its lock, so that what one thread sends before
-//! another is also received first. If the connection is full, the program waits.
+//! Each process has one connection. A chunk, or where it is, is sent under its lock, so that what
+//! one thread sends before another is also received first. If the connection is full, the program
+//! waits.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
@@ -20,7 +21,8 @@ unsafe extern "C" {
 const MSG_NOSIGNAL: c_int = 0x4000;
 const SOL_SOCKET: c_int = 1;
 const SO_SNDBUF: c_int = 7;
-/// How many bytes may be in flight, if the system allows that many: many chunks, so that neither side often waits.
+/// How many bytes may be in flight, if the system allows that many: many chunks, so that neither
+/// side often waits.
 const ON_THEIR_WAY: c_int = 1 << 21;
 const F_GETFD: c_int = 1;
 const F_SETFD: c_int = 2;
@@ -30,8 +32,8 @@ const F_DUPFD_CLOEXEC: c_int = 1030;
 /// One connection.
 pub(crate) struct Connection {
     stream: Option<UnixStream>,
-    /// The next descriptor to move the socket to: high, since programs expect theirs to be low, and lower each time,
-    /// since a program that closes all descriptors usually goes upward.
+    /// The next descriptor to move the socket to: high, since programs expect theirs to be low, and
+    /// lower each time, since a program that closes all descriptors usually goes upward.
     number: c_int,
 }
 
@@ -55,7 +57,8 @@ impl Connection {
         }
         if let Some(number) = self.number() {
             let length = size_of_val(&ON_THEIR_WAY) as u32;
-            // SAFETY: a pointer to a number of the length that is given; a refusal leaves the default.
+            // SAFETY: a pointer to a number of the length that is given; a refusal leaves the
+            // default.
             unsafe { setsockopt(number, SOL_SOCKET, SO_SNDBUF, &ON_THEIR_WAY, length) };
         }
         self.send(0, &[wire::event(code::HELLO, 2), VERSION, token]);
@@ -90,8 +93,8 @@ impl Connection {
         self.stream = None;
     }
 
-    /// Sends a chunk; waits while the collector is behind. If the collector has released this process, the program
-    /// continues unrecorded; if it was killed, the process exits.
+    /// Sends a chunk; waits while the collector is behind. If the collector has released this
+    /// process, the program continues unrecorded; if it was killed, the process exits.
     pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
         let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
         if !(self.send_all(&header) && self.send_all(words)) {
@@ -99,7 +102,8 @@ impl Connection {
         }
     }
 
-    /// Tells that so many words of a thread are in a slot of its file; otherwise like [`Connection::send`].
+    /// Tells that so many words of a thread are in a slot of its file; otherwise like
+    /// [`Connection::send`].
     pub(crate) fn send_slot(&mut self, thread: u32, slot: usize, words: usize) {
         if !self.send_all(&[SWAPPED + slot as u64, u64::from(thread) << 32 | words as u64]) {
             self.give_up();

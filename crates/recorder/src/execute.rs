@@ -1,9 +1,11 @@
-//! Follows a program into the one that it executes: the plugin itself executes QEMU, with itself, for it.
+//! Follows a program into the one that it executes: the plugin itself executes QEMU, with itself,
+//! for it.
 //!
-//! QEMU would pass the call to the system, and the new program would run natively. The plugin sees the call first and
-//! makes it in its own way, after the same checks that the system makes; if one fails, QEMU continues and returns the
-//! error to the program. The socket and the plugin's own file stay open for the new program, whatever this one has asked
-//! for: programs that start others mark all descriptors to be closed (`close_range`).
+//! QEMU would pass the call to the system, and the new program would run natively. The plugin sees
+//! the call first and makes it in its own way, after the same checks that the system makes; if one
+//! fails, QEMU continues and returns the error to the program. The socket and the plugin's own file
+//! stay open for the new program, whatever this one has asked for: programs that start others mark
+//! all descriptors to be closed (`close_range`).
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::fs::File;
@@ -37,8 +39,9 @@ pub(crate) struct Pointers {
 const AT_FDCWD: RawFd = -100;
 const AT_EMPTY_PATH: u64 = 0x1000;
 
-/// The file that is executed, and the descriptor that it is reached by, which must stay open for the emulator even if the program wants
-/// it closed. `None` where only the system knows: links that are not followed, errors.
+/// The file that is executed, and the descriptor that it is reached by, which must stay open for
+/// the emulator even if the program wants it closed. `None` where only the system knows: links that
+/// are not followed, errors.
 fn file(path: Vec<u8>, at: Option<(RawFd, u64)>) -> Option<(PathBuf, Option<RawFd>)> {
     let path = PathBuf::from(OsString::from_vec(path));
     let number = match at {

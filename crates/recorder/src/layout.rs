@@ -9,14 +9,14 @@ use crate::runs::Runs;
 use crate::wire::{GROWS_DOWN, SHARED};
 
 const PAGE: u64 = 4096;
-/// QEMU's page flags: readable, writable, executable, and writable except for translated code on it.
+/// QEMU's page flags: readable, writable, executable, and writable except for translated code on
+/// it.
 const PAGE_RIGHTS: u64 = 7;
 const PAGE_WRITABLE: u64 = 2;
 const PAGE_WRITE_ORIGINAL: u64 = 16;
 
-/// Where the heap is moved if it has no room to grow: far below the programs and libraries that QEMU places from 256 GB
-/// up.
-/// Linux leaves a random gap before the heap as well.
+/// Where the heap is moved if it has no room to grow: far below the programs and libraries that
+/// QEMU places from 256 GB up. Linux leaves a random gap before the heap as well.
 const ROOMY: u64 = 0x20_0000_0000;
 /// Room that is enough for a heap.
 const ROOM: u64 = 1 << 36;
@@ -34,8 +34,8 @@ extern "C" fn add(regions: *mut c_void, start: u64, end: u64, marks: c_ulong) ->
     0
 }
 
-/// Reports the mappings of a program that was just loaded, and returns its heap, which is moved if it lacks room.
-/// `None` if this QEMU does not list them.
+/// Reports the mappings of a program that was just loaded, and returns its heap, which is moved if
+/// it lacks room. `None` if this QEMU does not list them.
 pub(crate) fn tell(session: &Session, runs: &Runs) -> Option<Heap> {
     let walk = session.api.walk_regions?;
     let mut regions: Vec<Region> = Vec::new();

@@ -1,13 +1,15 @@
-//! What a thread does between the windows of a sampled recording: only counted, but for the first touches and first
-//! writes of pages, and with the time at which each page was last used.
+//! What a thread does between the windows of a sampled recording: only counted, but for the first
+//! touches and first writes of pages, and with the time at which each page was last used.
 //!
-//! Nearly all accesses are between windows, so this is as short as can be: a small table holds the pages that the thread used
-//! last of those that are known to [`Touched`]; an access to one of them advances the clock and notes its time there. All else
-//! is for [`Runs`](crate::runs::Runs): pages that are not in the table, and, at the first block that begins after it, whatever is
-//! due. Within windows the table is empty.
+//! Nearly all accesses are between windows, so this is as short as can be: a small table holds the
+//! pages that the thread used last of those that are known to [`Touched`]; an access to one of them
+//! advances the clock and notes its time there. All else is for [`Runs`](crate::runs::Runs): pages
+//! that are not in the table, and, at the first block that begins after it, whatever is due. Within
+//! windows the table is empty.
 //!
-//! The clock counts loads, stores and fetches. Threads have their own, and compare them only now and then, so that they need not
-//! wait for each other's memory: times of one thread are in order, and those of two differ from it by no more than [`TOGETHER`].
+//! The clock counts loads, stores and fetches. Threads have their own, and compare them only now
+//! and then, so that they need not wait for each other's memory: times of one thread are in order,
+//! and those of two differ from it by no more than [`TOGETHER`].
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -27,9 +29,10 @@ const NEVER: u64 = 1 << 63;
 /// The place of the time in an entry of data.
 const USED: usize = LOADS | STORES;
 
-/// A page of the table: nothing, its address if loads from it are only counted, its address if stores to it are, and when
-/// it was last used, which no address follows by less than a page. So the kind of an access is the place of what it is compared with,
-/// and those of accesses that do both or nothing are found nowhere.
+/// A page of the table: nothing, its address if loads from it are only counted, its address if
+/// stores to it are, and when it was last used, which no address follows by less than a page. So
+/// the kind of an access is the place of what it is compared with, and those of accesses that do
+/// both or nothing are found nowhere.
 struct DataPage([AtomicU64; 4]);
 
 struct CodePage {
@@ -37,12 +40,14 @@ struct CodePage {
     used: AtomicU64,
 }
 
-/// What one thread leaves out. Other threads only call [`LeftOut::interrupt`] and [`LeftOut::tell_uses`].
+/// What one thread leaves out. Other threads only call [`LeftOut::interrupt`] and
+/// [`LeftOut::tell_uses`].
 #[repr(C, align(64))]
 pub(crate) struct LeftOut {
     data: [DataPage; PAGES],
     code: [CodePage; CODE_PAGES],
-    /// The clock, without `references`: two counters, since each access would have to wait for the last one to a single one.
+    /// The clock, without `references`: two counters, since each access would have to wait for the
+    /// last one to a single one.
     clock: Cell<u64>,
     /// Loads and stores that were left out and not yet collected.
     references: Cell<u64>,
@@ -55,7 +60,8 @@ pub(crate) struct LeftOut {
     begun: AtomicBool,
 }
 
-// SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the value belongs to.
+// SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the
+// value belongs to.
 unsafe impl Sync for LeftOut {}
 
 impl LeftOut {
@@ -73,10 +79,12 @@ impl LeftOut {
         }
     }
 
-    /// The same, made where it stays for good: it is large for the stack of a thread of the program.
+    /// The same, made where it stays for good: it is large for the stack of a thread of the
+    /// program.
     pub(crate) fn leaked() -> &'static LeftOut {
         let layout = std::alloc::Layout::new::<LeftOut>();
-        // SAFETY: the layout has a size, and a value is all zeroes, as `new` makes it. Nobody frees it.
+        // SAFETY: the layout has a size, and a value is all zeroes, as `new` makes it. Nobody frees
+        // it.
         let made = unsafe { std::alloc::alloc_zeroed(layout).cast::<LeftOut>().as_ref() };
         made.unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
     }
@@ -90,14 +98,15 @@ impl LeftOut {
         self.begun.store(true, SeqCst);
     }
 
-    /// Counts a load or store of a page in the table, unless it may cross the end of the page; otherwise does nothing and returns
-    /// `false`.
+    /// Counts a load or store of a page in the table, unless it may cross the end of the page;
+    /// otherwise does nothing and returns `false`.
     #[inline(always)]
     pub(crate) fn counts(&self, kind: usize, address: u64) -> bool {
         self.counts_within(kind, address, PAGE - LARGEST)
     }
 
-    /// The same for one that does not cross the end of its page if it begins at most `within` behind its start.
+    /// The same for one that does not cross the end of its page if it begins at most `within`
+    /// behind its start.
     #[inline(always)]
     pub(crate) fn counts_within(&self, kind: usize, address: u64, within: u64) -> bool {
         let DataPage(entry) = &self.data[(address >> UNIT.shift) as usize % PAGES];
@@ -110,8 +119,8 @@ impl LeftOut {
         counts
     }
 
-    /// Counts the fetches of a block, its page's address plus their number, if the page is in the table and nothing is due;
-    /// otherwise does nothing and returns `false`.
+    /// Counts the fetches of a block, its page's address plus their number, if the page is in the
+    /// table and nothing is due; otherwise does nothing and returns `false`.
     #[inline(always)]
     pub(crate) fn counts_fetches(&self, block: u64) -> bool {
         let entry = &self.code[(block >> UNIT.shift) as usize % CODE_PAGES];
@@ -135,8 +144,8 @@ impl LeftOut {
         self.now() >= self.due.load(Relaxed)
     }
 
-    /// An access to a page that may be missing in the table, which has `count` of them to count: takes it up. The page has been
-    /// touched and, if `written`, written before or now.
+    /// An access to a page that may be missing in the table, which has `count` of them to count:
+    /// takes it up. The page has been touched and, if `written`, written before or now.
     pub(crate) fn take_up(&self, touched: &Touched, page: u64, written: bool, count: u64) {
         self.references.update(|references| references + count);
         let DataPage(entry) = &self.data[(page >> UNIT.shift) as usize % PAGES];
@@ -219,8 +228,8 @@ impl LeftOut {
         }
     }
 
-    /// Tells when pages of the table were last used. Called by any thread: what the own one does at the same moment may be told
-    /// now, later, or twice.
+    /// Tells when pages of the table were last used. Called by any thread: what the own one does at
+    /// the same moment may be told now, later, or twice.
     pub(crate) fn tell_uses(&self, touched: &Touched) {
         if self.begun.load(SeqCst) {
             self.data.iter().for_each(|DataPage(entry)| tell(touched, &entry[LOADS], &entry[USED], false));

@@ -1,9 +1,10 @@
 //! The QEMU user-mode plugin that records what a program does to its memory.
 //!
-//! QEMU loads it into the process that emulates the program. It builds runs of accesses, intercepts the system calls
-//! that change mappings, follows children, threads and `exec`, and sends all of it over a Unix socket to the collector
-//! in `superpage-trace`, which embeds this library. It knows nothing of the trace's format, and it has no dependencies,
-//! so that one call of the compiler builds it.
+//! QEMU loads it into the process that emulates the program. It builds runs of accesses, intercepts
+//! the system calls that change mappings, follows children, threads and `exec`, and sends all of it
+//! over a Unix socket to the collector in `superpage-trace`, which embeds this library. It knows
+//! nothing of the trace's format, and it has no dependencies, so that one call of the compiler
+//! builds it.
 
 mod buffer;
 mod connection;
@@ -192,7 +193,8 @@ fn access_format(api: &Api) -> AccessFormat {
     let bits = |holds: &dyn Fn(u32) -> bool| (0..32).map(|bit| 1 << bit).filter(|bit| holds(*bit)).sum::<u32>();
     let sized = bits(&|bit| size(bit) != size(0));
     let shift = sized.trailing_zeros() % 32;
-    // The bit for loads is the one below, as in the interface's `qemu_plugin_mem_rw`, which QEMU packs there as it is.
+    // The bit for loads is the one below, as in the interface's `qemu_plugin_mem_rw`, which QEMU
+    // packs there as it is.
     let kind_shift = bits(&store).trailing_zeros().wrapping_sub(1) % 32;
     AccessFormat { kind_shift, size_shift: shift, size_mask: sized >> shift }
 }
@@ -311,7 +313,8 @@ extern "C" fn executed_straddling_sampled(cpu: u32, word: *mut c_void) {
 /// The position of the kind in the description of an access by every QEMU that is known.
 const KIND_SHIFT: u32 = 16;
 
-/// Called for each load and store. What is added to a run's word is passed in as `one`: so it is in a register.
+/// Called for each load and store. What is added to a run's word is passed in as `one`: so it is in
+/// a register.
 extern "C" fn accessed(cpu: u32, info: u32, address: u64, one: *mut c_void) {
     if let Some(runs) = process::runs(cpu) {
         runs.data_of((info >> KIND_SHIFT) as usize, info, address, one as u64);

@@ -32,8 +32,8 @@ impl Mapping {
         Mapping { start, pages, flags: rights & 7, file: (0, 0), length: 0, offset: 0 }
     }
 
-    /// Makes it a mapping of a file: device and inode, length in bytes, offset in pages. If the length is not known,
-    /// the mapping counts as the whole file.
+    /// Makes it a mapping of a file: device and inode, length in bytes, offset in pages. If the
+    /// length is not known, the mapping counts as the whole file.
     pub(crate) fn set_file(&mut self, file: (u64, u64), length: u64, offset: u64) {
         self.flags |= FILE;
         self.file = file;
@@ -92,12 +92,14 @@ pub(crate) fn tell_remap(runs: &Runs, from: u64, from_length: u64, to: u64, to_l
     runs.event(code::REMAP, &[[from, from_pages], [to, to_pages]]);
 }
 
-/// The file behind a descriptor: device, inode and length, or `None` for a source of zeroes such as `/dev/zero`.
+/// The file behind a descriptor: device, inode and length, or `None` for a source of zeroes such as
+/// `/dev/zero`.
 pub(crate) fn file_behind(number: RawFd) -> Option<(u64, u64, u64)> {
     if number < 0 {
         return None;
     }
-    // SAFETY: only asked about; `ManuallyDrop` leaves it open. A number that is closed gives an error.
+    // SAFETY: only asked about; `ManuallyDrop` leaves it open. A number that is closed gives an
+    // error.
     let file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(number) });
     let metadata = file.metadata().ok()?;
     let zero = metadata.file_type().is_char_device() && metadata.rdev() == file_device(1, 5);
@@ -122,7 +124,8 @@ impl Heap {
         Heap { start: 0, pages: 0 }
     }
 
-    /// An empty heap whose break is at `address`; what precedes the next page boundary belongs to the program's data.
+    /// An empty heap whose break is at `address`; what precedes the next page boundary belongs to
+    /// the program's data.
     pub(crate) fn at(address: u64) -> Heap {
         Heap { start: address.div_ceil(PAGE), pages: 0 }
     }

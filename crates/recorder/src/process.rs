@@ -1,9 +1,11 @@
-//! The recorded process: its threads, what it shares with the collector, and the order of what they send.
+//! The recorded process: its threads, what it shares with the collector, and the order of what they
+//! send.
 //!
-//! A thread's accesses go to its own buffer without a lock. In a process with one thread events are in the same buffer,
-//! and the order is right by itself. With more, three rules ensure it: a thread sends what it has before each system
-//! call, and every event at once; a call that changes mappings holds [`mapping`] until its event is sent; and one that
-//! unmaps something first waits until all others have sent what they did before ([`gather_before`]).
+//! A thread's accesses go to its own buffer without a lock. In a process with one thread events are
+//! in the same buffer, and the order is right by itself. With more, three rules ensure it: a thread
+//! sends what it has before each system call, and every event at once; a call that changes mappings
+//! holds [`mapping`] until its event is sent; and one that unmaps something first waits until all
+//! others have sent what they did before ([`gather_before`]).
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +39,8 @@ pub(crate) struct Session {
     pub(crate) api: Api,
     /// The system calls of the emulated machine.
     pub(crate) calls: Calls,
-    /// Paths of the plugin's own file: one for a process that still has it open, and one for others.
+    /// Paths of the plugin's own file: one for a process that still has it open, and one for
+    /// others.
     pub(crate) plugins: [PathBuf; 2],
     /// The identity of that file, so that another one under its name is not mistaken for it.
     pub(crate) code: Option<(u64, u64)>,
@@ -80,11 +83,13 @@ static CONNECTION: Mutex<Connection> = Mutex::new(Connection::closed());
 static MAPPING: Mutex<()> = Mutex::new(());
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The number of the next thread: unique in the process, also across the programs that it executes, as its file is.
+/// The number of the next thread: unique in the process, also across the programs that it executes,
+/// as its file is.
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// The number of the program's first thread.
 static FIRST_NUMBER: AtomicU32 = AtomicU32::new(0);
-/// The children so far, also across the programs that the process executes: their tokens tell them apart.
+/// The children so far, also across the programs that the process executes: their tokens tell them
+/// apart.
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static LIVING: AtomicI64 = AtomicI64::new(1);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
@@ -92,8 +97,8 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// The pages that the process has touched, for sampled recordings.
 pub(crate) static TOUCHED: Touched = Touched::new();
 
-/// Sets the session, the process's token, the number of its first thread and how many children it has had; call it once, before
-/// anything else.
+/// Sets the session, the process's token, the number of its first thread and how many children it
+/// has had; call it once, before anything else.
 pub(crate) fn begin(session: Session, token: u64, first: u32, children: u64) -> &'static Session {
     CHILDREN.store(children, Relaxed);
     TOKEN.store(token, Relaxed);
@@ -269,7 +274,8 @@ pub(crate) fn gather(cpu: u32) {
     }
 }
 
-/// The same before a call that takes pages from all threads: from then on, no other begins a window with them.
+/// The same before a call that takes pages from all threads: from then on, no other begins a window
+/// with them.
 pub(crate) fn gather_before(cpu: u32, take: impl Fn()) {
     if several() {
         take();
@@ -353,8 +359,8 @@ pub(crate) fn token() -> u64 {
     TOKEN.load(Relaxed)
 }
 
-/// Handles an exit of QEMU without a system call of the program: sends what its threads have, since none of them runs
-/// any more.
+/// Handles an exit of QEMU without a system call of the program: sends what its threads have, since
+/// none of them runs any more.
 pub(crate) fn end_abruptly() {
     if !ENDED.load(SeqCst) {
         for runs in RUNS.iter().filter(|runs| runs.begun()) {

@@ -1,5 +1,6 @@
-//! Resolves the execution of a file: follows `#!` lines to an ELF program, and finds the emulator for its machine. Used
-//! by the plugin for what a program executes, and by the collector for the first program.
+//! Resolves the execution of a file: follows `#!` lines to an ELF program, and finds the emulator
+//! for its machine. Used by the plugin for what a program executes, and by the collector for the
+//! first program.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +23,8 @@ pub(crate) struct Program {
 /// Why a file cannot be emulated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// It does not exist, is not a file, or is not executable: the system would return this error too.
+    /// It does not exist, is not a file, or is not executable: the system would return this error
+    /// too.
     System(i32),
     /// It may be executed but not read.
     Unreadable,
@@ -106,7 +108,8 @@ fn shebang(line: &[u8]) -> Option<(OsString, Option<OsString>)> {
     (!interpreter.is_empty()).then(|| (owned(interpreter), (!argument.is_empty()).then(|| owned(argument))))
 }
 
-/// The file that `name` refers to: itself if it contains a folder, else the first executable one in `path`.
+/// The file that `name` refers to: itself if it contains a folder, else the first executable one in
+/// `path`.
 pub(crate) fn search(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));

@@ -1,7 +1,8 @@
-//! The functions of QEMU's plugin interface that are used, and symbols that its executable exports beside them.
+//! The functions of QEMU's plugin interface that are used, and symbols that its executable exports
+//! beside them.
 //!
-//! All are looked up when the plugin is loaded: so this crate links without QEMU, and what an emulator lacks is
-//! reported.
+//! All are looked up when the plugin is loaded: so this crate links without QEMU, and what an
+//! emulator lacks is reported.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 
@@ -30,7 +31,8 @@ const READ_WRITE: c_int = 3;
 pub(crate) type Opaque = *mut c_void;
 /// Called with the number of the virtual CPU and the registered word.
 pub(crate) type Executed = extern "C" fn(u32, *mut c_void);
-/// Called with the number of the virtual CPU, the access's description, its address and the registered word.
+/// Called with the number of the virtual CPU, the access's description, its address and the
+/// registered word.
 pub(crate) type Accessed = extern "C" fn(u32, u32, u64, *mut c_void);
 /// Called for each new translation block.
 pub(crate) type Translated = extern "C" fn(u64, Opaque);
@@ -64,7 +66,8 @@ macro_rules! interface {
         impl Api {
             /// Finds the functions in the running process; `Err` names the first that is missing.
             pub(crate) fn find() -> Result<Api, &'static CStr> {
-                // SAFETY: the types are those of QEMU's declarations (version 1 of the interface, QEMU 7.2).
+                // SAFETY: the types are those of QEMU's declarations (version 1 of the interface,
+                // QEMU 7.2).
                 unsafe {
                     Ok(Api {
                         $($field: symbol::<$kind>($name).ok_or($name)?,)*

@@ -1,10 +1,11 @@
 //! Builds runs: from the accesses of one thread to words in its buffer.
 //!
-//! The rule is that of the event stream: loads and stores are one stream, instruction fetches another. While the first
-//! stays on a page, its stores there are one run, its loads before them another, and its loads after the first of them
-//! a third; all end when a load or a store goes to another page (here and below: or line, in the recorder of lines). A run gets its place in the buffer at its first
-//! access, and later accesses only increment its count there. A run also ends at every event, and when a full buffer is
-//! sent.
+//! The rule is that of the event stream: loads and stores are one stream, instruction fetches
+//! another. While the first stays on a page, its stores there are one run, its loads before them
+//! another, and its loads after the first of them a third; all end when a load or a store goes to
+//! another page (here and below: or line, in the recorder of lines). A run gets its place in the
+//! buffer at its first access, and later accesses only increment its count there. A run also ends
+//! at every event, and when a full buffer is sent.
 
 mod sampling;
 #[cfg(test)]
@@ -27,14 +28,16 @@ pub(crate) const PAGE: u64 = UNIT.bytes();
 const OFFSET: u64 = PAGE - 1;
 /// No access is larger than this many bytes.
 pub(crate) const LARGEST: u64 = 64;
-/// The indices of the kinds of access. Those of loads and stores are QEMU's numbers (`qemu_plugin_mem_rw`), of which
-/// the sum stands for an atomic access that does both, and 0 for neither.
+/// The indices of the kinds of access. Those of loads and stores are QEMU's numbers
+/// (`qemu_plugin_mem_rw`), of which the sum stands for an atomic access that does both, and 0 for
+/// neither.
 const FETCHES: usize = 0;
 pub(crate) const LOADS: usize = 1;
 pub(crate) const STORES: usize = 2;
 /// One access, as it is added to the word of its run.
 pub(crate) const ONE: u64 = 1 << COUNT_SHIFT;
-/// A page address that no access has, for a run that has ended or that another thread has interrupted.
+/// A page address that no access has, for a run that has ended or that another thread has
+/// interrupted.
 pub(crate) const NOWHERE: u64 = !0xffff;
 /// Another one, for a run that ended because the program went to another page.
 const LEFT: u64 = NOWHERE - 0x1_0000;
@@ -42,11 +45,12 @@ const LEFT: u64 = NOWHERE - 0x1_0000;
 /// Incremented whenever a thread needs all others to send what they have; see [`Runs::behind`].
 pub(crate) static GATHERING: AtomicU64 = AtomicU64::new(0);
 
-/// How to extract the kind and the size from what QEMU passes with an access; determined at the start, so that the fast
-/// path need not call QEMU.
+/// How to extract the kind and the size from what QEMU passes with an access; determined at the
+/// start, so that the fast path need not call QEMU.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AccessFormat {
-    /// The position of the two bits of which the first is set for a load and the second for a store.
+    /// The position of the two bits of which the first is set for a load and the second for a
+    /// store.
     pub(crate) kind_shift: u32,
     /// The position of the logarithm of the size.
     pub(crate) size_shift: u32,
@@ -68,8 +72,8 @@ impl AccessFormat {
     }
 }
 
-/// A run that is still growing: its page's address and its word in the buffer or, if it has ended or is left out, a
-/// word elsewhere.
+/// A run that is still growing: its page's address and its word in the buffer or, if it has ended
+/// or is left out, a word elsewhere.
 struct Open {
     page: AtomicU64,
     word: Cell<*mut u64>,
@@ -83,11 +87,13 @@ impl Open {
 
 /// The open runs of a thread and the buffer that they are in.
 ///
-/// Only the thread itself uses this, except for [`Runs::interrupt`] and [`Runs::behind`], which any thread may call.
+/// Only the thread itself uses this, except for [`Runs::interrupt`] and [`Runs::behind`], which any
+/// thread may call.
 #[repr(C, align(256))]
 pub(crate) struct Runs {
     // What the fast paths read, in two cache lines.
-    /// By kind; the first and the last are never open, so that accesses that do both or nothing take the slow path.
+    /// By kind; the first and the last are never open, so that accesses that do both or nothing
+    /// take the slow path.
     data: [Open; 4],
     fetch: Open,
     format: Cell<AccessFormat>,
@@ -123,8 +129,8 @@ pub(crate) struct Gathering {
     pub(crate) sink: Sink,
 }
 
-// SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the value belongs to,
-// which is what the callers of `Runs::begin` promise.
+// SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the
+// value belongs to, which is what the callers of `Runs::begin` promise.
 unsafe impl Sync for Runs {}
 
 impl Runs {
@@ -160,7 +166,8 @@ impl Runs {
         self.thread.get()
     }
 
-    /// Sets the thread's buffer, whose last word stays free as the end mark. `self` must not move from now on.
+    /// Sets the thread's buffer, whose last word stays free as the end mark. `self` must not move
+    /// from now on.
     ///
     /// # Safety
     /// `buffer` must be valid, for nobody else's use, until [`Runs::end`].
@@ -225,7 +232,8 @@ impl Runs {
         }
     }
 
-    /// A load or store at `address`, described by `info`, of which `kind` was extracted. `one` is [`ONE`].
+    /// A load or store at `address`, described by `info`, of which `kind` was extracted. `one` is
+    /// [`ONE`].
     #[inline(always)]
     pub(crate) fn data_of(&self, kind: usize, info: u32, address: u64, one: u64) {
         let open = &self.data[kind & (LOADS | STORES)];
@@ -237,8 +245,8 @@ impl Runs {
         }
     }
 
-    /// How far behind the start of a page an access may begin that lies on it completely: the largest or, where lines are no larger
-    /// than that, this one.
+    /// How far behind the start of a page an access may begin that lies on it completely: the
+    /// largest or, where lines are no larger than that, this one.
     #[inline(always)]
     fn within(&self, info: u32) -> u64 {
         if PAGE > LARGEST {
@@ -274,7 +282,8 @@ impl Runs {
         open.word.set(self.push(rest));
     }
 
-    /// Instructions fetched from one page: `block` is the page's address plus their number, below the bytes of a page.
+    /// Instructions fetched from one page: `block` is the page's address plus their number, below
+    /// the bytes of a page.
     #[inline(always)]
     pub(crate) fn fetches(&self, block: u64) {
         if !self.usual_fetches(block) {
@@ -282,8 +291,8 @@ impl Runs {
         }
     }
 
-    /// Like [`Runs::fetches`] if nothing is due that makes it longer; otherwise does nothing and returns `false`, as it
-    /// does for a thread that has not begun.
+    /// Like [`Runs::fetches`] if nothing is due that makes it longer; otherwise does nothing and
+    /// returns `false`, as it does for a thread that has not begun.
     #[inline(always)]
     pub(crate) fn usual_fetches(&self, block: u64) -> bool {
         let number = block ^ self.fetch.page.load(Relaxed);
@@ -294,7 +303,8 @@ impl Runs {
         self.begin_fetches(block, 0)
     }
 
-    /// Like [`Runs::fetches`], if the first is the end of an instruction that began on the previous page.
+    /// Like [`Runs::fetches`], if the first is the end of an instruction that began on the previous
+    /// page.
     pub(crate) fn straddling_fetches(&self, block: u64) {
         if !self.begin_fetches(block, STRADDLE) {
             self.begin_fetches_anywhere(block, STRADDLE);
@@ -303,7 +313,8 @@ impl Runs {
 
     /// Usually begins a new run.
     ///
-    /// Nothing here looks for a gathering: until the thread is interrupted, which closes the page, it may go on.
+    /// Nothing here looks for a gathering: until the thread is interrupted, which closes the page,
+    /// it may go on.
     #[inline(never)]
     fn data_elsewhere(&self, kind: usize, info: u32, address: u64) {
         let slot = self.next.get();
@@ -413,7 +424,8 @@ impl Runs {
         self.fetch.page.store(page, Relaxed);
     }
 
-    /// Whether the open run of a kind is on this page, even if another thread's interrupt has hidden that.
+    /// Whether the open run of a kind is on this page, even if another thread's interrupt has
+    /// hidden that.
     fn is_on(&self, kind: usize, page: u64) -> bool {
         let open = self.open(kind);
         let (at, word) = (open.page.load(Relaxed), open.word.get());

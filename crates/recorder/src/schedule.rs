@@ -1,20 +1,22 @@
-//! When a sampled recording keeps accesses. This file is compiled into the plugin and into `superpage-trace`, which samples
-//! whole streams in the same way.
+//! When a sampled recording keeps accesses. This file is compiled into the plugin and into
+//! `superpage-trace`, which samples whole streams in the same way.
 //!
-//! The time of a thread is its number of accesses. It is divided into periods, and the thread begins at a random point
-//! of the first. Each period contains one window, at a random position. So every access is equally likely to be in a
-//! window, and the positions of windows are independent of whatever the program repeats: they represent the whole
-//! without bias, and their differences show how well. The first half of a window is for warming: TLBs recover from what
-//! the gap before it has changed.
+//! The time of a thread is its number of accesses. It is divided into periods, and the thread
+//! begins at a random point of the first. Each period contains one window, at a random position. So
+//! every access is equally likely to be in a window, and the positions of windows are independent
+//! of whatever the program repeats: they represent the whole without bias, and their differences
+//! show how well. The first half of a window is for warming: TLBs recover from what the gap before
+//! it has changed.
 //!
-//! A program's beginning is unlike the rest, and one window of the first period would say little about it. So the
-//! thread with which a recording begins has a beginning: the length of a window is measured completely, and the periods
-//! after it double until they are as long as the others. Each window stands for its period. Since the start of these is
-//! fixed, each is divided into halves of windows, of which a random one is measured; the half before it is for warming.
+//! A program's beginning is unlike the rest, and one window of the first period would say little
+//! about it. So the thread with which a recording begins has a beginning: the length of a window is
+//! measured completely, and the periods after it double until they are as long as the others. Each
+//! window stands for its period. Since the start of these is fixed, each is divided into halves of
+//! windows, of which a random one is measured; the half before it is for warming.
 //!
-//! A TLB under LRU holds what was used last, whatever was before, and how many pages an entry covers is up to the kernel
-//! and the machine. So all pages used in a gap are put before the window that ends it, one access per page, the least
-//! recent first; as many fewer count as left out.
+//! A TLB under LRU holds what was used last, whatever was before, and how many pages an entry
+//! covers is up to the kernel and the machine. So all pages used in a gap are put before the window
+//! that ends it, one access per page, the least recent first; as many fewer count as left out.
 
 /// The part of a sampled stream that accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,8 +62,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Windows of `on` accesses, at least 1, one in each `period`, at least `on`. Threads of one recording have the
-    /// same `seed` and different `stream`s.
+    /// Windows of `on` accesses, at least 1, one in each `period`, at least `on`. Threads of one
+    /// recording have the same `seed` and different `stream`s.
     pub(crate) fn new(on: u64, period: u64, seed: u64, stream: u64) -> Schedule {
         let random = seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mut schedule = Schedule {
@@ -135,7 +137,8 @@ impl Schedule {
         }
     }
 
-    /// A number below `limit`: SplitMix64, as `superpage_pages::Random`; the plugin is built with nothing but itself.
+    /// A number below `limit`: SplitMix64, as `superpage_pages::Random`; the plugin is built with
+    /// nothing but itself.
     fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
     }
@@ -196,7 +199,8 @@ mod tests {
         assert!((0..100).all(|_| schedule.next().phase != Phase::Gap));
     }
 
-    /// What is measured, times the accesses that its window stands for over those measured in one, is all of the stream.
+    /// What is measured, times the accesses that its window stands for over those measured in one,
+    /// is all of the stream.
     #[test]
     fn a_beginning_is_measured_whole_and_then_in_periods_that_double() {
         let (on, period, seeds) = (20, 100, 40_000);

@@ -113,7 +113,8 @@ const MAP_STACK: u64 = 0x20000;
 const STACK: u64 = 3;
 const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0x1000;
-/// With this flag the call closes nothing before the next `execve`, where the plugin keeps its own descriptors open.
+/// With this flag the call closes nothing before the next `execve`, where the plugin keeps its own
+/// descriptors open.
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`.
 const DISCARDING: [u64; 4] = [4, 8, 9, 24];
@@ -141,8 +142,8 @@ impl Calls {
         self.followed.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
     }
 
-    /// The path of a call, and its buffer; `None` if the event of another kind stands for it. What copies through a list of buffers
-    /// counts as copying nothing.
+    /// The path of a call, and its buffer; `None` if the event of another kind stands for it. What
+    /// copies through a list of buffers counts as copying nothing.
     fn path(self, number: i64, arguments: [u64; 6]) -> Option<(usize, u64)> {
         let silent = [Call::Close, Call::CloseRange, Call::Duplicate];
         if self.call(number).is_some_and(|call| !silent.contains(&call)) {
@@ -407,7 +408,8 @@ fn is_pipe(number: RawFd) -> bool {
     if number < 0 {
         return false;
     }
-    // SAFETY: only asked about; `ManuallyDrop` leaves it open. A number that is closed gives an error.
+    // SAFETY: only asked about; `ManuallyDrop` leaves it open. A number that is closed gives an
+    // error.
     let file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(number) });
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
 }

@@ -1,7 +1,7 @@
-//! The pages that a process has touched and written. While a sampled recording leaves accesses out, this decides
-//! whether an access is the first to its page and must be kept. It also records the order in which pages were last used
-//! meanwhile, so that the next window can begin with TLBs that hold what they would hold (Barr et al., ISPASS 2005: a
-//! memory timestamp record).
+//! The pages that a process has touched and written. While a sampled recording leaves accesses out,
+//! this decides whether an access is the first to its page and must be kept. It also records the
+//! order in which pages were last used meanwhile, so that the next window can begin with TLBs that
+//! hold what they would hold (Barr et al., ISPASS 2005: a memory timestamp record).
 
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
@@ -23,8 +23,9 @@ const UNREADABLE: u8 = 4;
 /// Nor executed.
 const NOT_EXECUTABLE: u8 = 8;
 
-/// Marks and stamps of pages for 47 bits of address, in leaves of 1 GB allocated at the first touch. Shared by threads:
-/// two that touch a page for the first time at once may both be told that they are first, and have equal stamps.
+/// Marks and stamps of pages for 47 bits of address, in leaves of 1 GB allocated at the first
+/// touch. Shared by threads: two that touch a page for the first time at once may both be told that
+/// they are first, and have equal stamps.
 pub(crate) struct Touched {
     leaves: [AtomicPtr<Leaf>; LEAVES],
     /// A time that some thread's clock has reached.
@@ -33,10 +34,12 @@ pub(crate) struct Touched {
     changes: AtomicU64,
 }
 
-/// Marks and stamps are apart: marks are waited for, and so should be near; stamps are only written.
+/// Marks and stamps are apart: marks are waited for, and so should be near; stamps are only
+/// written.
 struct Leaf {
     marks: [AtomicU8; LEAF_PAGES],
-    /// When each page was last used: by loads and stores, by fetches. 0: not since the last call of `recent`.
+    /// When each page was last used: by loads and stores, by fetches. 0: not since the last call of
+    /// `recent`.
     stamps: [[AtomicU64; LEAF_PAGES]; 2],
     /// Whether any page of a group has marks, and whether any may have stamps.
     marked: [AtomicBool; LEAF_PAGES / GROUP],
@@ -49,8 +52,8 @@ impl Touched {
         Touched { leaves, clock: AtomicU64::new(0), changes: AtomicU64::new(0) }
     }
 
-    /// Marks a page and returns whether that is new: not touched before, or with `write` not written before. Pages
-    /// beyond 47 bits (the kernel's own) are never new.
+    /// Marks a page and returns whether that is new: not touched before, or with `write` not
+    /// written before. Pages beyond 47 bits (the kernel's own) are never new.
     pub(crate) fn mark(&self, page: u64, write: bool) -> bool {
         let Some(leaf) = self.leaf_made(page) else { return false };
         let slot = &leaf.marks[page as usize % LEAF_PAGES];
@@ -68,8 +71,8 @@ impl Touched {
         self.leaf(page).is_some_and(|leaf| leaf.marks[page as usize % LEAF_PAGES].load(Relaxed) & WRITTEN != 0)
     }
 
-    /// Records that a page was used at `now`, by a load or store or by a fetch; ignored if it may not be used any more or was never
-    /// touched.
+    /// Records that a page was used at `now`, by a load or store or by a fetch; ignored if it may
+    /// not be used any more or was never touched.
     pub(crate) fn stamp(&self, page: u64, fetch: bool, now: u64) {
         let Some(leaf) = self.leaf(page) else { return };
         let place = page as usize % LEAF_PAGES;
@@ -110,7 +113,8 @@ impl Touched {
         found.into_iter().map(|(_, page, fetch)| (page, fetch)).collect()
     }
 
-    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count as recently used.
+    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count
+    /// as recently used.
     pub(crate) fn restrict(&self, start: u64, pages: u64, read: bool, execute: bool) {
         let denied = if read { 0 } else { UNREADABLE } | if execute { 0 } else { NOT_EXECUTABLE };
         self.each(start, pages, |leaf, page| {
@@ -160,8 +164,8 @@ impl Touched {
     /// What is known of a page that has been touched, and of its neighbours.
     fn leaf(&self, page: u64) -> Option<&Leaf> {
         let pointer = self.leaves.get((page >> LEAF_BITS) as usize)?.load(Acquire);
-        // SAFETY: a pointer here is null or is that of a leaf of zeroes made in `leaf_made`, which is a valid value,
-        // and is never freed while `self` lives.
+        // SAFETY: a pointer here is null or is that of a leaf of zeroes made in `leaf_made`, which
+        // is a valid value, and is never freed while `self` lives.
         unsafe { pointer.as_ref() }
     }
 

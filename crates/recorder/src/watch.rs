@@ -1,8 +1,9 @@
-//! Exits with the collector: a process whose recorder was killed must not continue to run in emulation.
+//! Exits with the collector: a process whose recorder was killed must not continue to run in
+//! emulation.
 //!
-//! The collector sends a farewell before it releases a process; if it was killed, the connection just ends. A thread of
-//! its own waits for that, since the program's threads may sleep for long. It takes no signals, which are the
-//! program's.
+//! The collector sends a farewell before it releases a process; if it was killed, the connection
+//! just ends. A thread of its own waits for that, since the program's threads may sleep for long.
+//! It takes no signals, which are the program's.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -41,8 +42,8 @@ pub(crate) fn released(socket: RawFd) -> bool {
     end_with(socket, MSG_DONTWAIT)
 }
 
-/// Waits for the end of a connection, or checks for it, and kills the process if it came without a farewell. Returns
-/// whether there was one.
+/// Waits for the end of a connection, or checks for it, and kills the process if it came without a
+/// farewell. Returns whether there was one.
 fn end_with(socket: RawFd, flags: c_int) -> bool {
     let mut byte = 0_u8;
     loop {

@@ -1,5 +1,6 @@
-//! A random chase, each load's address from the load before, in a region and in plain anonymous memory: once all of it is
-//! promoted, a region is as fast as the kernel's own huge pages. `cargo bench -p superpage-region [-- MEGABYTES]`
+//! A random chase, each load's address from the load before, in a region and in plain anonymous
+//! memory: once all of it is promoted, a region is as fast as the kernel's own huge pages. `cargo
+//! bench -p superpage-region [-- MEGABYTES]`
 
 #[cfg(target_os = "linux")]
 #[path = "../examples/anonymous/mod.rs"]

@@ -1,5 +1,6 @@
-//! Faults: each page of a region touched for the first time, in order and at random, with fault-around and without,
-//! beside the kernel's own faults of base pages on the same fill. `cargo bench -p superpage-region --bench fill [-- MEGABYTES]`
+//! Faults: each page of a region touched for the first time, in order and at random, with
+//! fault-around and without, beside the kernel's own faults of base pages on the same fill. `cargo
+//! bench -p superpage-region --bench fill [-- MEGABYTES]`
 
 #[cfg(target_os = "linux")]
 #[path = "../examples/anonymous/mod.rs"]
@@ -41,8 +42,8 @@ mod fill {
     /// The most pages populated at a fault: 1 is without fault-around.
     pub(crate) const WINDOWS: [usize; 4] = [1, 16, 64, 512];
 
-    /// Of one fill, for each page of it: microseconds in all, in the pager without reservations and promotions of 2 MB, and for
-    /// these; and messages.
+    /// Of one fill, for each page of it: microseconds in all, in the pager without reservations and
+    /// promotions of 2 MB, and for these; and messages.
     #[derive(Clone, Copy)]
     pub(crate) struct Times {
         all: f64,

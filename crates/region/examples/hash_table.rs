@@ -1,6 +1,8 @@
-//! A hash table that lives in a region, beside the same table in plain anonymous memory with huge pages and without.
+//! A hash table that lives in a region, beside the same table in plain anonymous memory with huge
+//! pages and without.
 //!
-//! `cargo run --release -p superpage-region --example hash_table [MEGABYTES [LIMIT_MEGABYTES [SWAP_DIRECTORY]]]`
+//! `cargo run --release -p superpage-region --example hash_table [MEGABYTES [LIMIT_MEGABYTES
+//! [SWAP_DIRECTORY]]]`
 
 #[cfg(target_os = "linux")]
 mod anonymous;
@@ -62,7 +64,8 @@ mod linux {
         lookups: Duration,
     }
 
-    /// Fills half of the table, then looks each key up, in another order, and as many that are not there.
+    /// Fills half of the table, then looks each key up, in another order, and as many that are not
+    /// there.
     fn work(memory: &mut [u8]) -> Work {
         let mut table = HashTable::new(memory);
         let keys = table.slots.len() as u64 / 2;

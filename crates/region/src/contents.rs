@@ -1,5 +1,5 @@
-//! The contents of a region's pages, as the manager sees them: [`Memory`](superpage_vm::Memory) on the memory file and
-//! the swap file.
+//! The contents of a region's pages, as the manager sees them: [`Memory`](superpage_vm::Memory) on
+//! the memory file and the swap file.
 
 use super::memory::{BLOCK, Memory};
 use super::swap::Swap;

@@ -1,5 +1,5 @@
-//! [`Region`]: ordinary memory for a program, and a pager for it, which is [`superpage_vm`]. It changes nothing of the
-//! system and nothing of the process except this memory.
+//! [`Region`]: ordinary memory for a program, and a pager for it, which is [`superpage_vm`]. It
+//! changes nothing of the system and nothing of the process except this memory.
 //!
 //! The crate is empty on other systems than Linux.
 #![cfg(target_os = "linux")]
@@ -38,27 +38,32 @@ use std::thread::JoinHandle;
 use superpage_pages::{Ladder, PageSize, Vpn};
 use superpage_vm::{Config, Dirty, Hash, Hints, Map, Place, Policy, Reclaim, Target, Vm};
 
-/// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
-/// and arenas.
+/// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are
+/// used, for buffer pools and arenas.
 ///
-/// A first touch reserves a whole 2 MB page and populates one base page of it; when all are populated they become one
-/// huge page, without a copy. When memory is scarce, reserved pages that are not populated are used for others.
+/// A first touch reserves a whole 2 MB page and populates one base page of it; when all are
+/// populated they become one huge page, without a copy. When memory is scarce, reserved pages that
+/// are not populated are used for others.
 ///
-/// *Fault-around.* A fault costs a round trip to the pager, so where pages are touched in order, up or down, a fault populates and maps
-/// a whole window of reserved pages, aligned, as large as what lies populated right beside it: 8 KB, 16 KB, ... up to 256 KB
-/// (`around` in [`Builder::policy`]). What is touched with gaps gets no page beside. A run is at most doubled, by at most a window,
-/// and reaches 2 MB with the fewer touches; what was populated so and never faulted is counted (`untouched_pages` of
-/// [`RegionStats::manager`]). It is in every respect a populated page: resident, dirty, promoted and evicted like others, since
-/// a process does not see whether it is touched later. Nothing is populated ahead where memory would be short (where fewer frames would
+/// *Fault-around.* A fault costs a round trip to the pager, so where pages are touched in order, up
+/// or down, a fault populates and maps a whole window of reserved pages, aligned, as large as what
+/// lies populated right beside it: 8 KB, 16 KB, ... up to 256 KB (`around` in [`Builder::policy`]).
+/// What is touched with gaps gets no page beside. A run is at most doubled, by at most a window,
+/// and reaches 2 MB with the fewer touches; what was populated so and never faulted is counted
+/// (`untouched_pages` of [`RegionStats::manager`]). It is in every respect a populated page:
+/// resident, dirty, promoted and evicted like others, since a process does not see whether it is
+/// touched later. Nothing is populated ahead where memory would be short (where fewer frames would
 /// be left than the page daemon aims at), where contents are in the swap file, and at all where the
-/// limit is less than the size and there is no swap directory: there each frame is for a page that was touched.
+/// limit is less than the size and there is no swap directory: there each frame is for a page that
+/// was touched.
 ///
-/// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread serves the region;
-/// threads that touch an absent page wait for it. So nothing that this thread needs, such as the global allocator, may
-/// use memory of a region.
+/// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread
+/// serves the region; threads that touch an absent page wait for it. So nothing that this thread
+/// needs, such as the global allocator, may use memory of a region.
 ///
-/// Child processes do not inherit the memory. In a forked child a region is an empty handle: [`Region::stats`] are all
-/// zero, fallible calls return [`Error::Forked`], and dropping it does nothing.
+/// Child processes do not inherit the memory. In a forked child a region is an empty handle:
+/// [`Region::stats`] are all zero, fallible calls return [`Error::Forked`], and dropping it does
+/// nothing.
 ///
 /// ```no_run
 /// let mut region = superpage_region::Region::builder().bytes(64 << 20).build()?;
@@ -71,7 +76,8 @@ pub struct Region {
     bytes: usize,
     /// The process that made it, whose threads serve it.
     process: u32,
-    // Not dropped in a forked child, where the thread does not exist and the channel may be locked for ever.
+    // Not dropped in a forked child, where the thread does not exist and the channel may be locked
+    // for ever.
     pager: ManuallyDrop<Serving>,
 }
 
@@ -82,9 +88,11 @@ struct Serving {
     thread: JoinHandle<()>,
 }
 
-// SAFETY: the start is plain memory of the process, bound to no thread; what else is here is `Send` itself.
+// SAFETY: the start is plain memory of the process, bound to no thread; what else is here is `Send`
+// itself.
 unsafe impl Send for Region {}
-// SAFETY: through a shared region there are only raw pointers to the memory, and messages to the pager.
+// SAFETY: through a shared region there are only raw pointers to the memory, and messages to the
+// pager.
 unsafe impl Sync for Region {}
 
 /// The parameters of a region: see [`Region::builder`].
@@ -104,37 +112,42 @@ impl Builder {
         self
     }
 
-    /// The most physical memory that the region may hold, in bytes; rounded down to whole base pages, at least 2 MB.
-    /// The default is the size of the region, rounded up to whole 2 MB.
+    /// The most physical memory that the region may hold, in bytes; rounded down to whole base
+    /// pages, at least 2 MB. The default is the size of the region, rounded up to whole 2 MB.
     pub fn limit(mut self, limit: usize) -> Builder {
         self.limit = Some(limit);
         self
     }
 
-    /// Where to evict pages that exceed the limit: to an unlinked file in this directory. Without one no page can be
-    /// evicted, and accesses beyond the limit end with `SIGBUS`.
+    /// Where to evict pages that exceed the limit: to an unlinked file in this directory. Without
+    /// one no page can be evicted, and accesses beyond the limit end with `SIGBUS`.
     ///
-    /// With one, do no input into the region that bypasses the page cache (`O_DIRECT`, registered buffers of
-    /// `io_uring`, `vmsplice`): if a page is evicted while a device writes to it, the device's data is lost.
+    /// With one, do no input into the region that bypasses the page cache (`O_DIRECT`, registered
+    /// buffers of `io_uring`, `vmsplice`): if a page is evicted while a device writes to it, the
+    /// device's data is lost.
     pub fn swap_dir(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.swap_dir = Some(directory.into());
         self
     }
 
-    /// The policy of the manager: `reservation`, `freebsd`, `talluri-hill` or `base`; by default `reservation` with digests
-    /// (`hash=read`) and fault-around (`around=64`: windows of at most 64 base pages; 1 is without, and what a policy has that does not
-    /// say it: then exactly what is touched is populated). Others are refused ([`Error::Policy`]): `thp` and `mthp` take whole extents of private memory only, and a region
-    /// is shared memory; `promote`, and any other policy with a background, needs a clock, which the pager of a region has not; with
-    /// `hints=opt-in` superpages are made where a program asks for them, and nobody can ask in a region. Without a swap directory nothing
-    /// is reclaimed, whatever the policy says; dirty bits do not affect promotion here.
+    /// The policy of the manager: `reservation`, `freebsd`, `talluri-hill` or `base`; by default
+    /// `reservation` with digests (`hash=read`) and fault-around (`around=64`: windows of at most
+    /// 64 base pages; 1 is without, and what a policy has that does not say it: then exactly what
+    /// is touched is populated). Others are refused ([`Error::Policy`]): `thp` and `mthp` take
+    /// whole extents of private memory only, and a region is shared memory; `promote`, and any
+    /// other policy with a background, needs a clock, which the pager of a region has not; with
+    /// `hints=opt-in` superpages are made where a program asks for them, and nobody can ask in a
+    /// region. Without a swap directory nothing is reclaimed, whatever the policy says; dirty bits
+    /// do not affect promotion here.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
     }
 
-    /// Accepts a process that may only handle user-mode faults: then a system call that accesses an unpopulated page of
-    /// the region fails with `EFAULT` (`read` into it, for example). [`Region::populate`] avoids that, if nothing is
-    /// evicted. Without this, such a process gets [`Error::UserModeOnly`].
+    /// Accepts a process that may only handle user-mode faults: then a system call that accesses an
+    /// unpopulated page of the region fails with `EFAULT` (`read` into it, for example).
+    /// [`Region::populate`] avoids that, if nothing is evicted. Without this, such a process gets
+    /// [`Error::UserModeOnly`].
     pub fn user_mode_only(mut self) -> Builder {
         self.user_mode_only = true;
         self
@@ -143,7 +156,8 @@ impl Builder {
     /// Makes the region and starts its pager.
     ///
     /// # Errors
-    /// See [`Error`]: no access to `userfaultfd`, a kernel without a required feature, sizes out of range.
+    /// See [`Error`]: no access to `userfaultfd`, a kernel without a required feature, sizes out of
+    /// range.
     pub fn build(self) -> Result<Region, Error> {
         let page = rustix::param::page_size();
         if page != BASE {
@@ -174,7 +188,8 @@ impl Builder {
                 policy.answers.populate.around = 1;
             }
         }
-        // There are no clean superpages to protect from writes here: everything mapped may have been written.
+        // There are no clean superpages to protect from writes here: everything mapped may have
+        // been written.
         policy.answers.promote.dirty = Dirty::Nowhere;
         let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
         let uffd = Uffd::open()?;
@@ -227,7 +242,8 @@ impl Builder {
 /// The largest window of fault-around by default, in base pages: 256 KB.
 const AROUND: u32 = 64;
 
-/// Why a policy would leave a region with base pages for ever, silently, although it means to make superpages.
+/// Why a policy would leave a region with base pages for ever, silently, although it means to make
+/// superpages.
 fn does_nothing(policy: &Policy) -> Option<&'static str> {
     let place = &policy.answers.place;
     match () {
@@ -255,8 +271,9 @@ impl Region {
         Builder { bytes: 0, limit: None, swap_dir: None, policy, user_mode_only: false }
     }
 
-    /// The first byte, at a multiple of 2 MB. The memory is initially zero, and may be read and written through this
-    /// pointer by any thread for as long as the region lives, under Rust's rules for memory that threads share.
+    /// The first byte, at a multiple of 2 MB. The memory is initially zero, and may be read and
+    /// written through this pointer by any thread for as long as the region lives, under Rust's
+    /// rules for memory that threads share.
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }
@@ -270,23 +287,25 @@ impl Region {
     /// All of the memory, for reading.
     ///
     /// # Safety
-    /// While the slice is in use nobody may write the memory (through [`Region::as_ptr`]) or discard any of it.
+    /// While the slice is in use nobody may write the memory (through [`Region::as_ptr`]) or
+    /// discard any of it.
     pub unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: the region is mapped and zeroed or written at every byte, as far as anybody can see; the caller keeps
-        // writers away.
+        // SAFETY: the region is mapped and zeroed or written at every byte, as far as anybody can
+        // see; the caller keeps writers away.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
     /// All of the memory, for reading and writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`, and the region is borrowed alone. Who uses a pointer from `as_ptr` meanwhile breaks the
-        // rules under which it was given.
+        // SAFETY: as in `as_slice`, and the region is borrowed alone. Who uses a pointer from
+        // `as_ptr` meanwhile breaks the rules under which it was given.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Populates the pages of a range now, as touching each in order would, but reports a lack of memory as an error instead of
-    /// a signal. Until they are evicted or discarded, accessing them cannot fail. Faults of other threads are served in between, after
-    /// each 2 MB; other calls of the region's wait until it ends.
+    /// Populates the pages of a range now, as touching each in order would, but reports a lack of
+    /// memory as an error instead of a signal. Until they are evicted or discarded, accessing them
+    /// cannot fail. Faults of other threads are served in between, after each 2 MB; other calls of
+    /// the region's wait until it ends.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]: the pages before are populated. [`Error::Range`], [`Error::Forked`].
@@ -295,8 +314,8 @@ impl Region {
         self.ask(|answer| Request::Populate(from, to, answer))?
     }
 
-    /// Discards the contents of a range, which then reads as zeroes; its frames are reused. Huge pages across its ends
-    /// are demoted. A round trip to the pager, as is [`Region::stats`].
+    /// Discards the contents of a range, which then reads as zeroes; its frames are reused. Huge
+    /// pages across its ends are demoted. A round trip to the pager, as is [`Region::stats`].
     ///
     /// # Errors
     /// [`Error::Range`], [`Error::Forked`].
@@ -305,26 +324,30 @@ impl Region {
         if from < to { self.ask(|answer| Request::Discard(from, to, answer)) } else { Ok(()) }
     }
 
-    /// Returns the memory of pages that are not in use, reserved or cached to the system. Does nothing in a forked
-    /// child. A round trip to the pager, as is [`Region::stats`], and O(frames of the limit) there.
+    /// Returns the memory of pages that are not in use, reserved or cached to the system. Does
+    /// nothing in a forked child. A round trip to the pager, as is [`Region::stats`], and O(frames
+    /// of the limit) there.
     pub fn trim(&self) {
         let _ = self.ask(Request::Trim);
     }
 
     /// The counters. All zero in a forked child, which has none of the memory.
     ///
-    /// A round trip: a message to the pager's thread, which answers after what it is doing, and a wait for the answer. Tens of
-    /// microseconds where the pager is idle, as long as a [`Region::populate`] of another thread takes where there is one.
+    /// A round trip: a message to the pager's thread, which answers after what it is doing, and a
+    /// wait for the answer. Tens of microseconds where the pager is idle, as long as a
+    /// [`Region::populate`] of another thread takes where there is one.
     pub fn stats(&self) -> RegionStats {
         self.ask(Request::Stats).unwrap_or_default()
     }
 
-    /// The number of bytes that the manager maps by 2 MB pages, now. Costs what [`Region::stats`] costs.
+    /// The number of bytes that the manager maps by 2 MB pages, now. Costs what [`Region::stats`]
+    /// costs.
     pub fn promoted_bytes(&self) -> u64 {
         self.stats().promoted_bytes()
     }
 
-    /// Checks every structure of the manager and the pager against the others, for tests. O(size of the region).
+    /// Checks every structure of the manager and the pager against the others, for tests. O(size of
+    /// the region).
     ///
     /// # Errors
     /// A sentence that says what is inconsistent.
@@ -385,7 +408,8 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Maps the memory file at a multiple of 2 MB, not inherited by child processes, which would have no pager.
+    /// Maps the memory file at a multiple of 2 MB, not inherited by child processes, which would
+    /// have no pager.
     fn new(bytes: usize, memory: &Memory) -> Result<Reserved, Error> {
         let what = "map the region";
         let start = memory::reserve(bytes).map_err(Error::system(what))?;
@@ -410,13 +434,14 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: the range is the region's, which nobody uses any more. A failure would only leave it mapped.
+        // SAFETY: the range is the region's, which nobody uses any more. A failure would only leave
+        // it mapped.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
     }
 }
 
-/// Aborts the process if the pager panics: otherwise threads would wait for ever, and without a pager the region would
-/// show frames of other pages.
+/// Aborts the process if the pager panics: otherwise threads would wait for ever, and without a
+/// pager the region would show frames of other pages.
 struct AbortUnlessDone;
 
 impl Drop for AbortUnlessDone {

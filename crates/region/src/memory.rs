@@ -1,19 +1,21 @@
-//! The physical memory of a region: a memory file as long as the region, page for page, mapped once; and the window through
-//! which the pager reads and writes the contents of pages.
+//! The physical memory of a region: a memory file as long as the region, page for page, mapped
+//! once; and the window through which the pager reads and writes the contents of pages.
 //!
-//! The contents of page `n` of the region are at offset `n` of the file, whichever frame the manager has assigned. A
-//! frame of the manager is the right to one page of memory: a page of the file has memory only while a frame backs it,
-//! each frame backs at most one page, and there are as many frames as the limit allows. When a frame is given to
-//! another page, the page that had it loses its memory (a hole is punched). So the limit holds and the region stays one
-//! mapping of the kernel, however scattered frames are.
+//! The contents of page `n` of the region are at offset `n` of the file, whichever frame the
+//! manager has assigned. A frame of the manager is the right to one page of memory: a page of the
+//! file has memory only while a frame backs it, each frame backs at most one page, and there are as
+//! many frames as the limit allows. When a frame is given to another page, the page that had it
+//! loses its memory (a hole is punched). So the limit holds and the region stays one mapping of the
+//! kernel, however scattered frames are.
 //!
-//! When an extent of 2 MB is given to a block of the region whose pages have no memory, the block becomes one huge page
-//! of the file at once, and so a reservation: it is zeroed, and promotion maps it as one page in place. If part of it
-//! is freed, the kernel splits the huge page.
+//! When an extent of 2 MB is given to a block of the region whose pages have no memory, the block
+//! becomes one huge page of the file at once, and so a reservation: it is zeroed, and promotion
+//! maps it as one page in place. If part of it is freed, the kernel splits the huge page.
 //!
-//! The kernel treats pages that it has pinned (for a read by `O_DIRECT` in progress, `vmsplice`) specially in two ways:
-//! a huge page that contains one is not split, so punching a hole frees nothing until the pin goes, and the limit may
-//! be exceeded by that much; and what a device writes to a page that is evicted meanwhile is lost.
+//! The kernel treats pages that it has pinned (for a read by `O_DIRECT` in progress, `vmsplice`)
+//! specially in two ways: a huge page that contains one is not split, so punching a hole frees
+//! nothing until the pin goes, and the limit may be exceeded by that much; and what a device writes
+//! to a page that is evicted meanwhile is lost.
 
 use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +55,8 @@ struct Block {
     refused: bool,
 }
 
-/// The memory file, the frame that backs each page and the page that each frame backs: at most one, either way.
+/// The memory file, the frame that backs each page and the page that each frame backs: at most one,
+/// either way.
 pub(crate) struct Memory {
     file: OwnedFd,
     window: *mut u8,
@@ -67,7 +70,8 @@ pub(crate) struct Memory {
     present: u64,
 }
 
-// SAFETY: the window and the anvil are mappings of the process, bound to no thread, and only reached through `self`.
+// SAFETY: the window and the anvil are mappings of the process, bound to no thread, and only
+// reached through `self`.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -95,7 +99,8 @@ impl Memory {
             memory.anvil = anvil;
             memory.window = reserve(bytes)?;
             memory.map_at(memory.window, 0, bytes)?;
-            // Filling a page through the window allocates that page alone, whatever the system's settings.
+            // Filling a page through the window allocates that page alone, whatever the system's
+            // settings.
             advise(memory.window.cast(), bytes, libc::MADV_NOHUGEPAGE)
         });
         made.map_err(map)?;
@@ -111,7 +116,8 @@ impl Memory {
     fn map_at(&self, at: *mut u8, page: usize, bytes: usize) -> io::Result<()> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: `at` is the start of the window or the anvil, reservations of ours of this length, where nothing else lives.
+        // SAFETY: `at` is the start of the window or the anvil, reservations of ours of this
+        // length, where nothing else lives.
         unsafe {
             rustix::mm::mmap(at.cast(), bytes, rights, flags, &self.file, (page * BASE) as u64)?;
             // A child process must not find pages here that the pager has reused.
@@ -120,7 +126,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes a frame back a page. The page that it backed before loses its memory; this page keeps what memory it has.
+    /// Makes a frame back a page. The page that it backed before loses its memory; this page keeps
+    /// what memory it has.
     ///
     /// # Errors
     /// The kernel cannot free the memory.
@@ -133,8 +140,9 @@ impl Memory {
         before.map_or(Ok(()), |before| self.punch(before, 1))
     }
 
-    /// Like [`Memory::give`] for 2 MB, none of whose pages is in use: the block becomes one huge page if none of it has
-    /// memory and the kernel has one. Contents of frames that are `cached` stay.
+    /// Like [`Memory::give`] for 2 MB, none of whose pages is in use: the block becomes one huge
+    /// page if none of it has memory and the kernel has one. Contents of frames that are `cached`
+    /// stay.
     ///
     /// # Errors
     /// As for [`Memory::give`].
@@ -172,8 +180,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes 2 MB of the file one huge page. All of its pages have memory: if a userfaultfd reports holes, the kernel
-    /// makes no huge page around one. Returns `false` if the kernel has none.
+    /// Makes 2 MB of the file one huge page. All of its pages have memory: if a userfaultfd reports
+    /// holes, the kernel makes no huge page around one. Returns `false` if the kernel has none.
     fn forge(&mut self, block: usize) -> bool {
         let bytes = BLOCK * BASE;
         let huge = self.map_at(self.anvil, block * BLOCK, bytes).and_then(|()| collapse(self.anvil, bytes)).is_ok();
@@ -187,7 +195,8 @@ impl Memory {
         (block.huge, block.refused) = (true, false);
     }
 
-    /// Takes a frame from the page that it backs; returns the page if it thereby loses its right to memory.
+    /// Takes a frame from the page that it backs; returns the page if it thereby loses its right to
+    /// memory.
     fn strip(&mut self, frame: Pfn) -> Option<usize> {
         let before = std::mem::replace(&mut self.backs[frame.0 as usize], NONE);
         let page = self.pages.get_mut(before as usize)?;
@@ -276,16 +285,19 @@ impl Memory {
         }
     }
 
-    /// The contents of the page that a frame backs, to be read while no thread of the program can write them.
+    /// The contents of the page that a frame backs, to be read while no thread of the program can
+    /// write them.
     pub(crate) fn contents(&self, frame: Pfn) -> &[u8] {
         let page = self.backs[frame.0 as usize];
         assert_ne!(page, NONE, "{frame:?} holds no page of the region");
         assert!(self.pages[page as usize].present, "page {page} of the region has no memory");
-        // SAFETY: the page lies in the window and has memory, and the caller has seen to it that nobody writes it meanwhile.
+        // SAFETY: the page lies in the window and has memory, and the caller has seen to it that
+        // nobody writes it meanwhile.
         unsafe { std::slice::from_raw_parts(self.at(page as usize), BASE) }
     }
 
-    /// The contents of a page that has memory, to be written while no thread of the program can see them.
+    /// The contents of a page that has memory, to be written while no thread of the program can see
+    /// them.
     pub(crate) fn contents_mut(&mut self, page: usize) -> &mut [u8] {
         assert!(self.pages[page].present, "page {page} of the region has no memory");
         self.pages[page].zero = false;
@@ -298,9 +310,9 @@ impl Memory {
         self.window.wrapping_add(page * BASE)
     }
 
-    /// Checks that frames and pages correspond one to one, that every page with memory has a frame, that the file is
-    /// within the limit, and the counts; and that each of the `mapped` pages, given with the manager's frame, has
-    /// memory by that frame.
+    /// Checks that frames and pages correspond one to one, that every page with memory has a frame,
+    /// that the file is within the limit, and the counts; and that each of the `mapped` pages,
+    /// given with the manager's frame, has memory by that frame.
     pub(crate) fn validate(&self, mapped: impl Iterator<Item = (usize, Pfn)>) -> Result<(), String> {
         let mut present = vec![0; self.blocks.len()];
         for (index, page) in self.pages.iter().enumerate() {
@@ -346,7 +358,8 @@ impl Drop for Memory {
     fn drop(&mut self) {
         for (start, bytes) in [(self.window, self.bytes), (self.anvil, BLOCK * BASE)] {
             if !start.is_null() {
-                // SAFETY: the mapping is ours, and nothing refers to it any more. A failure would only leave it mapped.
+                // SAFETY: the mapping is ours, and nothing refers to it any more. A failure would
+                // only leave it mapped.
                 let _ = unsafe { rustix::mm::munmap(start.cast(), bytes) };
             }
         }
@@ -360,7 +373,8 @@ fn memory_file() -> rustix::io::Result<OwnedFd> {
         .or_else(|_| rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC))
 }
 
-/// Reserves an unused range of addresses, at a multiple of a block: without memory, and ours to map over.
+/// Reserves an unused range of addresses, at a multiple of a block: without memory, and ours to map
+/// over.
 pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     let block = BLOCK * BASE;
     let room = bytes + block;
@@ -389,8 +403,8 @@ pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     Ok(start.wrapping_add(before))
 }
 
-/// Makes the pages of an aligned range one huge page, mapped as such: in place and without a copy if the file already
-/// has a huge page there.
+/// Makes the pages of an aligned range one huge page, mapped as such: in place and without a copy
+/// if the file already has a huge page there.
 pub(crate) fn collapse(at: *mut u8, bytes: usize) -> io::Result<()> {
     advise(at.cast(), bytes, libc::MADV_COLLAPSE)
 }

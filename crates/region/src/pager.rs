@@ -1,8 +1,9 @@
-//! The pager: the thread that resolves the faults of a region, and makes all other calls of the manager.
+//! The pager: the thread that resolves the faults of a region, and makes all other calls of the
+//! manager.
 //!
-//! It alone owns the manager, the tables and the memory; other threads send it requests. At a fault, the manager
-//! decides and has the page filled through the window; then the mapping is entered into the kernel's tables and the
-//! waiting threads are woken.
+//! It alone owns the manager, the tables and the memory; other threads send it requests. At a
+//! fault, the manager decides and has the page filled through the window; then the mapping is
+//! entered into the kernel's tables and the waiting threads are woken.
 
 use super::contents::Contents;
 use super::memory::{BASE, BLOCK, collapse, zap};
@@ -34,7 +35,8 @@ pub(crate) enum Request {
     Stop,
 }
 
-/// The state of the pager: the manager with its address space, page tables, memory and `userfaultfd`.
+/// The state of the pager: the manager with its address space, page tables, memory and
+/// `userfaultfd`.
 pub(crate) struct Pager {
     pub(crate) vm: Vm,
     pub(crate) space: SpaceId,
@@ -50,7 +52,8 @@ pub(crate) struct Pager {
 }
 
 impl Pager {
-    /// Serves faults and requests until it is told to stop. `bell` is readable when there are requests.
+    /// Serves faults and requests until it is told to stop. `bell` is readable when there are
+    /// requests.
     pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
         loop {
             let mut ready = [PollFd::new(&self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
@@ -181,9 +184,9 @@ impl Pager {
         let page = self.tables.address(at).addr() as u64;
         let mut served = false;
         if largest {
-            // The waiting threads continue at once; the rest is done while they run. This is also done if everything should
-            // be mapped: the kernel removes a huge mapping of a memory file when the program's own calls (mlock, mprotect,
-            // madvise) cut through it.
+            // The waiting threads continue at once; the rest is done while they run. This is also
+            // done if everything should be mapped: the kernel removes a huge mapping of a memory
+            // file when the program's own calls (mlock, mprotect, madvise) cut through it.
             let mapped = self.uffd.resume(page, BASE as u64)?;
             served = true;
             let huge = mapping.present == Present::Huge;
@@ -220,8 +223,8 @@ impl Pager {
         Ok(())
     }
 
-    /// Makes one 2 MB page of what is mapped there, in place, in the kernel's tables. Returns `false` if the kernel
-    /// cannot.
+    /// Makes one 2 MB page of what is mapped there, in place, in the kernel's tables. Returns
+    /// `false` if the kernel cannot.
     fn assemble(&mut self, start: Vpn) -> bool {
         let begun = Instant::now();
         let collapsed = collapse(self.tables.address(start), BLOCK * BASE);
@@ -261,7 +264,8 @@ impl Pager {
         self.forgive(start, end);
     }
 
-    /// Populates pages, and resolves the faults of others in between. The outer error is that of such a fault.
+    /// Populates pages, and resolves the faults of others in between. The outer error is that of
+    /// such a fault.
     fn populate(&mut self, from: usize, to: usize) -> io::Result<Result<(), Error>> {
         self.forgive(self.first + from as u64, self.first + to as u64);
         for page in from..to {

@@ -21,7 +21,8 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// A file of `slots` pages in a directory; all of its space is allocated now, so that it cannot run out.
+    /// A file of `slots` pages in a directory; all of its space is allocated now, so that it cannot
+    /// run out.
     ///
     /// # Errors
     /// The directory cannot hold a file of this size.

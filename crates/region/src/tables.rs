@@ -1,13 +1,15 @@
 //! The page tables of a region, as the manager sees them: [`Pmap`] on Linux.
 //!
-//! The kernel's page tables are a cache of these: a mapping here may be absent there until the next fault, never the
-//! other way round. A superpage of 64 KB is 16 mappings of base pages there, with contiguous frames, which processors
-//! that coalesce neighbours exploit; one of 2 MB is one mapping.
+//! The kernel's page tables are a cache of these: a mapping here may be absent there until the next
+//! fault, never the other way round. A superpage of 64 KB is 16 mappings of base pages there, with
+//! contiguous frames, which processors that coalesce neighbours exploit; one of 2 MB is one
+//! mapping.
 //!
-//! *Reference bits.* A process cannot read the hardware's bits. So clearing one removes the mapping from the kernel's
-//! tables, and the fault that brings it back reveals the reference (one system call to clear, one fault at the next
-//! use). *Dirty bits.* Whatever can be read can be written here, so a mapping counts as modified from the moment that
-//! the kernel's tables have it. No write is ever missed; a page that was only read may be written out unnecessarily.
+//! *Reference bits.* A process cannot read the hardware's bits. So clearing one removes the mapping
+//! from the kernel's tables, and the fault that brings it back reveals the reference (one system
+//! call to clear, one fault at the next use). *Dirty bits.* Whatever can be read can be written
+//! here, so a mapping counts as modified from the moment that the kernel's tables have it. No write
+//! is ever missed; a page that was only read may be written out unnecessarily.
 
 use super::memory::{self, BASE};
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
@@ -62,11 +64,13 @@ pub(crate) struct Tables {
     huge: u64,
     /// Pages entered that are not in the kernel's tables yet.
     pub(crate) entered: Vec<Vpn>,
-    /// Starts of regions promoted to the largest size that may not yet be one page in the kernel's tables.
+    /// Starts of regions promoted to the largest size that may not yet be one page in the kernel's
+    /// tables.
     pub(crate) promoted: Vec<Vpn>,
 }
 
-// SAFETY: the pointer is the start of the region, bound to no thread; nothing is read or written through it here.
+// SAFETY: the pointer is the start of the region, bound to no thread; nothing is read or written
+// through it here.
 unsafe impl Send for Tables {}
 
 impl Tables {
@@ -119,8 +123,8 @@ impl Tables {
         })
     }
 
-    /// Records that a mapping is in the kernel's tables, for an access just made: even after a read, a write may follow
-    /// unseen.
+    /// Records that a mapping is in the kernel's tables, for an access just made: even after a
+    /// read, a write may follow unseen.
     pub(crate) fn set_present(&mut self, start: Vpn, present: Present) {
         let page = self.page(start);
         page.used = Used { referenced: true, modified: true };
@@ -186,7 +190,8 @@ impl Pmap for Tables {
     fn enter(&mut self, _: SpaceId, at: Vpn, to: Mapped, access: Access) {
         let level = self.level(to.size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
-        // The pager enters it into the kernel's tables when the fault is resolved, before the next call of the manager.
+        // The pager enters it into the kernel's tables when the fault is resolved, before the next
+        // call of the manager.
         self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };

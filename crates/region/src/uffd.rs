@@ -1,5 +1,5 @@
-//! The `userfaultfd` system call and its requests, from `userfaultfd(2)` and `ioctl_userfaultfd(2)`: only those
-//! that a region needs.
+//! The `userfaultfd` system call and its requests, from `userfaultfd(2)` and
+//! `ioctl_userfaultfd(2)`: only those that a region needs.
 
 use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,7 +48,8 @@ struct RegisterRequest {
     ioctls: u64,
 }
 
-/// Of `UFFDIO_CONTINUE` and `UFFDIO_POISON`: the number of bytes done, or a negative error, is written back.
+/// Of `UFFDIO_CONTINUE` and `UFFDIO_POISON`: the number of bytes done, or a negative error, is
+/// written back.
 #[repr(C)]
 struct PagesRequest {
     range: RangeRequest,
@@ -79,7 +80,8 @@ const NEW: Opcode = opcode::none(GROUP, 0);
 /// `USERFAULTFD_IOC_NEW`: takes the flags, returns a descriptor.
 struct New;
 
-// SAFETY: the opcode is that of the request, which takes flags by value and returns a new descriptor or an error.
+// SAFETY: the opcode is that of the request, which takes flags by value and returns a new
+// descriptor or an error.
 unsafe impl Ioctl for New {
     type Output = OwnedFd;
     const IS_MUTATING: bool = false;
@@ -92,7 +94,8 @@ unsafe impl Ioctl for New {
         std::ptr::without_provenance_mut((OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as usize)
     }
 
-    // SAFETY: of the trait's caller nothing is needed but that the call has succeeded: the pointer is not read.
+    // SAFETY: of the trait's caller nothing is needed but that the call has succeeded: the pointer
+    // is not read.
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
         use rustix::fd::FromRawFd;
         // SAFETY: on success the kernel made this descriptor for us alone.
@@ -123,12 +126,14 @@ impl AsFd for Uffd {
 }
 
 impl Uffd {
-    /// Opens one, in the best way that this process may: for kernel faults too, otherwise for user-mode faults only.
+    /// Opens one, in the best way that this process may: for kernel faults too, otherwise for
+    /// user-mode faults only.
     ///
     /// # Errors
     /// This process has no access to one, or the kernel has no minor faults on memory files.
     pub(crate) fn open() -> Result<Uffd, Error> {
-        // A kernel only reports its features at the first request on a descriptor, which is then of no more use.
+        // A kernel only reports its features at the first request on a descriptor, which is then of
+        // no more use.
         let (probe, _) = descriptor()?;
         let offered = handshake(&probe, 0).map_err(|_| Error::Kernel("interface of the version known here"))?;
         if offered & FEATURE_MISSING_SHMEM == 0 {
@@ -149,23 +154,25 @@ impl Uffd {
         self.user_mode_only
     }
 
-    /// Registers a range of whole mappings of a memory file, for faults where the page is in the file but not mapped,
-    /// and where the file has a hole.
+    /// Registers a range of whole mappings of a memory file, for faults where the page is in the
+    /// file but not mapped, and where the file has a hole.
     pub(crate) fn register(&self, start: u64, bytes: u64) -> io::Result<()> {
         let range = RangeRequest { start, len: bytes };
         let mut request = RegisterRequest { range, mode: MODE_MISSING | MODE_MINOR, ioctls: 0 };
-        // SAFETY: the opcode is that of the structure; registering changes no memory, only who hears of faults.
+        // SAFETY: the opcode is that of the structure; registering changes no memory, only who
+        // hears of faults.
         unsafe { ioctl(&self.fd, Updater::<REGISTER, _>::new(&mut request)) }?;
         Ok(())
     }
 
-    /// Maps those pages of a range that the file has and that are not mapped, and wakes the threads that wait for any
-    /// of them. Returns whether any was mapped.
+    /// Maps those pages of a range that the file has and that are not mapped, and wakes the threads
+    /// that wait for any of them. Returns whether any was mapped.
     pub(crate) fn resume(&self, start: u64, bytes: u64) -> io::Result<bool> {
         let (mut at, end, mut mapped) = (start, start + bytes, false);
         while at < end {
             let mut request = PagesRequest { range: RangeRequest { start: at, len: end - at }, mode: 0, done: 0 };
-            // SAFETY: the opcode is that of the structure; the range is the region's own, where pages appear as at any fault.
+            // SAFETY: the opcode is that of the structure; the range is the region's own, where
+            // pages appear as at any fault.
             match unsafe { ioctl(&self.fd, Updater::<CONTINUE, _>::new(&mut request)) } {
                 Ok(()) => return Ok(true),
                 Err(Errno::AGAIN) => {
@@ -190,7 +197,8 @@ impl Uffd {
         Ok(())
     }
 
-    /// Makes accesses to an unmapped base page fail with `SIGBUS`, and wakes the threads that wait for it.
+    /// Makes accesses to an unmapped base page fail with `SIGBUS`, and wakes the threads that wait
+    /// for it.
     ///
     /// # Errors
     /// The kernel (before 6.6) does not support it.
@@ -199,7 +207,8 @@ impl Uffd {
             return Err(Errno::NOTSUP.into());
         }
         let mut request = PagesRequest { range: RangeRequest { start, len: BASE }, mode: 0, done: 0 };
-        // SAFETY: the opcode is that of the structure; the range is the region's own and holds no page.
+        // SAFETY: the opcode is that of the structure; the range is the region's own and holds no
+        // page.
         match unsafe { ioctl(&self.fd, Updater::<POISON, _>::new(&mut request)) } {
             // Two threads waited for it.
             Err(Errno::EXIST) => self.wake(start, BASE),
@@ -211,7 +220,8 @@ impl Uffd {
     pub(crate) fn read(&self, mut take: impl FnMut(Message)) -> io::Result<()> {
         let mut raw = [RawMessage::default(); MESSAGES];
         let size = size_of::<RawMessage>();
-        // SAFETY: the messages are plain numbers, of which any bytes are a value, and have no padding.
+        // SAFETY: the messages are plain numbers, of which any bytes are a value, and have no
+        // padding.
         let bytes = unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast::<u8>(), size * MESSAGES) };
         let read = match rustix::io::read(&self.fd, bytes) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),

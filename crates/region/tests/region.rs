@@ -1,4 +1,5 @@
-//! A region is memory: what is written is read back, whatever the pager does meanwhile, and what the pager says is so.
+//! A region is memory: what is written is read back, whatever the pager does meanwhile, and what
+//! the pager says is so.
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,8 +83,8 @@ fn a_full_block_becomes_one_page_in_place() {
     println!("{stats:?}");
 }
 
-/// Two threads write and read words at random, each its own, and each page is also used by the other. Of 64 accesses,
-/// 63 are in a quarter of the region that moves on and on.
+/// Two threads write and read words at random, each its own, and each page is also used by the
+/// other. Of 64 accesses, 63 are in a quarter of the region that moves on and on.
 fn churn(region: &Region, accesses: usize) {
     let words = words(region);
     std::thread::scope(|scope| {
@@ -308,7 +309,8 @@ fn scattered_pages_under_a_limit_are_one_mapping() {
     assert_eq!(starts.filter(|start| (low..high).contains(start)).count(), 1);
     let stats = region.stats();
     assert_eq!((stats.resident_bytes(), stats.held_bytes(), stats.refused), (limit as u64, limit as u64, 0));
-    // A huge page that was taken apart had left the page tables; where memory is sought, the kernel unmaps some more.
+    // A huge page that was taken apart had left the page tables; where memory is sought, the kernel
+    // unmaps some more.
     let all_mapped = || {
         for page in (0..bytes / PAGE).step_by(step) {
             assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64 + 1);
@@ -388,13 +390,15 @@ fn a_mapping_that_the_program_cuts_goes_on() {
     for (at, word) in words.iter().enumerate().take(BLOCK / 8) {
         word.store(at as u64, Ordering::Relaxed);
     }
-    // Neither cut lies at 2 MB or 64 KB: the kernel takes the huge mapping out, and calls over the whole fail from now on.
+    // Neither cut lies at 2 MB or 64 KB: the kernel takes the huge mapping out, and calls over the
+    // whole fail from now on.
     let inside = region.as_ptr().as_ptr().wrapping_add(5 * PAGE);
     // SAFETY: the advice changes no memory.
     assert_eq!(unsafe { libc::madvise(inside.cast(), 9 * PAGE, libc::MADV_DONTDUMP) }, 0);
     let whole = || words.iter().enumerate().take(BLOCK / 8).all(|(at, word)| word.load(Ordering::Relaxed) == at as u64);
     assert!(whole());
-    // The daemon looks for what is used, takes the block out of the page tables and to the swap file, and it comes back.
+    // The daemon looks for what is used, takes the block out of the page tables and to the swap
+    // file, and it comes back.
     for round in 0..3 {
         for word in words[BLOCK / 8..].iter().step_by(PAGE / 8) {
             word.store(round, Ordering::Relaxed);
@@ -475,7 +479,8 @@ fn a_sequential_fill_faults_once_a_window() {
             region.validate().unwrap();
         }
     }
-    // By default too; but not where a page that nobody touched could take the frame of one that somebody does.
+    // By default too; but not where a page that nobody touched could take the frame of one that
+    // somebody does.
     for (limit, swap, ahead) in [(4, false, true), (3, true, true), (3, false, false)] {
         let mut builder = Region::builder().bytes(4 * BLOCK).limit(limit * BLOCK);
         if swap {
@@ -517,8 +522,8 @@ fn op() -> impl proptest::strategy::Strategy<Value = Op> {
 
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
-    /// Random operations under a limit and without one, with windows of several sizes: each page holds what was written, and
-    /// all structures agree after each operation.
+    /// Random operations under a limit and without one, with windows of several sizes: each page
+    /// holds what was written, and all structures agree after each operation.
     #[test]
     fn every_state_is_valid(
         around in proptest::sample::select(vec![1, 2, 16, 64, 512]),

@@ -1,4 +1,5 @@
-//! Figures as SVG: scatters with letters, lines, grouped bars. Series differ in colour, and in mark or dash as well.
+//! Figures as SVG: scatters with letters, lines, grouped bars. Series differ in colour, and in mark
+//! or dash as well.
 
 use crate::figure::{Axis, Figure, Kind, Point, Series};
 use crate::heat::short;

@@ -31,8 +31,8 @@ impl DotsOf {
     }
 }
 
-/// A figure of groups of points. Its axis ranges from the least value to the greatest, not from 0: it shows
-/// differences.
+/// A figure of groups of points. Its axis ranges from the least value to the greatest, not from 0:
+/// it shows differences.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dots {
     /// The title above it.
@@ -91,7 +91,8 @@ fn said(group: &DotsOf) -> Option<String> {
     Some(format!("{} median {median:.3}{interval}, runs from {least:.3} to {most:.3}", group.name))
 }
 
-/// Draws a group in the space from `left` on: the points over the first three fifths, then the median.
+/// Draws a group in the space from `left` on: the points over the first three fifths, then the
+/// median.
 fn draw(group: &DotsOf, left: f64, width: f64, y: &Scale, out: &mut String) {
     let letters = ((width / LETTER) as usize).max(4);
     let name = match group.name.chars().count() <= letters {

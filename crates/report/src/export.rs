@@ -1,4 +1,5 @@
-//! Result files: checked to be writable before anything is measured, and complete or not there at all.
+//! Result files: checked to be writable before anything is measured, and complete or not there at
+//! all.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

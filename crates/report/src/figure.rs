@@ -12,7 +12,8 @@ pub enum Kind {
     Lines,
     /// Groups of bars, one bar for each series.
     Bars,
-    /// Areas one above the other; all series have points at the same places. A point of the first with a name is marked by a line.
+    /// Areas one above the other; all series have points at the same places. A point of the first
+    /// with a name is marked by a line.
     Areas,
 }
 

@@ -28,7 +28,8 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// The map as an element of HTML with its caption; `below` is HTML that follows it. `id` is unique in its page.
+    /// The map as an element of HTML with its caption; `below` is HTML that follows it. `id` is
+    /// unique in its page.
     pub fn html(&self, id: &str, below: &str) -> String {
         format!("<figure><figcaption>{}</figcaption>{}{below}</figure>\n", escape(&self.title), self.svg(id))
     }

@@ -67,7 +67,8 @@ pub enum Stored {
     Json,
 }
 
-/// What can be the value of a key. `superpage-keys` derives it for a struct of keys, which are then nested.
+/// What can be the value of a key. `superpage-keys` derives it for a struct of keys, which are then
+/// nested.
 pub trait Keys {
     /// The type of a column of such values.
     const STORED: Stored = Stored::Json;

@@ -1,6 +1,7 @@
 //! Self-contained pages of HTML, for light and dark screens, for paper, and for screen readers.
 
-/// A whole page. `title` is plain text; `lead` and `main` are HTML: what follows the title, and the rest.
+/// A whole page. `title` is plain text; `lead` and `main` are HTML: what follows the title, and the
+/// rest.
 pub fn page(title: &str, lead: &str, main: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -10,8 +10,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// An axis that contains all `values`, drawn from `from` to `to`. A linear one starts at 0 if `zero`; a logarithmic
-    /// one ranges from decade to decade.
+    /// An axis that contains all `values`, drawn from `from` to `to`. A linear one starts at 0 if
+    /// `zero`; a logarithmic one ranges from decade to decade.
     pub(crate) fn over(values: impl Iterator<Item = f64>, log: bool, zero: bool, (from, to): (f64, f64)) -> Scale {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {

@@ -1,4 +1,5 @@
-//! The width of what is printed, and its consequences: which columns of a table are shown, and where text is wrapped.
+//! The width of what is printed, and its consequences: which columns of a table are shown, and
+//! where text is wrapped.
 //!
 //! A verb makes one [`Screen`] from its flag `--wide`, and prints everything through it:
 //!
@@ -26,15 +27,16 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The width if there is no terminal: a pipe or a file, which should read the same wherever it was made.
+    /// The width if there is no terminal: a pipe or a file, which should read the same wherever it
+    /// was made.
     pub const DEFAULT: usize = 100;
     /// The least width: narrower terminals wrap lines themselves.
     const LEAST: usize = 40;
     /// The longest line of a sentence, however wide the terminal is.
     const READABLE: usize = 120;
 
-    /// Standard output: as wide as its terminal, or [`DEFAULT`](Screen::DEFAULT) if it is not one; with `wide` every
-    /// column is shown and nothing is wrapped.
+    /// Standard output: as wide as its terminal, or [`DEFAULT`](Screen::DEFAULT) if it is not one;
+    /// with `wide` every column is shown and nothing is wrapped.
     pub fn stdout(wide: bool) -> Screen {
         if wide {
             return Screen { columns: None };
@@ -54,15 +56,15 @@ impl Screen {
         self.columns.is_none()
     }
 
-    /// The table, with a line under its head, ending in a newline. Without `--wide`, columns that are
-    /// [`only_wide`](crate::Column::only_wide) are left out, and columns of [prose](crate::Column::prose) are wrapped
-    /// to fit.
+    /// The table, with a line under its head, ending in a newline. Without `--wide`, columns that
+    /// are [`only_wide`](crate::Column::only_wide) are left out, and columns of
+    /// [prose](crate::Column::prose) are wrapped to fit.
     pub fn table(&self, table: &Table) -> String {
         table.render(self.columns)
     }
 
-    /// The table; if it is wider than the screen, several below each other, each with the first column and as many of
-    /// the others as fit.
+    /// The table; if it is wider than the screen, several below each other, each with the first
+    /// column and as many of the others as fit.
     pub fn table_in_parts(&self, table: &Table) -> String {
         table.render_in_parts(self.columns)
     }
@@ -85,7 +87,8 @@ impl Screen {
         let mut lines = vec![String::new()];
         let mut used = 0;
         for word in text.split(' ').filter(|word| !word.is_empty()) {
-            // A word that is too long for a line has several, of which no other is on the same line.
+            // A word that is too long for a line has several, of which no other is on the same
+            // line.
             for (at, piece) in fold(word, room).lines().enumerate() {
                 let space = usize::from(used > 0);
                 if at > 0 || used + space + piece.width() > room {

@@ -81,8 +81,8 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row, with a cell for every column, including those that are only shown wide. Text may come from untrusted
-    /// sources: it is escaped by [`foreign`].
+    /// Adds a row, with a cell for every column, including those that are only shown wide. Text may
+    /// come from untrusted sources: it is escaped by [`foreign`].
     ///
     /// # Panics
     /// If it has a different number of cells.
@@ -112,7 +112,8 @@ impl Table {
         if breaks { self.render_in_parts(width) } else { self.lay_out(&shown, width) }
     }
 
-    /// The same; if it does not fit, several tables, each with the first column and as many of the others as fit.
+    /// The same; if it does not fit, several tables, each with the first column and as many of the
+    /// others as fit.
     pub(crate) fn render_in_parts(&self, width: Option<usize>) -> String {
         let shown = self.shown(width);
         let (Some(most), Some((&first, others))) = (width, shown.split_first()) else { return self.render(width) };

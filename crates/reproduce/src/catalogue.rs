@@ -127,7 +127,8 @@ pub fn experiments() -> Vec<Experiment> {
     FILES.iter().map(built_in).collect()
 }
 
-/// The experiments that `name` selects: all of a paper, one as `paper/experiment`, or those of a file `*.toml`.
+/// The experiments that `name` selects: all of a paper, one as `paper/experiment`, or those of a
+/// file `*.toml`.
 ///
 /// # Errors
 /// The name is unknown (the message lists all), or something in the file is wrong (it says what).

@@ -1,4 +1,5 @@
-//! Named values that an experiment computes itself, without a stream: those of the kinds `coverage`, `operations`, `holes` and `filling`.
+//! Named values that an experiment computes itself, without a stream: those of the kinds
+//! `coverage`, `operations`, `holes` and `filling`.
 
 use crate::experiment::{Item, slug, split};
 use crate::finding::Values;

@@ -53,9 +53,10 @@ impl Workstation {
     }
 }
 
-/// Coverage in percent of memory: curves `workstations`, `base-pages` and `largest-superpages`; values
-/// `LETTER.percent`, `MACHINE.base`, `MACHINE.largest`, and `line.factor`: by how much coverage falls in ten years,
-/// from a straight line through the logarithms of the workstations' points.
+/// Coverage in percent of memory: curves `workstations`, `base-pages` and `largest-superpages`;
+/// values `LETTER.percent`, `MACHINE.base`, `MACHINE.largest`, and `line.factor`: by how much
+/// coverage falls in ten years, from a straight line through the logarithms of the workstations'
+/// points.
 pub(crate) fn compute(experiment: &Experiment) -> Computed {
     let mut found = Computed::default();
     for workstation in &experiment.workstations {
@@ -106,7 +107,8 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
     found
 }
 
-/// The memory that the entries for loads of pages of this size map, in the TLB level that maps most.
+/// The memory that the entries for loads of pages of this size map, in the TLB level that maps
+/// most.
 fn reach(machine: &Machine, size: PageSize) -> u64 {
     let serves = |serves: Serves| matches!(serves, Serves::Data | Serves::Load | Serves::Unified);
     let holding = machine.tlb.iter().filter(|tlb| serves(tlb.serves) && tlb.sizes.contains(&size));

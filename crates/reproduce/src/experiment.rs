@@ -1,4 +1,5 @@
-//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` explains how to write one.
+//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` explains how to write
+//! one.
 
 use crate::judge::Tolerance;
 use crate::live::Program;
@@ -27,7 +28,8 @@ pub struct Experiment {
     /// What runs here.
     pub here: String,
     pub(crate) kind: Kind,
-    /// Whether streams have lines, and machines the programs' data in their caches, as `superpage sim --lines`.
+    /// Whether streams have lines, and machines the programs' data in their caches, as `superpage
+    /// sim --lines`.
     #[serde(default)]
     pub(crate) lines: bool,
     /// The runs of every item, by name.
@@ -57,7 +59,8 @@ pub struct Experiment {
     pub(crate) sweep: Option<crate::holes::Sweep>,
     /// Kind `filling`: the memory that is filled.
     pub(crate) filling: Option<crate::filling::Filling>,
-    /// Input files of programs, and files of machines and overlays, by name, from the folder `inputs` beside the experiment's file.
+    /// Input files of programs, and files of machines and overlays, by name, from the folder
+    /// `inputs` beside the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
     /// What a reader changed for this run.
@@ -91,14 +94,16 @@ pub(crate) enum Kind {
 pub(crate) struct Run {
     pub(crate) policy: String,
     pub(crate) machine: String,
-    /// The texts of those parts of the machine that are inputs of the experiment, by their paths, `inputs/NAME.toml`.
+    /// The texts of those parts of the machine that are inputs of the experiment, by their paths,
+    /// `inputs/NAME.toml`.
     pub(crate) inputs: BTreeMap<String, String>,
     /// Whether superpages are replicated entries, as the machine says, or one entry each.
     pub(crate) replication: bool,
     /// A stream other than the item's own.
     pub(crate) workload: Option<String>,
     pub(crate) long: Option<String>,
-    /// Which extents of memory hold an immovable page before the run, as `superpage sim --fragment`.
+    /// Which extents of memory hold an immovable page before the run, as `superpage sim
+    /// --fragment`.
     pub(crate) fragment: Option<String>,
     /// A model of the kernel, as `superpage sim --kernel`.
     pub(crate) kernel: Option<String>,
@@ -175,11 +180,13 @@ pub(crate) struct Item {
     pub(crate) digest: Option<String>,
     /// Whether files have been read before, `warm` or `cold`, instead of warm.
     pub(crate) files: Option<String>,
-    /// Speeds up the clock of policies with a background by this factor, as `superpage sim --time-scale`.
+    /// Speeds up the clock of policies with a background by this factor, as `superpage sim
+    /// --time-scale`.
     pub(crate) time_scale: Option<u32>,
     /// The interval, in seconds of modelled time, at which the state of memory is recorded.
     pub(crate) sample_seconds: Option<f64>,
-    /// The paper's values, in the order of the columns that have none of their own. `"-"`: the paper has none.
+    /// The paper's values, in the order of the columns that have none of their own. `"-"`: the
+    /// paper has none.
     #[serde(default)]
     pub(crate) paper: Vec<Cell>,
     /// The base count of the paper's run in steps of its counter, for the tolerance `steps`.
@@ -273,8 +280,8 @@ impl TryFrom<String> for Text {
 }
 
 impl Experiment {
-    /// Parses an experiment file. `paper` and `name` are its names; `origin` names it in errors; `inputs` are the
-    /// input files of its programs, by name.
+    /// Parses an experiment file. `paper` and `name` are its names; `origin` names it in errors;
+    /// `inputs` are the input files of its programs, by name.
     ///
     /// # Errors
     /// A sentence with the file, the place in it, and what was expected.

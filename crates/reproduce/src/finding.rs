@@ -40,7 +40,8 @@ pub struct Finding {
     /// Why it is only shown, or why it differs, if that is known.
     #[key(condition)]
     pub reason: Option<String>,
-    /// The options that changed the machines it was computed on; `None` if all values are the experiment's own.
+    /// The options that changed the machines it was computed on; `None` if all values are the
+    /// experiment's own.
     #[key(condition)]
     pub settings: Option<String>,
     /// The verdict that it would have if those were the experiment's own.
@@ -102,7 +103,8 @@ struct Question<'a> {
     because: Option<&'a String>,
 }
 
-/// All findings of an experiment, by its items and then its single values, without what an interrupt left out.
+/// All findings of an experiment, by its items and then its single values, without what an
+/// interrupt left out.
 pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Values) -> Vec<Finding> {
     let mut found = Vec::new();
     for item in &experiment.items {

@@ -1,5 +1,6 @@
-//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and colour, and the figures.
-//! One self-contained file, for light and dark screens, for paper, and for screen readers.
+//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and
+//! colour, and the figures. One self-contained file, for light and dark screens, for paper, and for
+//! screen readers.
 
 use crate::experiment::{Column, Item};
 use crate::write::{measured, number};

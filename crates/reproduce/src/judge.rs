@@ -18,8 +18,8 @@ pub(crate) enum Tolerance {
     AtLeast,
     /// At most the paper's value.
     AtMost,
-    /// A share in percent of a count that the paper's counter measured in whole steps: as close as one step of both
-    /// counts allows. The item says how many steps the whole is.
+    /// A share in percent of a count that the paper's counter measured in whole steps: as close as
+    /// one step of both counts allows. The item says how many steps the whole is.
     Steps,
 }
 
@@ -92,7 +92,8 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Tolerance {
-    /// The interval that agrees with the paper's value. `steps` is the whole in steps of the paper's counter.
+    /// The interval that agrees with the paper's value. `steps` is the whole in steps of the
+    /// paper's counter.
     fn interval(self, paper: f64, steps: Option<u32>) -> (f64, f64) {
         match self {
             Tolerance::Exact => (paper - 1e-9, paper + 1e-9),

@@ -1,9 +1,10 @@
 //! The tables and figures of papers, run again: a paper's values beside what the simulator finds.
 //!
-//! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs here, the paper's
-//! values as data, and how close each must be. The simulator never reads these values; they are only compared with its
-//! results, or with measurements of real programs. It decides nothing of what a machine or a policy does, and never adjusts a result
-//! to a paper's value.
+//! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs
+//! here, the paper's values as data, and how close each must be. The simulator never reads these
+//! values; they are only compared with its results, or with measurements of real programs. It
+//! decides nothing of what a machine or a policy does, and never adjusts a result to a paper's
+//! value.
 #![forbid(unsafe_code)]
 
 mod catalogue;

@@ -1,4 +1,5 @@
-//! Kind `live`: real programs, run under the policies of a live Linux and measured, each once for all experiments.
+//! Kind `live`: real programs, run under the policies of a live Linux and measured, each once for
+//! all experiments.
 
 #[cfg_attr(not(target_os = "linux"), path = "live/elsewhere.rs")]
 mod measure;
@@ -19,7 +20,8 @@ use superpage_report::Point;
 /// Measured runs of each program, as in the thesis; one warm-up run precedes them.
 const RUNS: usize = 3;
 
-/// The measurements of a program: for each policy a row of `superpage compare`, or why there is none.
+/// The measurements of a program: for each policy a row of `superpage compare`, or why there is
+/// none.
 pub(crate) struct Measured {
     rows: BTreeMap<String, Result<serde_json::Value, Outcome>>,
     /// Why some counts are null.
@@ -97,7 +99,8 @@ impl Jobs {
         failures.into_iter().map(sentence).collect()
     }
 
-    /// What a reader of the values must know, one sentence each; and what is missing and how to install it.
+    /// What a reader of the values must know, one sentence each; and what is missing and how to
+    /// install it.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         // What was found again for each program differs only in its evidence, in parentheses.
@@ -126,7 +129,8 @@ impl Jobs {
     }
 }
 
-/// Finds the values of programs that ran: `thp.wall_seconds.median` is a key of the row of the run `thp`.
+/// Finds the values of programs that ran: `thp.wall_seconds.median` is a key of the row of the run
+/// `thp`.
 pub(crate) struct Found<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) jobs: &'a Jobs,

@@ -1,4 +1,5 @@
-//! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part `fftw 1` of the stream.
+//! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part
+//! `fftw 1` of the stream.
 
 use crate::experiment::{Experiment, Item, slug, split};
 use crate::measure::Value;
@@ -76,7 +77,8 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// A number of a row by its key. What is counted by page size, as `pages`, is 0 for a size that has none.
+/// A number of a row by its key. What is counted by page size, as `pages`, is 0 for a size that has
+/// none.
 fn number(row: &Row, key: &str) -> Option<Value> {
     let json = serde_json::to_value(row).expect("a row is a struct of plain values");
     let (key, inner) = key.split_once('.').map_or((key, None), |(key, inner)| (key, Some(inner)));

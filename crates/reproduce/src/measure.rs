@@ -1,8 +1,10 @@
-//! Measures: the small language in which an experiment file says how a quantity is computed from what was run.
+//! Measures: the small language in which an experiment file says how a quantity is computed from
+//! what was run.
 //!
-//! Words are separated by spaces: `100 * ( all.cycles / base.cycles - 1 )`. A word that is neither a number nor an
-//! operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds if both do), parentheses and the
-//! functions `min max mean all count round ceil`, with arguments separated by commas; `count` of comparisons is the number that hold.
+//! Words are separated by spaces: `100 * ( all.cycles / base.cycles - 1 )`. A word that is neither
+//! a number nor an operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds if
+//! both do), parentheses and the functions `min max mean all count round ceil`, with arguments
+//! separated by commas; `count` of comparisons is the number that hold.
 
 use superpage_report::{Keys, Stored};
 
@@ -112,7 +114,8 @@ impl Measure {
         }
     }
 
-    /// Evaluates it with the values that `look` returns. `None` if one is missing, or the result is not a number.
+    /// Evaluates it with the values that `look` returns. `None` if one is missing, or the result is
+    /// not a number.
     pub(crate) fn value(&self, look: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
         let number = match self {
             Measure::Number(number) => *number,

@@ -1,7 +1,8 @@
-//! Kind `operations`: what one operation of the memory manager costs, against the size of the superpage (section 6.8).
+//! Kind `operations`: what one operation of the memory manager costs, against the size of the
+//! superpage (section 6.8).
 //!
-//! Each is counted, in page-table entries, and timed, with both the manager and the table at work. Counts are the
-//! same everywhere; times are this machine's.
+//! Each is counted, in page-table entries, and timed, with both the manager and the table at work.
+//! Counts are the same everywhere; times are this machine's.
 
 use crate::computed::{Computed, Shown};
 use crate::experiment::Experiment;
@@ -10,7 +11,8 @@ use std::time::Instant;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
 use superpage_vm::{Buddy, Config, Map, NoMemory, Pmap, Policy, SpaceId, Vm};
 
-/// How often each operation is timed; the least time counts, since all others include something else.
+/// How often each operation is timed; the least time counts, since all others include something
+/// else.
 const ROUNDS: usize = 5;
 
 /// One operation at one size.
@@ -82,7 +84,8 @@ impl Bench {
         cost
     }
 
-    /// A use bit is cleared, as the page daemon does, and set again by the trap at the next reference.
+    /// A use bit is cleared, as the page daemon does, and set again by the trap at the next
+    /// reference.
     fn emulate(&mut self, page: u64) -> Cost {
         let (cost, ()) = self.cost(|bench| {
             let at = FIRST + page;
@@ -107,7 +110,8 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
     let mut costs = Costs { found: Vec::new() };
     let largest = ladder.pages(ladder.largest());
     for _ in 0..ROUNDS {
-        // Every page of one largest superpage is touched in order. A fault that completes an extent promotes it.
+        // Every page of one largest superpage is touched in order. A fault that completes an extent
+        // promotes it.
         let mut bench = Bench::new(form, ladder, 2 * largest, largest);
         for page in 0..largest {
             let (cost, level) = bench.touch(page);
@@ -118,7 +122,8 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
             };
             costs.note(operation, level, cost);
         }
-        // One page of a superpage of each size is protected, which demotes the superpage step by step.
+        // One page of a superpage of each size is protected, which demotes the superpage step by
+        // step.
         for level in ladder.levels().skip(1) {
             let pages = ladder.pages(level);
             let mut bench = Bench::new(form, ladder, 4 * pages, 2 * pages);
@@ -132,8 +137,8 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
             costs.note("demotion", level, cost);
         }
         for level in ladder.levels().skip(1) {
-            // Memory is one extent of the size, and a first fault reserves all of it; the next, in another extent,
-            // preempts it.
+            // Memory is one extent of the size, and a first fault reserves all of it; the next, in
+            // another extent, preempts it.
             let pages = ladder.pages(level);
             let mut bench = Bench::new(form, ladder, pages, 2 * pages.max(largest));
             bench.touch(0);
@@ -158,8 +163,9 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
     costs
 }
 
-/// Costs by size: values `FORM.OPERATION.writes.SIZE`, likewise `traversals` and `nanoseconds`, and curves
-/// `FORM.OPERATION.writes` and so on over the bytes of the size. A form is `replicated` or `single`.
+/// Costs by size: values `FORM.OPERATION.writes.SIZE`, likewise `traversals` and `nanoseconds`, and
+/// curves `FORM.OPERATION.writes` and so on over the bytes of the size. A form is `replicated` or
+/// `single`.
 pub(crate) fn compute(experiment: &Experiment) -> Computed {
     let mut found = Computed::default();
     for (form, name) in [(Form::Replicated, "replicated"), (Form::Single, "single")] {
@@ -205,7 +211,8 @@ mod tests {
 
     #[test]
     fn promotion_writes_every_replicated_entry_at_each_size() {
-        // Beside the entry of the page itself: 16 entries, then these again and 256, then these again and 4096.
+        // Beside the entry of the page itself: 16 entries, then these again and 256, then these
+        // again and 4096.
         let expected = [(1 + 16, 16), (1 + 16 + 256, 16 + 256), (1 + 16 + 256 + 4096, 16 + 256 + 4096)];
         assert_eq!(counts(Form::Replicated, "promotion"), expected);
     }

@@ -1,6 +1,8 @@
-//! Values of machines that a reader changes, to test the reason of a row: `superpage reproduce --set costs.fault=900 --lines`.
+//! Values of machines that a reader changes, to test the reason of a row: `superpage reproduce
+//! --set costs.fault=900 --lines`.
 //!
-//! Rows computed with changed values are no reproduction: they are shown, with the verdict that they would have.
+//! Rows computed with changed values are no reproduction: they are shown, with the verdict that
+//! they would have.
 
 use crate::experiment::{Experiment, Kind, Run, split};
 use crate::measure::Measure;
@@ -17,12 +19,14 @@ pub(crate) struct Changed {
     lines: bool,
 }
 
-/// The experiments with values set in their machines, `KEY=VALUE` each as of `superpage sim --set`, and with lines. A machine without a
-/// key stays as it is, and so do the rows of its runs; an experiment in which an option would change nothing runs without it. For each
-/// option that any runs without, a sentence says which.
+/// The experiments with values set in their machines, `KEY=VALUE` each as of `superpage sim --set`,
+/// and with lines. A machine without a key stays as it is, and so do the rows of its runs; an
+/// experiment in which an option would change nothing runs without it. For each option that any
+/// runs without, a sentence says which.
 ///
 /// # Errors
-/// An option would change nothing in any of the experiments, or a value is not valid where a machine has its key.
+/// An option would change nothing in any of the experiments, or a value is not valid where a
+/// machine has its key.
 pub fn with_settings(
     experiments: Vec<Experiment>,
     set: &[String],
@@ -103,7 +107,8 @@ impl Experiment {
         Ok((self, lacks))
     }
 
-    /// The options that changed what a measure reads, or, without a measure, anything of the experiment.
+    /// The options that changed what a measure reads, or, without a measure, anything of the
+    /// experiment.
     pub(crate) fn settings_of(&self, measure: Option<&Measure>) -> Option<String> {
         let Some(measure) = measure.filter(|_| self.kind != Kind::Holes) else { return self.settings_of_all() };
         let mut runs: Vec<&Run> = Vec::new();
@@ -118,7 +123,8 @@ impl Experiment {
     }
 }
 
-/// Sets those values in a machine, by its name, whose keys it has, and returns them. `problems` gets why it has not another.
+/// Sets those values in a machine, by its name, whose keys it has, and returns them. `problems`
+/// gets why it has not another.
 fn set_values(
     machine: &mut String,
     inputs: &BTreeMap<String, String>,

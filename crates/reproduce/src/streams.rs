@@ -1,4 +1,5 @@
-//! What must be run for a set of experiments: each stream once, with all policies that any of them needs.
+//! What must be run for a set of experiments: each stream once, with all policies that any of them
+//! needs.
 
 use crate::experiment::{Experiment, Item, Kind, Run, slug};
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ pub struct Options {
     pub corpus: PathBuf,
     /// Whether the longer parameters are used where a file has them.
     pub long: bool,
-    /// The folder of this project's own programs that kind `live` runs: the examples of `superpage-live`.
+    /// The folder of this project's own programs that kind `live` runs: the examples of
+    /// `superpage-live`.
     pub programs: PathBuf,
 }
 
@@ -69,8 +71,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Ran(superpage_sim::Run);
 
 impl Ran {
-    /// The counts of a part of the stream, or of the whole. A part is named like its mark, up to the colon, with a
-    /// number appended if it is not the first with its name: `fftw-2`.
+    /// The counts of a part of the stream, or of the whole. A part is named like its mark, up to
+    /// the colon, with a number appended if it is not the first with its name: `fftw-2`.
     pub(crate) fn part(&self, name: Option<&str>) -> Option<&Row> {
         let Some(name) = name else { return Some(&self.0.row) };
         let numbered =
@@ -331,8 +333,9 @@ fn read(path: &str, inputs: &BTreeMap<String, String>) -> Result<String, Machine
     }
 }
 
-/// Gives the machine a page table in which a page of any size is one entry: a level of the tree for each size.
-/// Page-number bits that the first levels do not translate are translated by further ones of 10 bits.
+/// Gives the machine a page table in which a page of any size is one entry: a level of the tree for
+/// each size. Page-number bits that the first levels do not translate are translated by further
+/// ones of 10 bits.
 pub(crate) fn without_replication(machine: &mut Machine) {
     let sizes = &machine.pages.sizes;
     let mut bits: Vec<u8> = sizes.windows(2).map(|pair| (pair[1].shift() - pair[0].shift()) as u8).collect();

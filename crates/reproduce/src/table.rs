@@ -1,5 +1,5 @@
-//! A page table that consists of nothing but entries, to time the operations of section 6.8: with superpages as
-//! replicated entries or as one entry each.
+//! A page table that consists of nothing but entries, to time the operations of section 6.8: with
+//! superpages as replicated entries or as one entry each.
 
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Mapped, Pmap, SpaceId, Used};
@@ -22,8 +22,9 @@ struct Entry {
     used: Used,
 }
 
-/// The table of one address space, over a range of pages. There is an array of entries for each size, with as many entries
-/// as the range has pages of that size; replicated entries are all in the first.
+/// The table of one address space, over a range of pages. There is an array of entries for each
+/// size, with as many entries as the range has pages of that size; replicated entries are all in
+/// the first.
 pub(crate) struct Table {
     form: Form,
     ladder: Ladder,

@@ -1,4 +1,5 @@
-//! The numbers of DESIGN.md for the simulator, each beside what it is measured against, in the same run.
+//! The numbers of DESIGN.md for the simulator, each beside what it is measured against, in the same
+//! run.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,12 @@ use superpage_sim::{Conditions, Row, Setup, plan, plan_machines, run};
 use superpage_trace::file::Reader;
 use superpage_trace::{Batch, Source, workload};
 
-/// So many times ours and the reference are timed, one after the other. Medians count, for others use the machine too.
+/// So many times ours and the reference are timed, one after the other. Medians count, for others
+/// use the machine too.
 const PAIRS: usize = 9;
 
-/// What pairs of measurements say: the medians of ours, of the reference, and of the quotient of each pair.
+/// What pairs of measurements say: the medians of ours, of the reference, and of the quotient of
+/// each pair.
 struct Pairs {
     ours: f64,
     reference: f64,

@@ -52,7 +52,8 @@ impl Quantity {
         [held.count(), given().count()]
     }
 
-    /// The columns of a table: the share held, the mean error of the estimates, the mean half width, the latter in units.
+    /// The columns of a table: the share held, the mean error of the estimates, the mean half
+    /// width, the latter in units.
     fn columns(&self, unit: f64) -> String {
         let count = self.estimates.len() as f64;
         let bias = self.estimates.iter().map(|(value, _)| value).sum::<f64>() / count - self.exact;

@@ -1,12 +1,14 @@
-//! Tunes the constant by which context numbers are scattered over the hash table of groups (Dougan, Mackerras and Yodaiken, OSDI 1999,
-//! section 5.2), as they did: from the histogram of what the groups get, for programs that are laid out as Linux/PPC laid them out.
+//! Tunes the constant by which context numbers are scattered over the hash table of groups (Dougan,
+//! Mackerras and Yodaiken, OSDI 1999, section 5.2), as they did: from the histogram of what the
+//! groups get, for programs that are laid out as Linux/PPC laid them out.
 //!
 //! ```text
 //! cargo run --release -p superpage-sim --example scatter [PROCESSES [CONSTANT...]]
 //! ```
 //!
-//! Each process has 8 pages of text at 16 MB, 6 of data behind it, 90 of libraries at 768 MB and 4 of stack below 2 GB; all are read once. A
-//! constant is better if more of the table is in use and fewer entries replace others.
+//! Each process has 8 pages of text at 16 MB, 6 of data behind it, 90 of libraries at 768 MB and 4
+//! of stack below 2 GB; all are read once. A constant is better if more of the table is in use and
+//! fewer entries replace others.
 
 use superpage_mmu::{Machine, Mmu, Request, Upkeep};
 use superpage_pages::{Access, Mapped, Pfn, Protection, Vpn};

@@ -1,10 +1,11 @@
-//! Which regions of a program's memory are worth a superpage: the fewest that give a share of what superpages
-//! everywhere give, each number of them run.
+//! Which regions of a program's memory are worth a superpage: the fewest that give a share of what
+//! superpages everywhere give, each number of them run.
 //!
-//! What a region is worth by itself is no guide to what several are worth together: their entries compete. So regions
-//! are ordered by their misses under base pages, as in Mosalloc's and CBMM's studies of huge page layouts (Agbarya et
-//! al., ISPASS 2020; Mansi et al., USENIX ATC 2022), and what the first N of them give is not added up but simulated,
-//! under the policy `plan`, many N in one pass over the stream.
+//! What a region is worth by itself is no guide to what several are worth together: their entries
+//! compete. So regions are ordered by their misses under base pages, as in Mosalloc's and CBMM's
+//! studies of huge page layouts (Agbarya et al., ISPASS 2020; Mansi et al., USENIX ATC 2022), and
+//! what the first N of them give is not added up but simulated, under the policy `plan`, many N in
+//! one pass over the stream.
 
 use crate::{Error, Progress, Row, Setup, run};
 use std::collections::BTreeMap;
@@ -60,7 +61,8 @@ pub struct Hot {
 pub struct Layout {
     /// How many, of the first.
     pub regions: usize,
-    /// The share of the cycles that superpages everywhere save; below 0 if it takes longer than base pages.
+    /// The share of the cycles that superpages everywhere save; below 0 if it takes longer than
+    /// base pages.
     pub share: f64,
     /// The run.
     pub row: Row,
@@ -77,14 +79,14 @@ impl Advice {
         saved(&self.base, row) as f64 / self.saved() as f64
     }
 
-    /// The smallest layout that was found with at least this share of what superpages everywhere save; `None` where
-    /// they save nothing.
+    /// The smallest layout that was found with at least this share of what superpages everywhere
+    /// save; `None` where they save nothing.
     pub fn least(&self, share: f64) -> Option<&Layout> {
         self.layouts.iter().find(|layout| layout.share >= share)
     }
 
-    /// A file for the policy `plan`, in CBMM's format: the first regions, each with the cycles that its walks took
-    /// under base pages.
+    /// A file for the policy `plan`, in CBMM's format: the first regions, each with the cycles that
+    /// its walks took under base pages.
     pub fn plan(&self, regions: usize) -> String {
         self.regions[..regions].iter().map(|hot| self.line(hot, hot.address)).collect()
     }
@@ -101,8 +103,8 @@ fn saved(base: &Row, other: &Row) -> i128 {
     i128::from(base.cycles) - i128::from(other.cycles)
 }
 
-/// Finds out what superpages are worth in which regions. `base` is a simulation under base pages; `open` opens the
-/// stream, which is run three times, with some 12 simulations in two of them.
+/// Finds out what superpages are worth in which regions. `base` is a simulation under base pages;
+/// `open` opens the stream, which is run three times, with some 12 simulations in two of them.
 ///
 /// # Errors
 /// The machine has no superpage of at most 2 MB or too little memory for the stream, or the stream

@@ -1,5 +1,5 @@
-//! Which figures are estimates and why, and formatting them: with their error, and only the digits that it leaves. All that shows rows asks
-//! here.
+//! Which figures are estimates and why, and formatting them: with their error, and only the digits
+//! that it leaves. All that shows rows asks here.
 
 use crate::predictions;
 use crate::row::{Row, Sampled};
@@ -13,7 +13,8 @@ const UNKNOWN: &str = "?";
 const UNSURE: &str = "what the sample left out decides what the kernel does";
 
 impl Row {
-    /// Why the value of a key is no exact count: how sure it is, in words without a full stop; `None` if it is exact.
+    /// Why the value of a key is no exact count: how sure it is, in words without a full stop;
+    /// `None` if it is exact.
     pub fn estimate(&self, key: &str) -> Option<Cow<'static, str>> {
         let sampled = self.sampled.as_ref()?;
         let known = Row::KEYS.iter().find(|known| known.name == key)?;
@@ -65,8 +66,8 @@ impl Certainty {
         if self.estimates > 0 { "≈ " } else { "" }
     }
 
-    /// How far speedups of rows without line caches, and on machines that were probed, can be trusted, in sentences; empty where there are
-    /// neither.
+    /// How far speedups of rows without line caches, and on machines that were probed, can be
+    /// trusted, in sentences; empty where there are neither.
     pub fn bound(&self) -> String {
         let most = self.most.map(|most| {
             format!(
@@ -152,7 +153,8 @@ pub(crate) fn seconds(row: &Row) -> String {
     }
 }
 
-/// A figure relative to `base`: with its error or, if it may be no different from `none`, only that.
+/// A figure relative to `base`: with its error or, if it may be no different from `none`, only
+/// that.
 fn compared(row: &Row, value: Option<f64>, error: Option<f64>, none: f64, digits: usize) -> String {
     let Some(value) = value else { return "-".into() };
     match (sample(row), error) {
@@ -215,7 +217,8 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
             notes.push(format!("the estimates (≈) on {machines} have no known error: {why}"));
         }
     }
-    // Of the rows whose kernel is not known: what the policy does by itself goes by time, and what the daemon takes away by references.
+    // Of the rows whose kernel is not known: what the policy does by itself goes by time, and what
+    // the daemon takes away by references.
     let unknown = rows.iter().filter(|(_, sampled)| !sampled.kernel_exact);
     let (short, timed): (Vec<_>, Vec<_>) = unknown.partition(|(row, _)| row.daemon_runs > 0 || row.error.is_some());
     let named = |rows: &[&(&Row, &Sampled)]| {

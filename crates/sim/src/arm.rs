@@ -1,15 +1,18 @@
 //! The disk's arm: which requests transfers become, and how far it moves for each.
 //!
-//! Reads and writes are clustered, as FreeBSD clusters them (`vfs_cluster.c`; Navarro et al. ran 4.3). A read takes the whole aligned cluster of 64 KB
-//! that its page is in; the other pages of it wait in a buffer and cost a transfer when they are asked for, but no request. Pages
-//! that nobody asks for cost nothing. Written pages wait until 16 are there, the most that FreeBSD's pager writes at once, and are
-//! written in the order of their places.
+//! Reads and writes are clustered, as FreeBSD clusters them (`vfs_cluster.c`; Navarro et al. ran
+//! 4.3). A read takes the whole aligned cluster of 64 KB that its page is in; the other pages of it
+//! wait in a buffer and cost a transfer when they are asked for, but no request. Pages that nobody
+//! asks for cost nothing. Written pages wait until 16 are there, the most that FreeBSD's pager
+//! writes at once, and are written in the order of their places.
 //!
-//! Swap space is at the start of the disk, and the files behind it, in the order in which they are first used. A file has a piece for its length
-//! then; where it grows it gets another behind all others, as long as those before it together, so that a file that grows beside others is scattered at
-//! first. A cluster is read from where its first page is.
-//! A request that begins where the last one in its direction ended needs no seek. All sums are the same for any disk:
-//! the time of a seek is an amount for each and one that goes with the square root of the distance, so that sums of both are enough.
+//! Swap space is at the start of the disk, and the files behind it, in the order in which they are
+//! first used. A file has a piece for its length then; where it grows it gets another behind all
+//! others, as long as those before it together, so that a file that grows beside others is
+//! scattered at first. A cluster is read from where its first page is. A request that begins where
+//! the last one in its direction ended needs no seek. All sums are the same for any disk: the time
+//! of a seek is an amount for each and one that goes with the square root of the distance, so that
+//! sums of both are enough.
 
 use std::collections::{HashMap, VecDeque};
 use superpage_mmu::Machine;
@@ -26,8 +29,8 @@ pub(crate) enum Way {
 const CLUSTER: u64 = 64 << 10;
 /// Pages that are written at once: FreeBSD's `vm_pageout_page_count`.
 const WRITES: usize = 16;
-/// Clusters whose pages wait to be asked for, the least recently read of which is forgotten: assumed, as many as the segments
-/// of a drive's cache.
+/// Clusters whose pages wait to be asked for, the least recently read of which is forgotten:
+/// assumed, as many as the segments of a drive's cache.
 const BUFFERS: usize = 16;
 /// Whose pages: those of a file, or of swap space.
 type Owner = Option<u32>;
@@ -182,7 +185,8 @@ impl Arm {
         let cycles = |microseconds: u128| microseconds * u128::from(machine.clock.hertz) / 1_000_000;
         let (seek, near) = (disk.seek_microseconds, disk.near_seek_microseconds.unwrap_or(disk.seek_microseconds));
         let far = u128::from(seek - near);
-        // The mean of the square root of the distance between any two places is 8/15 of that of the whole disk.
+        // The mean of the square root of the distance between any two places is 8/15 of that of the
+        // whole disk.
         let whole = u128::from(disk.capacity_bytes.unwrap_or(1).isqrt());
         let fixed = u128::from(moves.requests) * u128::from(near) + u128::from(moves.unknown) * far;
         (cycles(fixed) + cycles(15 * far * u128::from(moves.roots)) / (8 * whole)) as u64
@@ -273,7 +277,8 @@ mod tests {
         let milliseconds = |arm: &Arm, machine: &Machine| arm.cycles(machine) as f64 * 1e3 / machine.clock.hertz as f64;
         arm.transfer(Way::In, file(1, 0));
         assert!((milliseconds(&arm, &machine) - 9.0).abs() < 1e-4, "the first is as far as any");
-        // From the end of the first cluster to a gigabyte farther: half of the square root of the whole.
+        // From the end of the first cluster to a gigabyte farther: half of the square root of the
+        // whole.
         arm.transfer(Way::In, file(1, ((1 << 30) + CLUSTER) / PAGE));
         assert!((milliseconds(&arm, &machine) - 9.0 - 5.0 - 4.0 * 0.5 * 15.0 / 8.0).abs() < 1e-3);
         (machine.disk.near_seek_microseconds, machine.disk.capacity_bytes) = (None, None);

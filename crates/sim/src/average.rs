@@ -1,7 +1,9 @@
-//! Averages over time: what is resident, touched and mapped, weighted by the instructions for which it stays so.
+//! Averages over time: what is resident, touched and mapped, weighted by the instructions for which
+//! it stays so.
 //!
-//! The kernel changes it at traps and at events, and both are at an instruction that is known, within a piece of the stream too. What programs
-//! have touched changes at accesses that are known before anything runs ([`Touch`]).
+//! The kernel changes it at traps and at events, and both are at an instruction that is known,
+//! within a piece of the stream too. What programs have touched changes at accesses that are known
+//! before anything runs ([`Touch`]).
 
 use crate::requests::{Place, Touch};
 use crate::simulation::Simulation;
@@ -40,12 +42,14 @@ impl Sums {
         }
     }
 
-    /// How much more was resident than touched on average, in percent; `None` if nothing was touched for an instruction.
+    /// How much more was resident than touched on average, in percent; `None` if nothing was
+    /// touched for an instruction.
     pub(crate) fn bloat_percent(&self) -> Option<f64> {
         (self.touched > 0).then(|| 100.0 * (self.resident as f64 / self.touched as f64 - 1.0))
     }
 
-    /// The share of mapped memory that superpages mapped on average, in percent; `None` if nothing was mapped for an instruction.
+    /// The share of mapped memory that superpages mapped on average, in percent; `None` if nothing
+    /// was mapped for an instruction.
     pub(crate) fn huge_percent(&self) -> Option<f64> {
         (self.mapped > 0).then(|| 100.0 * self.huge as f64 / self.mapped as f64)
     }
@@ -57,7 +61,8 @@ impl Averages {
         (self.touched, self.next) = (touched, 0);
     }
 
-    /// Passes the touches of the stretch that `passes` says, of which the stretch began after `before` instructions.
+    /// Passes the touches of the stretch that `passes` says, of which the stretch began after
+    /// `before` instructions.
     fn touch(&mut self, touches: &[Touch], before: u64, passes: impl Fn(&Touch) -> bool) {
         let waiting = touches.get(self.next..).unwrap_or_default();
         for touch in waiting.iter().take_while(|touch| passes(touch)) {

@@ -78,7 +78,8 @@ impl Column {
         Column { name: key.name.into(), values }
     }
 
-    /// Adds the value of a row; one that is not of the column's type becomes null, and of numbers true is 1.
+    /// Adds the value of a row; one that is not of the column's type becomes null, and of numbers
+    /// true is 1.
     pub(crate) fn push(&mut self, value: &Value) {
         match &mut self.values {
             Values::Counts(values) => values.push(value.as_u64()),
@@ -103,7 +104,8 @@ pub fn columns<'a, R: Keys + Serialize + 'a>(rows: impl IntoIterator<Item = &'a 
     if columns.is_empty() { heads(R::KEYS, &Map::new()) } else { columns }
 }
 
-/// Columns without rows: of these keys, and of those of `more` that are not among them, by the types of their values.
+/// Columns without rows: of these keys, and of those of `more` that are not among them, by the
+/// types of their values.
 pub(crate) fn heads(keys: &[Key], more: &Map<String, Value>) -> Vec<Column> {
     let others = more.iter().filter(|(name, _)| !keys.iter().any(|key| key.name == *name));
     let other = |(name, value): (&String, &Value)| Column {
@@ -132,7 +134,8 @@ pub(crate) fn push(columns: &mut [Column], fields: &Map<String, Value>) {
     }
 }
 
-/// The most rows of a group of a Parquet file: what its writers, and most readers, have in memory at a time.
+/// The most rows of a group of a Parquet file: what its writers, and most readers, have in memory
+/// at a time.
 pub(crate) const GROUP: usize = 32_768;
 
 /// A Parquet file of columns, all compressed.
@@ -143,8 +146,8 @@ pub fn parquet(columns: &[Column]) -> Result<Vec<u8>, String> {
     with_notes(columns, &[], Packed::Whole, None).map_err(|error| error.to_string())
 }
 
-/// A Parquet file of columns, with notes in its metadata, and a last one under the key `digest`, if that is given, which says how many bytes
-/// of the file are data, and their digest.
+/// A Parquet file of columns, with notes in its metadata, and a last one under the key `digest`, if
+/// that is given, which says how many bytes of the file are data, and their digest.
 pub(crate) fn with_notes(
     columns: &[Column],
     notes: &[(&str, String)],

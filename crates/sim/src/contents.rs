@@ -1,19 +1,21 @@
-//! The contents of pages, as far as digests can tell: a version number that each write changes (Navarro et al., section
-//! 4.7).
+//! The contents of pages, as far as digests can tell: a version number that each write changes
+//! (Navarro et al., section 4.7).
 
 use std::collections::HashMap;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
 use superpage_vm::Backed;
 
-/// The versions of the contents of frames and backing store. Kept only under policies that use digests.
+/// The versions of the contents of frames and backing store. Kept only under policies that use
+/// digests.
 #[derive(Default)]
 pub(crate) struct Contents {
     /// The newest version. Zeroes, and the original contents of files, have version 0.
     newest: u64,
     frames: HashMap<Pfn, u64>,
     stored: HashMap<Backed, u64>,
-    /// Pages to which a process writes what they already hold: the first one, and the one after the last.
+    /// Pages to which a process writes what they already hold: the first one, and the one after the
+    /// last.
     rewritten: HashMap<ProcessId, (Vpn, Vpn)>,
 }
 

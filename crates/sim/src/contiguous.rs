@@ -1,5 +1,5 @@
-//! How much of mapped memory lies in groups of base pages that a TLB could join: aligned, with frames that are contiguous and as
-//! aligned, and with the same rights.
+//! How much of mapped memory lies in groups of base pages that a TLB could join: aligned, with
+//! frames that are contiguous and as aligned, and with the same rights.
 
 use serde::{Deserialize, Serialize};
 use superpage_keys::Keys;
@@ -9,8 +9,9 @@ use superpage_pages::{Mapped, Vpn};
 /// The sizes of the groups: what AMD's processors join (16 KB since Zen 4, 32 KB before).
 const GROUPS: [u64; 2] = [16 << 10, 32 << 10];
 
-/// Shares of mapped base pages, in percent, that lie in such a group, all of which is mapped. Pages of superpages do. Each
-/// mapping counts, so a page that two processes map counts twice. `None` where nothing of the kind is mapped.
+/// Shares of mapped base pages, in percent, that lie in such a group, all of which is mapped. Pages
+/// of superpages do. Each mapping counts, so a page that two processes map counts twice. `None`
+/// where nothing of the kind is mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
 pub struct ContiguousPercent {
     /// Of the pages of anonymous memory and of private copies, in groups of 16 KB.
@@ -36,7 +37,8 @@ pub(crate) struct Contiguous {
 }
 
 impl Contiguous {
-    /// Of all address spaces; `is_file` is called with a space and a page that is mapped there. O(pages mapped).
+    /// Of all address spaces; `is_file` is called with a space and a page that is mapped there.
+    /// O(pages mapped).
     pub(crate) fn count(mmu: &Mmu, base_shift: u32, is_file: impl Fn(u32, Vpn) -> bool) -> Contiguous {
         let mut counted = Contiguous::default();
         for (space, first, mapping) in mmu.mappings() {
@@ -82,7 +84,8 @@ mod tests {
     use superpage_mmu::Machine;
     use superpage_pages::{Access, PageSize, Pfn, Protection, Random};
 
-    /// Base pages and superpages at random places, some of them at places that join, against a count over a map of base pages.
+    /// Base pages and superpages at random places, some of them at places that join, against a
+    /// count over a map of base pages.
     #[test]
     fn counts_are_those_of_a_naive_count() {
         let mut random = Random::new(1);
@@ -108,7 +111,8 @@ mod tests {
                 }
                 for _ in 0..300 {
                     let (space, page) = (below(2) as u32, below(2 * large));
-                    // Mostly at one distance from their pages, which is often a multiple of a group.
+                    // Mostly at one distance from their pages, which is often a multiple of a
+                    // group.
                     let frame = page + [0, 0, 0, 8, 4, 1][below(6) as usize];
                     let rights = if below(20) == 0 { Protection::READ_WRITE } else { Protection::READ };
                     enter(space, page, frame, base, rights);

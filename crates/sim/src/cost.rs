@@ -12,7 +12,8 @@ pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
     (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64
 }
 
-/// The kernel's work as counts, which are the same on all machines; each makes its own cycles of them.
+/// The kernel's work as counts, which are the same on all machines; each makes its own cycles of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Counts)]
 pub(crate) struct Effort {
     faults: u64,
@@ -43,8 +44,8 @@ impl Effort {
         Effort { faults: 1, pte_writes, zeroed_bytes, use_bits, use_bit_entries, switches, remaps, ..self }
     }
 
-    /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests of the idle loop, which
-    /// take no time from others.
+    /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests
+    /// of the idle loop, which take no time from others.
     pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
         Effort {
             faults: stats.faults,
@@ -76,7 +77,8 @@ impl Effort {
         }
     }
 
-    /// The cycles of this work, where a core of its own does it, that the program pays: it is interrupted by shootdowns.
+    /// The cycles of this work, where a core of its own does it, that the program pays: it is
+    /// interrupted by shootdowns.
     pub(crate) fn interrupts(&self, machine: &Machine) -> u64 {
         self.shootdowns_running * machine.costs.shootdown
     }
@@ -86,8 +88,8 @@ impl Effort {
         self.promotions + self.demotions
     }
 
-    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults and switches
-    /// already.
+    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of
+    /// the kernel has faults and switches already.
     pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> Kernel {
         let costs = &machine.costs;
         if modelled {
@@ -120,8 +122,9 @@ pub(crate) struct Kernel {
     pub(crate) fault: u64,
     pub(crate) zero: u64,
     pub(crate) copy: u64,
-    /// What only superpages cause: promotions, demotions, preemptions, traversals of replicated entries, and what shadow superpages cost. What it
-    /// would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead in practice").
+    /// What only superpages cause: promotions, demotions, preemptions, traversals of replicated
+    /// entries, and what shadow superpages cost. What it would cost a program that has no benefit
+    /// from them (Navarro et al., section 6.6, "Overhead in practice").
     pub(crate) promotion: u64,
     /// Pages that the daemon sampled or the background of a policy looked at, and digests.
     pub(crate) background: u64,
@@ -138,8 +141,8 @@ impl Kernel {
     }
 }
 
-/// The values of the machine file that nobody has published and that matter with or without lines, as `key = value`.
-/// With a model of the kernel, its own in place of the costs that it replaces.
+/// The values of the machine file that nobody has published and that matter with or without lines,
+/// as `key = value`. With a model of the kernel, its own in place of the costs that it replaces.
 pub(crate) fn assumed(machine: &Machine, lines: bool, kernel: Option<&KernelModel>) -> Vec<String> {
     let of_lines =
         |key: &str| key.starts_with("instruction-cache") || key == "memory.overlap" || key == "memory.streams";

@@ -1,4 +1,5 @@
-//! The simulated memory's contents and its backing store: one disk for files and swap space, and its cost.
+//! The simulated memory's contents and its backing store: one disk for files and swap space, and
+//! its cost.
 
 use crate::arm::{Arm, Way};
 use crate::contents::Contents;
@@ -12,8 +13,9 @@ use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of their pages takes no
-    /// time. A page that was in memory since then and is read again takes time.
+    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of
+    /// their pages takes no time. A page that was in memory since then and is read again takes
+    /// time.
     #[default]
     Warm,
     /// No: every read takes time.
@@ -67,7 +69,8 @@ impl Disk {
         }
     }
 
-    /// Whether a page of a file is in memory for the first time, so that creating or reading it costs nothing.
+    /// Whether a page of a file is in memory for the first time, so that creating or reading it
+    /// costs nothing.
     pub(crate) fn is_new(&mut self, page: Backed) -> bool {
         match page {
             Backed::File { file, page } => self.files == Files::Warm && self.known.insert((file, page)),
@@ -94,7 +97,8 @@ impl Disk {
         self.arm.transfer(way, place);
     }
 
-    /// Does what waits to be written; to be called before a row is made, and where a program waits for it.
+    /// Does what waits to be written; to be called before a row is made, and where a program waits
+    /// for it.
     pub(crate) fn settle(&mut self) {
         self.arm.settle();
     }

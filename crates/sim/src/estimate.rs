@@ -1,23 +1,27 @@
 //! Estimates of the whole stream from a sample, with their errors.
 //!
-//! A sampled stream keeps all first touches. So misses that end in a fault are known, and also what their walks cost,
-//! except for the effect of the walks that were left out on the caches. All other accesses are equally likely to be in
-//! a window, and the recorder cuts runs at window boundaries. So their misses, hits and cycles in the windows, scaled
-//! to all such accesses, estimate those of the whole stream without bias. At the beginning of a recording windows are
-//! closer together, each with the weight of the accesses that it stands for, and the first is measured completely: its
+//! A sampled stream keeps all first touches. So misses that end in a fault are known, and also what
+//! their walks cost, except for the effect of the walks that were left out on the caches. All other
+//! accesses are equally likely to be in a window, and the recorder cuts runs at window boundaries.
+//! So their misses, hits and cycles in the windows, scaled to all such accesses, estimate those of
+//! the whole stream without bias. At the beginning of a recording windows are closer together, each
+//! with the weight of the accesses that it stands for, and the first is measured completely: its
 //! counts are known too.
 //!
-//! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one window after the other,
-//! see how far the value moves (the jackknife, which linearizes any smooth value), and take the spread of that. Each
-//! period of the stream contains one window, so a sum varies only as far as windows of neighbouring periods differ
-//! (Cochran, Sampling Techniques, 3rd edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; when
-//! two are compared, a window is left out of both, and what they have in common cancels.
+//! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one
+//! window after the other, see how far the value moves (the jackknife, which linearizes any smooth
+//! value), and take the spread of that. Each period of the stream contains one window, so a sum
+//! varies only as far as windows of neighbouring periods differ (Cochran, Sampling Techniques, 3rd
+//! edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; when two are
+//! compared, a window is left out of both, and what they have in common cancels.
 //!
-//! Misses come in bursts, and few windows may hold most of them. A sample whose windows missed the bursts then shows a low
-//! estimate and a small spread at once. Two things in the data say so: the kurtosis of the differences, from which the degrees of
-//! freedom of Student's t come, and the counts of everything that was recorded. A window begins with the pages that its
-//! gap used, and one of them that misses there missed in the gap too, unless the gap found it in the TLB and used it again later. So the
-//! whole stream has about the recorded counts at least, and an estimate below them is too low by the difference.
+//! Misses come in bursts, and few windows may hold most of them. A sample whose windows missed the
+//! bursts then shows a low estimate and a small spread at once. Two things in the data say so: the
+//! kurtosis of the differences, from which the degrees of freedom of Student's t come, and the
+//! counts of everything that was recorded. A window begins with the pages that its gap used, and
+//! one of them that misses there missed in the gap too, unless the gap found it in the TLB and used
+//! it again later. So the whole stream has about the recorded counts at least, and an estimate
+//! below them is too low by the difference.
 
 mod student;
 
@@ -156,7 +160,8 @@ impl Sums {
     }
 }
 
-/// The weight of a window with this period of its own, if it has one; `None` if it stands for no more than it contains.
+/// The weight of a window with this period of its own, if it has one; `None` if it stands for no
+/// more than it contains.
 fn weight(period: Option<u64>, sampling: Sampling) -> Option<f64> {
     match period {
         Some(period) if period <= sampling.on => None,
@@ -176,7 +181,8 @@ pub(crate) struct Windows {
     windows: Vec<(Tally, Option<u64>)>,
     /// How many of the first windows are over, and their sums; a window that resumes shortens this.
     first: Cell<(usize, Sums)>,
-    /// Whether TLBs may have held, when a window began, entries from before the gap that the gap replaced.
+    /// Whether TLBs may have held, when a window began, entries from before the gap that the gap
+    /// replaced.
     stale: bool,
 }
 
@@ -200,8 +206,8 @@ pub(crate) struct Whole {
 }
 
 impl Windows {
-    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made before. `superpages` says whether any
-    /// are mapped.
+    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made
+    /// before. `superpages` says whether any are mapped.
     pub(crate) fn turn(
         &mut self,
         window: Option<Window>,
@@ -277,7 +283,8 @@ impl Windows {
             data_misses: misses[0],
             instruction_misses: misses[1],
             walk_references: counts.walk_references.round() as u64,
-            // What misses in the first level hits in a later one, or misses in all; also as whole numbers.
+            // What misses in the first level hits in a later one, or misses in all; also as whole
+            // numbers.
             first_misses: [0, 1]
                 .map(|stream| misses[stream] + whole(known.later_hits[stream], measured.later_hits[stream])),
             second_hits: [0, 1].map(|stream| whole(known.second_hits[stream], measured.second_hits[stream])),
@@ -304,8 +311,8 @@ impl Windows {
         Some(Evidence { windows: windows.collect(), ..evidence })
     }
 
-    /// The sampling, how many windows stand for more than they contain, and the evidence without these: enough for an
-    /// estimate. Costs a look at the windows from the current one on.
+    /// The sampling, how many windows stand for more than they contain, and the evidence without
+    /// these: enough for an estimate. Costs a look at the windows from the current one on.
     fn basis(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<(Sampling, u64, Evidence)> {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
@@ -333,8 +340,8 @@ impl Windows {
 /// The basis of the estimates for the whole stream, and of their errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// The windows that stand for more than they contain, with their weights: 1 for those that stand for a period of
-    /// the sampling.
+    /// The windows that stand for more than they contain, with their weights: 1 for those that
+    /// stand for a period of the sampling.
     windows: Vec<(Tally, f64)>,
     /// Their sum.
     measured: Sum,
@@ -391,8 +398,8 @@ impl Estimated {
 }
 
 impl Evidence {
-    /// The factor from a count in `windows` to that of all of the stream that is not known. First touches are known,
-    /// and what was measured completely.
+    /// The factor from a count in `windows` to that of all of the stream that is not known. First
+    /// touches are known, and what was measured completely.
     fn factor(&self, windows: &Sum) -> f64 {
         let known = self.recorded.faulting.count() + self.known.accesses.saturating_sub(self.known.faulting.count());
         let all = (self.accesses - known as f64).max(0.0);
@@ -447,7 +454,8 @@ impl Evidence {
         }
     }
 
-    /// Half the width of the 95 % interval of a value of the estimated counts, by its spread over the windows.
+    /// Half the width of the 95 % interval of a value of the estimated counts, by its spread over
+    /// the windows.
     fn spread(&self, value: impl Fn(Basis) -> f64) -> Option<f64> {
         if self.no_errors().is_some() {
             return None;
@@ -462,15 +470,17 @@ impl Evidence {
         Some(student(freedom(&squares)) * variance.sqrt())
     }
 
-    /// Half the width of the interval of a ratio of counts: at least `least`, and more by as much as the ratio moves where estimates
-    /// are below what was recorded.
+    /// Half the width of the interval of a ratio of counts: at least `least`, and more by as much
+    /// as the ratio moves where estimates are below what was recorded.
     fn ratio_error(&self, ratio: impl Fn(Basis) -> f64, least: f64) -> Option<f64> {
         Some(self.spread(&ratio)?.max(least) + (ratio(Basis::Recorded) - ratio(Basis::All)).abs())
     }
 
-    /// Half the width of the interval of a count, in the same way. Where bursts decide a count, its variance grows with it, as that of a Poisson
-    /// count of bursts does: then a sample that met few of them shows less of both. So the interval is the score interval, whose upper
-    /// end has a variance of its own. It is wider than the spread only where that is not small against the count.
+    /// Half the width of the interval of a count, in the same way. Where bursts decide a count, its
+    /// variance grows with it, as that of a Poisson count of bursts does: then a sample that met
+    /// few of them shows less of both. So the interval is the score interval, whose upper end has a
+    /// variance of its own. It is wider than the spread only where that is not small against the
+    /// count.
     fn error(&self, count: impl Fn(&Estimated) -> f64, least: f64) -> Option<f64> {
         let count = |basis| count(&self.counts(basis));
         let [known, all, recorded] = [Basis::Known, Basis::All, Basis::Recorded].map(count);
@@ -480,10 +490,10 @@ impl Evidence {
         Some(score.max(least) + recorded - all)
     }
 
-    /// Misses that are still possible where few windows contain any, or none, so that they do not differ: the score
-    /// interval of a Poisson count of such windows, times their average number of misses, scaled to the whole. Misses
-    /// come in clusters, so it is not misses that are counted. 0 if more windows contain some: then their spread shows
-    /// the error.
+    /// Misses that are still possible where few windows contain any, or none, so that they do not
+    /// differ: the score interval of a Poisson count of such windows, times their average number of
+    /// misses, scaled to the whole. Misses come in clusters, so it is not misses that are counted.
+    /// 0 if more windows contain some: then their spread shows the error.
     fn rare(&self) -> f64 {
         self.rare_of(|window| window.others.count())
     }
@@ -503,8 +513,9 @@ impl Evidence {
         (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
     }
 
-    /// Misses by which two rows may differ where few windows differ, or none, so that leaving one out tells little: the score interval as in
-    /// [`rare`](Evidence::rare), and the difference of all that was recorded, also while windows warmed up. 0 if more windows differ.
+    /// Misses by which two rows may differ where few windows differ, or none, so that leaving one
+    /// out tells little: the score interval as in [`rare`](Evidence::rare), and the difference of
+    /// all that was recorded, also while windows warmed up. 0 if more windows differ.
     fn apart(&self, theirs: &Evidence) -> f64 {
         let both = self.windows.iter().zip(&theirs.windows);
         let differences =
@@ -535,9 +546,9 @@ impl Evidence {
     }
 }
 
-/// Estimates are ratios, and with fewer windows the errors of ratios are not those of large samples: Cochran's working
-/// rule, section 6.4. Besides, each period is then so large a part of the stream that a single unusual one, as the
-/// first may be, decides the result.
+/// Estimates are ratios, and with fewer windows the errors of ratios are not those of large
+/// samples: Cochran's working rule, section 6.4. Besides, each period is then so large a part of
+/// the stream that a single unusual one, as the first may be, decides the result.
 const LEAST_WINDOWS: usize = 30;
 
 /// A shell and what it starts change places a few times; more is a program whose processes work
@@ -547,18 +558,19 @@ const TURNS: u64 = 8;
 /// Below this number, windows that contain misses say little about their spread.
 const RARE: f64 = 10.0;
 
-/// Whether the TLBs of a machine reach the state that they have in the whole stream, whatever state a gap left. Under
-/// LRU they do once as many pages as they hold were used; under random replacement no state lasts. Other replacements
-/// keep an order of ways that uses do not correct: a loop over more pages than fit can stay for ever in
-/// one of several cycles, with more misses or fewer, and a gap moves it from one to another. Where ways have sets of their own, an entry may
+/// Whether the TLBs of a machine reach the state that they have in the whole stream, whatever state
+/// a gap left. Under LRU they do once as many pages as they hold were used; under random
+/// replacement no state lasts. Other replacements keep an order of ways that uses do not correct: a
+/// loop over more pages than fit can stay for ever in one of several cycles, with more misses or
+/// fewer, and a gap moves it from one to another. Where ways have sets of their own, an entry may
 /// outlast any number of others.
 fn forgets(machine: &Machine) -> bool {
     let forgets = |tlb: &TlbSpec| matches!(tlb.replacement, Replacement::Lru | Replacement::Random) && !tlb.is_skewed();
     machine.tlb.iter().all(forgets)
 }
 
-/// Whether the base pages with which a short window begins fill the TLBs of a machine, even if they are spread over the sets by
-/// chance. They need not where an entry holds several pages.
+/// Whether the base pages with which a short window begins fill the TLBs of a machine, even if they
+/// are spread over the sets by chance. They need not where an entry holds several pages.
 fn fills(machine: &Machine) -> bool {
     let fills = |tlb: &TlbSpec| tlb.joins.is_none() && 2 * tlb.entries <= Sampling::SHORT;
     machine.range_tlb.is_none() && machine.perforated.is_none() && machine.tlb.iter().all(fills)

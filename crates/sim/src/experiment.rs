@@ -1,5 +1,5 @@
-//! Experiments: a grid of machines, policies and workloads, planned completely before anything runs, then run in one
-//! pass over each stream.
+//! Experiments: a grid of machines, policies and workloads, planned completely before anything
+//! runs, then run in one pass over each stream.
 
 use crate::estimate;
 use crate::group::groups;
@@ -35,23 +35,26 @@ pub struct Conditions {
     pub files: Files,
     /// The hash function for digests.
     pub digest: Digest,
-    /// Where a policy's background and the page daemon run; `None`: on another core, unless the machine has one alone.
+    /// Where a policy's background and the page daemon run; `None`: on another core, unless the
+    /// machine has one alone.
     pub background: Option<BackgroundOn>,
     /// How much faster the clock of a policy's background goes.
     pub time_scale: TimeScale,
-    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there
-    /// are none, hosts map all memory by pages of the size that the machine file says.
+    /// The policies of the hosts of guests, by each of which every policy is run, `base` always
+    /// among them; if there are none, hosts map all memory by pages of the size that the machine
+    /// file says.
     pub host_policies: Vec<String>,
-    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there are none, the
-    /// kernel touches nothing.
+    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there
+    /// are none, the kernel touches nothing.
     pub kernels: Vec<String>,
 }
 
-/// The simulations of a grid over one workload: every machine with every policy, `base` always among them, and on
-/// every host.
+/// The simulations of a grid over one workload: every machine with every policy, `base` always
+/// among them, and on every host.
 ///
-/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a
-/// colon. The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy.
+/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with
+/// parameters after a colon. The policy parameter `sizes=64K+512K` leaves only those superpage
+/// sizes, for that policy.
 ///
 /// # Errors
 /// A name is unknown or does not fit; nothing has run.
@@ -69,8 +72,8 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     plan_policies(machines, &named, conditions)
 }
 
-/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`] returns, each with
-/// its name in rows.
+/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`]
+/// returns, each with its name in rows.
 ///
 /// # Errors
 /// As for [`plan_machines`].
@@ -83,8 +86,8 @@ pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Cond
     on_hosts(machines, policies, &hosts, conditions)
 }
 
-/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan whose host has
-/// `base`. The hosts of the conditions are not used.
+/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan
+/// whose host has `base`. The hosts of the conditions are not used.
 ///
 /// # Errors
 /// As for [`plan_machines`].
@@ -100,7 +103,8 @@ pub fn plan_on_host(
 /// A policy with its name in rows.
 type Named = (String, Policy);
 
-/// These policies, each once, and `base`, which every comparison names, even if nobody asked for it.
+/// These policies, each once, and `base`, which every comparison names, even if nobody asked for
+/// it.
 fn with_base(policies: &[Named]) -> Result<Vec<Named>, Error> {
     let mut all: Vec<Named> = Vec::new();
     if !policies.iter().any(|(name, _)| name == "base") {
@@ -168,7 +172,8 @@ pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Res
     }
 }
 
-/// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
+/// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between
+/// sizes that it has.
 fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
     let place = &policy.answers.place;
     let (own, asked) = place.size.extents();
@@ -204,11 +209,12 @@ pub struct Progress {
 
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
-/// The setups are those of one plan: rows are compared with `base` by their machine's name. Machines on which the
-/// kernel does the same are one simulation: they share it, its mappings and TLBs of the first level that are alike. The
-/// simulations are independent; threads run them, one for each core or those of the rayon pool of the caller
-/// ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared. The rows do not depend on the
-/// number of threads. When `stop` is set, the run ends at the next piece, or within idle time, with rows that say so.
+/// The setups are those of one plan: rows are compared with `base` by their machine's name.
+/// Machines on which the kernel does the same are one simulation: they share it, its mappings and
+/// TLBs of the first level that are alike. The simulations are independent; threads run them, one
+/// for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)),
+/// while the next piece of the stream is prepared. The rows do not depend on the number of threads.
+/// When `stop` is set, the run ends at the next piece, or within idle time, with rows that say so.
 ///
 /// # Errors
 /// The stream fails, or a setup cannot be built.
@@ -222,14 +228,16 @@ pub fn run(
     Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
-/// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a
-/// batch of one machine.
+/// So long the threads work at least before the caller hears of the progress: to wake them takes as
+/// long as a batch of one machine.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch` asks for.
+/// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch`
+/// asks for.
 ///
 /// # Errors
-/// As for [`run`], or the sampling interval is 0, or what reading the stream takes ([`Info::memory`]) is not left.
+/// As for [`run`], or the sampling interval is 0, or what reading the stream takes
+/// ([`Info::memory`]) is not left.
 pub fn run_parts(
     setups: &[Setup],
     source: &mut dyn Source,
@@ -258,7 +266,8 @@ pub fn run_parts(
     let mut done = Progress { runs: 0, of: info.runs };
     let mut more = now.fill(source, &mut phases, &mut courses)?;
     let mut complete = true;
-    // Each looks before each piece, so that only what one piece needs is allocated after memory ran short.
+    // Each looks before each piece, so that only what one piece needs is allocated after memory ran
+    // short.
     let step = |simulation: &mut Simulation, piece: &Piece| {
         if !guard.is_short() {
             simulation.step(piece, stop);
@@ -328,7 +337,8 @@ pub fn check_stream_lines(info: &Info) -> Result<(), Error> {
 /// Whether these simulations can run over a stream of this kind.
 ///
 /// # Errors
-/// A machine or a model of the kernel needs lines, which the stream has not, or cannot hold those that it has.
+/// A machine or a model of the kernel needs lines, which the stream has not, or cannot hold those
+/// that it has.
 pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Error> {
     if lines { check_lines(setups, info) } else { check_pages(setups) }
 }
@@ -361,9 +371,9 @@ fn check_pages(setups: &[Setup]) -> Result<(), Error> {
     }
 }
 
-/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of conditions,
-/// those of a machine next to each other, as [`run_parts`] returns them. It has done that already; this is for runs of
-/// several calls put together.
+/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one
+/// set of conditions, those of a machine next to each other, as [`run_parts`] returns them. It has
+/// done that already; this is for runs of several calls put together.
 pub fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
         let bases: Vec<Run> = group.iter().filter(|run| run.row.is_base()).cloned().collect();

@@ -23,7 +23,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Extends the file to at least this length, in pages of the stream, of which a base page holds 2^`shift`.
+    /// Extends the file to at least this length, in pages of the stream, of which a base page holds
+    /// 2^`shift`.
     pub(crate) fn reach(&mut self, disk: &mut Disk, file: u32, pages: u64, shift: u32) {
         let length = self.lengths.entry(file).or_default();
         *length = pages.max(*length);
@@ -148,7 +149,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Accesses one page of an open file and returns its frame; if no frame is free, the daemon is run.
+    /// Accesses one page of an open file and returns its frame; if no frame is free, the daemon is
+    /// run.
     fn file_page(&mut self, work: impl Fn(&mut Simulation) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
         loop {
             match work(self) {

@@ -1,8 +1,8 @@
-//! Memory as it is before a run: fresh, with immovable pages in some extents, as on a machine that has run for long, or
-//! as a real one had it.
+//! Memory as it is before a run: fresh, with immovable pages in some extents, as on a machine that
+//! has run for long, or as a real one had it.
 //!
-//! This is a property of the machine's memory and not of a policy: sizes that a policy does not use are fragmented all
-//! the same, so all rows of a machine run in the same memory.
+//! This is a property of the machine's memory and not of a policy: sizes that a policy does not use
+//! are fragmented all the same, so all rows of a machine run in the same memory.
 
 use crate::{Error, SnapshotFile};
 use std::fmt;
@@ -15,28 +15,26 @@ use superpage_vm::Vm;
 
 /// What memory holds before a run.
 ///
-/// A share: that of the extents which hold an immovable page. Without a size it is the share of the extents of
-/// *each* superpage size of the machine: the extents of the smallest
-/// size that hold one fill extents of the next size, and those the extents of the size above, except for one of each
-/// that holds the rest; memory outside them has no such pages. With a size it is the share of the extents of that size,
-/// spread over memory, one page in each: smaller extents beside the page are whole, and a larger one is not if any of
-/// its parts is not.
+/// A share: that of the extents which hold an immovable page. Without a size it is the share of the
+/// extents of *each* superpage size of the machine: the extents of the smallest size that hold one
+/// fill extents of the next size, and those the extents of the size above, except for one of each
+/// that holds the rest; memory outside them has no such pages. With a size it is the share of the
+/// extents of that size, spread over memory, one page in each: smaller extents beside the page are
+/// whole, and a larger one is not if any of its parts is not.
 ///
-/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al. (Quicksilver,
-/// USENIX ATC 2020)
-/// fragment memory.
+/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al.
+/// (Quicksilver, USENIX ATC 2020) fragment memory.
 ///
-/// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which there is this), so
-/// that nothing above 64 KB is free. 5 % is immovable, a third of the pages of 15 % of
-/// the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file caches and programs leave
-/// them. Base pages
-/// then come from all over memory. The shares are assumed: on live machines hardly a group of 16 KB is contiguous,
-/// and most is free
-/// (Navarro et al., section 6.5: a quarter of an hour of use suffices).
+/// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which
+/// there is this), so that nothing above 64 KB is free. 5 % is immovable, a third of the pages of
+/// 15 % of the blocks of 2 MB; the rest can be moved, in runs of four pages on average, as file
+/// caches and programs leave them. Base pages then come from all over memory. The shares are
+/// assumed: on live machines hardly a group of 16 KB is contiguous, and most is free (Navarro et
+/// al., section 6.5: a quarter of an hour of use suffices).
 ///
-/// A file: frame by frame as the memory of a machine was ([`SnapshotFile`]); base pages then come from all over what is
-/// free. Any text that is none of the others, and has a `/` or is the name of a file, is the path of one, which is read
-/// at once.
+/// A file: frame by frame as the memory of a machine was ([`SnapshotFile`]); base pages then come
+/// from all over what is free. Any text that is none of the others, and has a `/` or is the name of
+/// a file, is the path of one, which is read at once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment {
     /// Whose pages these are.
@@ -118,7 +116,8 @@ impl Fragment {
         }
     }
 
-    /// The bytes of memory, of which so many were asked for: those of the file, if there is one, which must fit.
+    /// The bytes of memory, of which so many were asked for: those of the file, if there is one,
+    /// which must fit.
     pub(crate) fn memory(&self, asked: Option<u64>, machine: &Machine) -> Result<Option<u64>, Error> {
         let Some(file) = self.file() else { return Ok(asked) };
         let (path, base, own) = (file.path(), machine.ladder().base(), file.snapshot().base());
@@ -168,7 +167,8 @@ impl Fragment {
 /// The result of fragmentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fragmented {
-    /// For each superpage size of which memory has an extent: the number of its extents with such a page, and of all.
+    /// For each superpage size of which memory has an extent: the number of its extents with such a
+    /// page, and of all.
     pub(crate) extents: Vec<(PageSize, u64, u64)>,
     /// Immovable pages.
     pub(crate) pages: u64,
@@ -269,8 +269,8 @@ fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64
     (wired, held)
 }
 
-/// Those of the first frames of a machine that were immovable, and those that somebody had. A model of the kernel has
-/// the last ones for itself.
+/// Those of the first frames of a machine that were immovable, and those that somebody had. A model
+/// of the kernel has the last ones for itself.
 fn taken(file: &SnapshotFile, frames: u64) -> (Vec<u64>, Vec<u64>) {
     let of = |wanted: FrameUse| {
         let runs = file.snapshot().runs().filter(move |(of, _)| *of == wanted);
@@ -307,9 +307,8 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Visits the extents of `level` among the frames in a random order, and recursively within each. A partial
-    /// extent at
-    /// the end counts as one.
+    /// Visits the extents of `level` among the frames in a random order, and recursively within
+    /// each. A partial extent at the end counts as one.
     fn within(&mut self, level: Level, frames: std::ops::Range<u64>) {
         let pages = self.ladder.pages(level);
         let smallest = level == Level::BASE.up();

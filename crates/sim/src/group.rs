@@ -1,9 +1,10 @@
 //! Which simulations of a grid are one: machines on which the same kernel does the same.
 //!
-//! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the policy, memory, swap
-//! space and files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time, and no
-//! samples are taken at modelled times. So all machines of a grid that differ in nothing else share one kernel and its
-//! mappings ([`superpage_mmu::Mmu::of`]), and each has its own counts, costs and rows.
+//! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the
+//! policy, memory, swap space and files. It does not depend on TLBs and walkers, as long as no
+//! policy asks for misses or for time, and no samples are taken at modelled times. So all machines
+//! of a grid that differ in nothing else share one kernel and its mappings
+//! ([`superpage_mmu::Mmu::of`]), and each has its own counts, costs and rows.
 
 use crate::cost::{Effort, Kernel};
 use crate::estimate::{Translated, Windows};
@@ -81,8 +82,8 @@ impl Member {
     }
 }
 
-/// The places of all setups, those together that one simulation can run. The first of each group is the first of
-/// those in the grid, and groups are in the order of these.
+/// The places of all setups, those together that one simulation can run. The first of each group is
+/// the first of those in the grid, and groups are in the order of these.
 pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, setup) in setups.iter().enumerate() {
@@ -98,14 +99,15 @@ pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Whether the kernels of both do the same, unless they ask the machine. What is known not to matter is taken out, and all the rest compared.
+/// Whether the kernels of both do the same, unless they ask the machine. What is known not to
+/// matter is taken out, and all the rest compared.
 fn does_the_same(a: &Setup, b: &Setup) -> bool {
     let with_ours = || Setup { machine: a.machine.clone(), name: a.name.clone(), digest: a.digest, ..b.clone() };
     a.policy == b.policy && a.frames == b.frames && a.machine.shares_mappings(&b.machine) && *a == with_ours()
 }
 
-/// Whether the kernel does things that depend on misses or on modelled time: a policy with a background, and idle
-/// time in which digests are computed, or there is a model of what it touches.
+/// Whether the kernel does things that depend on misses or on modelled time: a policy with a
+/// background, and idle time in which digests are computed, or there is a model of what it touches.
 pub(crate) fn asks_the_machine(setup: &Setup) -> bool {
     setup.kernel.is_some() || setup.policy.background().is_some() || setup.policy.answers.reclaim.hash == Hash::Idle
 }

@@ -1,4 +1,5 @@
-//! Rows written as a Parquet file while they come, so that not all are in memory: a group of them at a time is.
+//! Rows written as a Parquet file while they come, so that not all are in memory: a group of them
+//! at a time is.
 
 use crate::columns::{Column, GROUP, Packed, fields, group, heads, push, writer};
 use crate::{Error, Row};

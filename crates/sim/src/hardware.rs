@@ -10,7 +10,8 @@ pub(crate) struct Hardware<'a> {
     mmu: &'a mut Mmu,
     /// The page sizes of the machine.
     sizes: &'a [PageSize],
-    /// Whether what one change of mappings removes is shot down together, as for the changes of a policy's background.
+    /// Whether what one change of mappings removes is shot down together, as for the changes of a
+    /// policy's background.
     gathers: bool,
 }
 

@@ -1,10 +1,10 @@
-//! The kernel of a host, where it has a policy of its own (`--host-policy`): a second memory manager, whose one
-//! process is the guest.
+//! The kernel of a host, where it has a policy of its own (`--host-policy`): a second memory
+//! manager, whose one process is the guest.
 //!
-//! The guest's memory is one anonymous object of the host, mapped at the guest's frame numbers, and its page tables are
-//! another. The guest's kernel fills a frame before it maps it, and a table before it uses it, so that is when the
-//! host's kernel first sees an access there. What a guest has touched it never gives back: nothing tells the host which
-//! of its frames are free.
+//! The guest's memory is one anonymous object of the host, mapped at the guest's frame numbers, and
+//! its page tables are another. The guest's kernel fills a frame before it maps it, and a table
+//! before it uses it, so that is when the host's kernel first sees an access there. What a guest
+//! has touched it never gives back: nothing tells the host which of its frames are free.
 
 use crate::cost::Effort;
 use crate::simulation::Problem;
@@ -28,8 +28,8 @@ pub(crate) struct HostSetup {
 }
 
 impl HostSetup {
-    /// The host of a guest on this machine, which has so many frames. Its kernel may use all sizes of the machine
-    /// that the policy does.
+    /// The host of a guest on this machine, which has so many frames. Its kernel may use all sizes
+    /// of the machine that the policy does.
     pub(crate) fn new(
         machine: &Machine,
         (name, policy): &(String, Policy),
@@ -84,7 +84,8 @@ pub(crate) struct Host {
     sizes: Vec<PageSize>,
     /// How many of the guest's page tables are backed.
     tables: u64,
-    /// The work of the policy's background, and the modelled time from which it can be called again, in nanoseconds.
+    /// The work of the policy's background, and the modelled time from which it can be called
+    /// again, in nanoseconds.
     background: Effort,
     background_free: u64,
 }

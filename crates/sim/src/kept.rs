@@ -1,5 +1,5 @@
-//! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
-//! errors of a sampled stream are found from.
+//! Runs that are kept in a file until others are there to be compared with: Parquet, with the
+//! columns of rows, and one more for what the errors of a sampled stream are found from.
 
 use crate::columns::{Column, Packed, Values, digest_of, fields, push, with_notes};
 use crate::{Error, Row, Run};
@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use std::fs::File;
 use superpage_report::{Keys, Stored};
 
-/// The note with the digest of the file's data: a byte of plain numbers that changes would otherwise be another number.
+/// The note with the digest of the file's data: a byte of plain numbers that changes would
+/// otherwise be another number.
 const DIGEST: &str = "superpage.digest";
 
 /// The column that rows do not have.

@@ -20,8 +20,8 @@ impl Simulation {
         self.fault_footprint();
         self.begin_fault();
         self.wait_for_background();
-        // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
-        // steps.
+        // A fault maps the page. A mapping may first have to be made or its rights widened: it
+        // takes at most four steps.
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
@@ -77,7 +77,8 @@ impl Simulation {
         Err(Problem::Run(format!("page {:#x} traps again and again: this is a bug in superpage", page.0)))
     }
 
-    /// Counts what a fault has copied beside what the manager counts: a cache page that could not stay in its frame.
+    /// Counts what a fault has copied beside what the manager counts: a cache page that could not
+    /// stay in its frame.
     #[inline]
     pub(crate) fn note_copy(&mut self, fault: &Fault) {
         if fault.kind == FaultKind::Cached && fault.source.is_some() {
@@ -94,7 +95,8 @@ impl Simulation {
         }
     }
 
-    /// Runs the page daemon for a request that waits for a frame; returns whether that freed a page.
+    /// Runs the page daemon for a request that waits for a frame; returns whether that freed a
+    /// page.
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.daemon_work().0
     }
@@ -116,8 +118,8 @@ impl Simulation {
         self.cycles(member, &self.whole(member, &member.translated(&self.mmu))) + idle as u64
     }
 
-    /// A fault or a change of mappings waits while a background on another core promotes or demotes a region: of
-    /// whichever process, since who holds what is not modelled.
+    /// A fault or a change of mappings waits while a background on another core promotes or demotes
+    /// a region: of whichever process, since who holds what is not modelled.
     #[inline]
     fn wait_for_background(&mut self) {
         let Some(Hold { from, until, each }) = self.work.hold else { return };
@@ -209,7 +211,8 @@ impl Simulation {
         }
     }
 
-    /// The message for a process that runs out of memory: whether memory, or also swap space, is full.
+    /// The message for a process that runs out of memory: whether memory, or also swap space, is
+    /// full.
     pub(crate) fn out_of_memory(&self, at: Vpn) -> Problem {
         let (used, swap) = (self.vm.stats().swap_used_pages, self.setup.swap_pages);
         let size = |pages: u64| superpage_report::bytes(pages << self.setup.ladder.base().shift());
@@ -224,7 +227,8 @@ impl Simulation {
         })
     }
 
-    /// Handles a failure: a process that cannot continue is killed and the run continues; otherwise the run ends.
+    /// Handles a failure: a process that cannot continue is killed and the run continues; otherwise
+    /// the run ends.
     pub(crate) fn give_up(&mut self, problem: Problem) {
         match (problem, self.processes.current) {
             (Problem::Process(reason), Some(process)) => {
@@ -350,7 +354,8 @@ impl Simulation {
         self.mmu.switch(self.processes.space.0);
     }
 
-    /// Handles an event that concerns the current process's address space, as far as a static pool lets it.
+    /// Handles an event that concerns the current process's address space, as far as a static pool
+    /// lets it.
     fn change_memory(&mut self, event: &Event) -> Result<(), Problem> {
         match self.memory_event(event) {
             Err(superpage_vm::Error::PoolPage(_)) => {
@@ -367,8 +372,8 @@ impl Simulation {
         }
     }
 
-    /// What `realloc` does where a mapping of the pool cannot move or grow: the program gets a new one. Its copying is
-    /// not in the stream, and is left out.
+    /// What `realloc` does where a mapping of the pool cannot move or grow: the program gets a new
+    /// one. Its copying is not in the stream, and is left out.
     fn copy_remapped(&mut self, from: (u64, u64), to: (u64, u64)) -> Result<(), Problem> {
         let in_place = from.0 == to.0;
         let kept = if in_place { from.1.min(to.1) } else { 0 };
@@ -434,8 +439,8 @@ impl Simulation {
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
                 match self.vm.remap(hardware, self.processes.space, from, to) {
-                    // Pages that the stream distinguishes and this machine does not; if they are touched they are
-                    // mapped then.
+                    // Pages that the stream distinguishes and this machine does not; if they are
+                    // touched they are mapped then.
                     Err(superpage_vm::Error::Overlap(_) | superpage_vm::Error::Unmapped(_)) => Ok(()),
                     other => other,
                 }

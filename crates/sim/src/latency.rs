@@ -1,7 +1,8 @@
 //! How long faults take, in modelled time: for each machine counts by latency and kind of fault.
 //!
-//! What a fault costs is the difference of what the kernel has counted before and after it. Most only map and zero, and are like the one before:
-//! these are counted, and recorded together; each machine makes its own cycles of them.
+//! What a fault costs is the difference of what the kernel has counted before and after it. Most
+//! only map and zero, and are like the one before: these are counted, and recorded together; each
+//! machine makes its own cycles of them.
 
 use crate::cost::Effort;
 use crate::disk::Disk;
@@ -35,7 +36,8 @@ struct Plain {
 pub(crate) struct Faults {
     /// Page-table entries written, and bytes zeroed.
     begun: [u64; 2],
-    /// All else that is counted, as a sum: none of it ever decreases, so it has not changed if the sum has not.
+    /// All else that is counted, as a sum: none of it ever decreases, so it has not changed if the
+    /// sum has not.
     rare: u64,
     /// The kernel's work when the sum was last another.
     work: Effort,
@@ -99,7 +101,8 @@ pub struct FaultLatency {
     /// Those after which a superpage did, which most of them made.
     #[key(state)]
     pub superpage: FaultTimes,
-    /// Those that compacted an extent first, whatever mapped the address then, and did not wait for the disk.
+    /// Those that compacted an extent first, whatever mapped the address then, and did not wait for
+    /// the disk.
     #[key(state)]
     pub compaction: FaultTimes,
     /// Those that waited for the disk.
@@ -179,7 +182,8 @@ impl Latencies {
 }
 
 impl Simulation {
-    /// Whether more than the kernel's counts says how long a fault takes; then there is one machine.
+    /// Whether more than the kernel's counts says how long a fault takes; then there is one
+    /// machine.
     fn times_faults(&self) -> bool {
         self.footprint.is_some() || self.host.is_some()
     }
@@ -225,8 +229,8 @@ impl Simulation {
         self.faults.begun = [writes, zeroed];
     }
 
-    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the new sum of rare
-    /// counts, and the fault is recorded at once.
+    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the
+    /// new sum of rare counts, and the fault is recorded at once.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, rare: Option<u64>) {
         let Some(rare) = rare else {

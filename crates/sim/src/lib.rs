@@ -1,9 +1,9 @@
-//! A simulated machine with a kernel on it, driven by a trace; experiments as grids of machines, policies and
-//! workloads; result rows, and reports of them.
+//! A simulated machine with a kernel on it, driven by a trace; experiments as grids of machines,
+//! policies and workloads; result rows, and reports of them.
 //!
-//! The two halves meet here: the trait `Pmap` of `superpage-vm` is implemented on the page tables and TLBs of
-//! `superpage-mmu`. Two calls are enough: [`plan`] checks and lays out a grid, [`run`] runs it over one stream. Nothing
-//! here decides what a kernel or a TLB does.
+//! The two halves meet here: the trait `Pmap` of `superpage-vm` is implemented on the page tables
+//! and TLBs of `superpage-mmu`. Two calls are enough: [`plan`] checks and lays out a grid, [`run`]
+//! runs it over one stream. Nothing here decides what a kernel or a TLB does.
 #![forbid(unsafe_code)]
 
 mod advise;

@@ -1,5 +1,6 @@
-//! When the time is looked at, for the background of a policy and for samples by time: after traps, after events, and
-//! at requests that the stream alone decides. How the stream is cut into blocks changes nothing.
+//! When the time is looked at, for the background of a policy and for samples by time: after traps,
+//! after events, and at requests that the stream alone decides. How the stream is cut into blocks
+//! changes nothing.
 
 use crate::host::Host;
 use crate::requests::Place;
@@ -9,7 +10,8 @@ use crate::simulation::Simulation;
 /// The time is looked at before each request whose number in the stream is a multiple of this.
 const REQUESTS: u64 = 64;
 
-/// It is also looked at before the first request after this many instructions: a run may have millions.
+/// It is also looked at before the first request after this many instructions: a run may have
+/// millions.
 const INSTRUCTIONS: u64 = 1 << 16;
 
 /// Where the next look is.
@@ -17,7 +19,8 @@ const INSTRUCTIONS: u64 = 1 << 16;
 pub(crate) struct Looks {
     /// Requests of the stream before the current stretch.
     before: u64,
-    /// The next look is before this request of the stream, or before the first one after so many instructions.
+    /// The next look is before this request of the stream, or before the first one after so many
+    /// instructions.
     request: u64,
     instructions: u64,
     /// There is none before this request, as far as the current stretch is known.
@@ -43,8 +46,8 @@ impl Simulation {
         if let Some(Every::Seconds(_)) = self.record.watch.every { due.min(self.record.due) } else { due }
     }
 
-    /// Looks at the time before the request at `place`, if there is a look, and returns up to which request those
-    /// from it on are made before the next; at most `end`.
+    /// Looks at the time before the request at `place`, if there is a look, and returns up to which
+    /// request those from it on are made before the next; at most `end`.
     pub(crate) fn look_at_time(&mut self, place: Place<'_>, end: usize) -> usize {
         let at = self.looks.before + place.request as u64;
         // What happened at a trap or an event may have changed what is due.
@@ -67,7 +70,8 @@ impl Simulation {
         end.min((self.looks.next - self.looks.before) as usize)
     }
 
-    /// How many requests, and how many instructions, take less than the time until then: looks among them are left out.
+    /// How many requests, and how many instructions, take less than the time until then: looks
+    /// among them are left out.
     fn well_before(&self, due: f64) -> (u64, u64) {
         let (member, machine) = (self.only(), &self.setup.machine);
         let left = ((due - self.seconds(member)) * machine.clock.hertz as f64).clamp(0.0, 1e18);

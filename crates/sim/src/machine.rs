@@ -13,8 +13,8 @@ pub fn overlays() -> impl Iterator<Item = &'static str> {
     Machine::overlays()
 }
 
-/// The machine of a name, with overlays as in `zen5+fractured` and values as in `zen5:costs.fault=900`; a part that ends in `.toml` is the
-/// path of a file.
+/// The machine of a name, with overlays as in `zen5+fractured` and values as in
+/// `zen5:costs.fault=900`; a part that ends in `.toml` is the path of a file.
 ///
 /// # Errors
 /// The name is unknown (the message lists all), or something in a file is wrong (it says what).
@@ -32,7 +32,8 @@ pub fn machine_with_text(name: &str) -> Result<(Machine, String), Error> {
     Machine::with_text(name, read).map_err(|error| Error::Usage(error.to_string()))
 }
 
-/// The name of a machine in which values are set, each as `KEY=VALUE`, beside those that its name sets already.
+/// The name of a machine in which values are set, each as `KEY=VALUE`, beside those that its name
+/// sets already.
 pub fn with_values(name: &str, values: &[String]) -> String {
     match (values.is_empty(), name.contains('=')) {
         (true, _) => name.into(),

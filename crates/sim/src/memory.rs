@@ -3,8 +3,9 @@
 use superpage_pages::{Ladder, Level};
 use superpage_vm::Vm;
 
-/// The contiguity that is left, from 0 to 1: each base page in a wholly free extent of a superpage size scores as many
-/// points as that size is levels up, relative to all pages being free (Navarro et al., section 6.5).
+/// The contiguity that is left, from 0 to 1: each base page in a wholly free extent of a superpage
+/// size scores as many points as that size is levels up, relative to all pages being free (Navarro
+/// et al., section 6.5).
 pub(crate) fn contiguity(vm: &Vm, ladder: &Ladder, frames: u64) -> f64 {
     let points = |free: &dyn Fn(Level) -> u64| -> u64 {
         ladder.levels().skip(1).map(|level| free(level) * ladder.pages(level)).sum()

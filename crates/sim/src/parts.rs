@@ -42,8 +42,8 @@ pub struct Part {
     pub name: String,
     /// The modelled time at which the part begins, including idle time.
     pub start_seconds: f64,
-    /// The counts of the part. Its peaks are those within the part, its `pages` those mapped when programs had most
-    /// memory mapped, and its `contiguity` what is left at its end.
+    /// The counts of the part. Its peaks are those within the part, its `pages` those mapped when
+    /// programs had most memory mapped, and its `contiguity` what is left at its end.
     pub row: Row,
 }
 
@@ -52,16 +52,16 @@ pub struct Part {
 pub struct Watch {
     /// Keep the state of the run so often, in [`Row::series`].
     pub every: Option<Every>,
-    /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That takes time in proportion to mapped
-    /// memory, each time that memory shrinks from a new peak.
+    /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That
+    /// takes time in proportion to mapped memory, each time that memory shrinks from a new peak.
     pub contiguity: bool,
-    /// Keep the program's data and instructions in the machine's line caches, together with page tables
-    /// ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
+    /// Keep the program's data and instructions in the machine's line caches, together with page
+    /// tables ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
     pub lines: bool,
 }
 
-/// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose workload is
-/// `workload/part`.
+/// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose
+/// workload is `workload/part`.
 pub fn rows(runs: Vec<Run>, parts: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = runs.iter().map(|run| run.row.clone()).collect();
     let most = if parts { runs.iter().map(|run| run.parts.len()).max().unwrap_or(0) } else { 0 };

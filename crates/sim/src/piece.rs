@@ -1,5 +1,5 @@
-//! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their requests for each
-//! size of base page.
+//! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their
+//! requests for each size of base page.
 
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
@@ -124,12 +124,13 @@ pub(crate) struct Piece {
     requests: Vec<Requests>,
 }
 
-/// Tracks the windows of a sampled stream, of which each thread has its own. They are numbered in the order in which
-/// they begin. An unsampled stream is one window.
+/// Tracks the windows of a sampled stream, of which each thread has its own. They are numbered in
+/// the order in which they begin. An unsampled stream is one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases {
     sampled: bool,
-    /// Whether the stream marks its phases; if not, windows begin with a period, and no part of them is for warming.
+    /// Whether the stream marks its phases; if not, windows begin with a period, and no part of
+    /// them is for warming.
     told: bool,
     /// The window that each thread is in.
     threads: BTreeMap<u32, Option<Window>>,
@@ -157,7 +158,8 @@ impl Phases {
         Phases { sampled: sampling.is_some(), told, short, recent, ..Phases::default() }
     }
 
-    /// Follows runs: those between two phases, of an access each, are the pages with which a window begins.
+    /// Follows runs: those between two phases, of an access each, are the pages with which a window
+    /// begins.
     fn runs(&mut self, runs: usize, accesses: u64) {
         self.since = (self.since.0 + runs, self.since.1 + accesses);
     }
@@ -223,8 +225,8 @@ impl Piece {
         Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
     }
 
-    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the sizes of base page, in
-    /// the order given to [`Piece::new`].
+    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the
+    /// sizes of base page, in the order given to [`Piece::new`].
     pub(crate) fn fill(
         &mut self,
         source: &mut dyn Source,
@@ -268,7 +270,8 @@ impl Piece {
         self.requests.iter().find(|requests| requests.base_shift() == base_shift).expect("one for each base page size")
     }
 
-    /// What has been done of stretch number `index` when its request number `request` cannot be made. O(runs).
+    /// What has been done of stretch number `index` when its request number `request` cannot be
+    /// made. O(runs).
     pub(crate) fn until(&self, base_shift: u32, index: usize, request: usize) -> Done {
         let stretch = &self.stretches[index];
         let runs = &self.batch.runs[stretch.start..stretch.end];

@@ -1,4 +1,5 @@
-//! Policies as users write them for the simulator: those of `superpage-vm`, and a user's own, in files.
+//! Policies as users write them for the simulator: those of `superpage-vm`, and a user's own, in
+//! files.
 
 use crate::Error;
 use serde::Deserialize;
@@ -40,8 +41,8 @@ fn pair((key, value): (String, toml::Value)) -> Result<String, String> {
     }
 }
 
-/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is twice in
-/// one layer stays so, for the error that says it.
+/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A
+/// key that is twice in one layer stays so, for the error that says it.
 fn layered(layers: &[&str]) -> String {
     let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_string();
     let mut pairs: Vec<&str> = Vec::new();
@@ -53,7 +54,8 @@ fn layered(layers: &[&str]) -> String {
     pairs.join(",")
 }
 
-/// A policy text in which the path of a policy file (`*.toml`) in place of a name is replaced by the file's contents.
+/// A policy text in which the path of a policy file (`*.toml`) in place of a name is replaced by
+/// the file's contents.
 ///
 /// # Errors
 /// The file cannot be read, or is malformed.
@@ -92,7 +94,8 @@ pub(crate) fn one_line(error: &toml::de::Error, text: &str) -> String {
     format!("{place}{}", error.message().replace('\n', ", "))
 }
 
-/// The part of `--help` about policies: each that can be simulated, with its own parameters, and the parameters of all.
+/// The part of `--help` about policies: each that can be simulated, with its own parameters, and
+/// the parameters of all.
 pub fn policy_help() -> String {
     let mut help = String::new();
     for definition in SIMULATOR.policies() {
@@ -112,8 +115,8 @@ pub fn policy_help() -> String {
     help
 }
 
-/// Parses a policy as users write it: a name or the path of a policy file (`*.toml`), then perhaps parameters after a
-/// colon.
+/// Parses a policy as users write it: a name or the path of a policy file (`*.toml`), then perhaps
+/// parameters after a colon.
 ///
 /// # Errors
 /// A sentence that lists the names, keys or values that exist.
@@ -134,8 +137,8 @@ fn file(text: &str) -> Option<&str> {
     text.split(':').next().filter(|name| name.ends_with(".toml"))
 }
 
-/// Like [`policy`], with the text that [`expand`] returns, and what files that it names hold, for a digest; `read`
-/// returns the contents of a file by its path, and is called once at most.
+/// Like [`policy`], with the text that [`expand`] returns, and what files that it names hold, for a
+/// digest; `read` returns the contents of a file by its path, and is called once at most.
 ///
 /// # Errors
 /// As for [`policy`], or those of `read`.

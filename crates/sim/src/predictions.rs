@@ -1,5 +1,6 @@
-//! How far predictions were from measurements: `demo/predict --keep` measures programs on a machine, predicts their times on the machine
-//! file that `superpage probe` writes there, and keeps both in `predictions.toml`.
+//! How far predictions were from measurements: `demo/predict --keep` measures programs on a
+//! machine, predicts their times on the machine file that `superpage probe` writes there, and keeps
+//! both in `predictions.toml`.
 
 use serde::Deserialize;
 

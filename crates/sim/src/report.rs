@@ -15,7 +15,8 @@ pub enum Format {
     Table,
     /// One array of objects.
     Json,
-    /// A header and one line per row; nested values as JSON text. What a terminal would obey is escaped.
+    /// A header and one line per row; nested values as JSON text. What a terminal would obey is
+    /// escaped.
     Csv,
     /// A Parquet file with one column per key; nested values as JSON text.
     Parquet,
@@ -69,8 +70,9 @@ fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
     Ok(())
 }
 
-/// For each workload a line that names it, for each machine a line with the conditions, a table of its
-/// policies, and below it what a reader must know; after several workloads, a summary for each machine.
+/// For each workload a line that names it, for each machine a line with the conditions, a table of
+/// its policies, and below it what a reader must know; after several workloads, a summary for each
+/// machine.
 fn table(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
@@ -298,8 +300,8 @@ fn machines(rows: &[Row]) -> Vec<&str> {
     machines
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved, or the times of kernels that
-/// have models: one line per workload, one column per policy and kernel.
+/// For each machine, the speedup over `base` and the share of its misses that is saved, or the
+/// times of kernels that have models: one line per workload, one column per policy and kernel.
 fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let modelled = is_modelled(rows);
@@ -348,7 +350,8 @@ fn short(workload: &str) -> String {
     format!("{program}{rest}").chars().take(32).collect()
 }
 
-/// The name of the part of a stream that a row belongs to, if the row of the whole stream is in `rows`.
+/// The name of the part of a stream that a row belongs to, if the row of the whole stream is in
+/// `rows`.
 fn part_of<'a>(row: &'a Row, rows: &[Row]) -> Option<&'a str> {
     rows.iter().find_map(|whole| row.workload.strip_prefix(&whole.workload)?.strip_prefix('/'))
 }
@@ -393,8 +396,8 @@ fn notes(group: &[Row], part: bool) -> Vec<String> {
     notes
 }
 
-/// What saved or cost a row time against `base`, if walks are less than half of it; of several kernels against the
-/// first, however much walks are.
+/// What saved or cost a row time against `base`, if walks are less than half of it; of several
+/// kernels against the first, however much walks are.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
@@ -434,7 +437,8 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     Some(format!("{} time{than}: {}", less(gained), parts.join(", ")))
 }
 
-/// Assumed values by the table of the machine file that they are in: `costs (13), memory.latency-cycles`.
+/// Assumed values by the table of the machine file that they are in: `costs (13),
+/// memory.latency-cycles`.
 fn shorten(assumed: &[String]) -> String {
     let keys: Vec<&str> = assumed.iter().map(|value| value.split(" = ").next().unwrap_or(value)).collect();
     let table = |key: &str| key.split('.').next().unwrap_or(key).to_string();
@@ -451,7 +455,8 @@ fn pages(pages: &[(PageSize, u64)]) -> String {
     if shown.is_empty() { "-".into() } else { shown.join(", ") }
 }
 
-/// The two sizes with the most memory mapped, in a short form: `1498x4K 1x2M`, with dots for what is left out.
+/// The two sizes with the most memory mapped, in a short form: `1498x4K 1x2M`, with dots for what
+/// is left out.
 fn most_pages(pages: &[(PageSize, u64)]) -> String {
     let mut shown: Vec<&(PageSize, u64)> = pages.iter().filter(|(_, n)| *n > 0).collect();
     let all = shown.len();

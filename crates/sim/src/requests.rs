@@ -10,8 +10,8 @@ use superpage_mmu::{Mmu, Request, Stayed, Trap};
 use superpage_pages::{Access, Vpn};
 use superpage_trace::{Batch, Event, ProcessId, Run, Sampling, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
-/// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations whose machines have
-/// the same base page share it.
+/// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations
+/// whose machines have the same base page share it.
 #[derive(Default)]
 pub(crate) struct Requests {
     base_shift: u32,
@@ -26,7 +26,8 @@ pub(crate) struct Requests {
     blocks: Vec<Block>,
     /// For each stretch, where its blocks end.
     blocks_end: Vec<usize>,
-    /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
+    /// For each stretch, the touched pages at the end of its requests, by owner, and where they and
+    /// the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
     /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by
@@ -35,7 +36,8 @@ pub(crate) struct Requests {
     stayed_end: Vec<usize>,
 }
 
-/// Runs in a block: finding the run of a request examines at most this many, beyond adding up instructions.
+/// Runs in a block: finding the run of a request examines at most this many, beyond adding up
+/// instructions.
 const BLOCK: usize = 64;
 
 /// The state before the first run of a block.
@@ -126,8 +128,8 @@ impl Course {
     }
 }
 
-/// For each stream (data, fetches), its current page and, as a bit set, the kinds of access that were requested there
-/// and would find the page as they left it.
+/// For each stream (data, fetches), its current page and, as a bit set, the kinds of access that
+/// were requested there and would find the page as they left it.
 type Last = [(Vpn, u8); 2];
 
 /// A stream without a current page.
@@ -144,10 +146,11 @@ impl Requests {
         self.base_shift
     }
 
-    /// Prepares `batch`. With lines every run makes a request. Without, while a stream stays on a page, only the first run of
-    /// each kind, and the first run of reads after the writes, can miss or fault, as in [`superpage_trace::Run`], and the
-    /// others make no request; after an event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
-    /// moment.)
+    /// Prepares `batch`. With lines every run makes a request. Without, while a stream stays on a
+    /// page, only the first run of each kind, and the first run of reads after the writes, can miss
+    /// or fault, as in [`superpage_trace::Run`], and the others make no request; after an event
+    /// every run does. (If the page daemon evicts a page during a run, that is not modelled: a run
+    /// is one moment.)
     pub(crate) fn prepare(&mut self, (batch, sums): (&Batch, &Sums), stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
         self.lines.clear();
@@ -250,9 +253,9 @@ impl Requests {
         }
     }
 
-    /// The touched pages when `done` requests of stretch number `index` have been made, without those of processes that
-    /// were killed without the stream's knowledge. (What such a process has shared since a fork counts as its own if it
-    /// touched it first.)
+    /// The touched pages when `done` requests of stretch number `index` have been made, without
+    /// those of processes that were killed without the stream's knowledge. (What such a process has
+    /// shared since a fork counts as its own if it touched it first.)
     pub(crate) fn touched(&self, index: usize, done: usize, ended: &BTreeSet<ProcessId>) -> u64 {
         let from = index.checked_sub(1).map_or(0, |before| self.counted[before].0);
         let to = self.counted[index].0;
@@ -263,7 +266,8 @@ impl Requests {
         at_end - later as u64
     }
 
-    /// The requests of stretch number `index` that touched a page for the first time, in their order.
+    /// The requests of stretch number `index` that touched a page for the first time, in their
+    /// order.
     pub(crate) fn touches(&self, index: usize) -> &[Touch] {
         let from = index.checked_sub(1).map_or(0, |before| self.counted[before].1);
         &self.touches[from..self.counted[index].1]
@@ -336,9 +340,9 @@ impl<'a> Place<'a> {
         self.of.touches(self.index)
     }
 
-    /// Goes on to the first run before which the stretch has so many instructions, and returns the number of requests
-    /// before it; `None` if the stretch ends before, or has `most` requests. `along` is where the last call for the
-    /// stretch ended.
+    /// Goes on to the first run before which the stretch has so many instructions, and returns the
+    /// number of requests before it; `None` if the stretch ends before, or has `most` requests.
+    /// `along` is where the last call for the stretch ended.
     pub(crate) fn request_after(&self, instructions: u64, most: usize, along: &mut Along) -> Option<usize> {
         while along.instructions < instructions {
             let run = self.runs.get(along.run).filter(|_| along.request < most)?;
@@ -369,8 +373,8 @@ impl<'a> Place<'a> {
         *along = Along { run, request: *request, instructions: along.instructions + passed, last: Some(*last) };
     }
 
-    /// The instructions of the stretch before the request. `along` is where the last call for the stretch ended, of an earlier request:
-    /// O(runs) for all of them.
+    /// The instructions of the stretch before the request. `along` is where the last call for the
+    /// stretch ended, of an earlier request: O(runs) for all of them.
     pub(crate) fn instructions(&self, along: &mut Along) -> u64 {
         self.pass_blocks(along);
         for run in &self.runs[along.run..] {
@@ -428,7 +432,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The request for `run`, and whether it makes that: it is the first of its kind since its stream came to its page.
+/// The request for `run`, and whether it makes that: it is the first of its kind since its stream
+/// came to its page.
 #[inline(always)]
 fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
     let (page, access) = (Vpn(run.page() >> shift), run.access());
@@ -449,7 +454,8 @@ mod tests {
     use superpage_pages::{Mapped, Pfn, Protection};
     use superpage_trace::RunBuilder;
 
-    /// Alternating stores and loads, two pages of 4 KB at a time: leaving requests out changes no count but theirs.
+    /// Alternating stores and loads, two pages of 4 KB at a time: leaving requests out changes no
+    /// count but theirs.
     #[test]
     fn requests_that_are_left_out_can_neither_miss_nor_fill() {
         for name in ["golden-cove", "harpertown", "alpha-21264"] {
@@ -490,7 +496,8 @@ mod tests {
         }
     }
 
-    /// In steps of any size, the run of a request and the instructions before it are those found run by run.
+    /// In steps of any size, the run of a request and the instructions before it are those found
+    /// run by run.
     #[test]
     fn a_request_is_found_from_its_block() {
         let mut luck = 1u64;
@@ -545,8 +552,9 @@ mod tests {
         }
     }
 
-    /// One of a server's buffers is used for some windows, then not, and then again: it is no longer
-    /// held to have stayed in between. (A Redis whose buffers were had 15 % too many misses.)
+    /// One of a server's buffers is used for some windows, then not, and then again: it is no
+    /// longer held to have stayed in between. (A Redis whose buffers were had 15 % too many
+    /// misses.)
     #[test]
     fn what_a_window_left_has_to_be_used_in_many_again() {
         let process = ProcessId(1);

@@ -1,5 +1,6 @@
-//! Whether simulations fit into the memory of the machine that runs them. What they take to begin follows from the machine and is checked
-//! before any of it is allocated; what a program's pages take shows only as it touches them, so it is watched.
+//! Whether simulations fit into the memory of the machine that runs them. What they take to begin
+//! follows from the machine and is checked before any of it is allocated; what a program's pages
+//! take shows only as it touches them, so it is watched.
 
 use crate::group::groups;
 use crate::{Error, Setup, Watch};
@@ -10,11 +11,13 @@ use superpage_mmu::Mmu;
 use superpage_report::bytes;
 use superpage_trace::Info;
 
-/// The most bytes of the manager's own structures per frame: page lists, free extents and reservations.
+/// The most bytes of the manager's own structures per frame: page lists, free extents and
+/// reservations.
 const FRAME_BYTES: u64 = 17;
 /// One byte for so many frames is written when the simulation begins; the rest as frames are used.
 const FRAMES_BEGUN: u64 = 2;
-/// Bytes more for each extent of a superpage size, written when the simulation begins: much where sizes are close together.
+/// Bytes more for each extent of a superpage size, written when the simulation begins: much where
+/// sizes are close together.
 const EXTENT_BYTES: u64 = 4;
 /// Bytes for each frame of a machine with shadow superpages, while the list of them grows.
 const SHADOW_BYTES: u64 = 16;
@@ -33,8 +36,9 @@ pub struct Limit {
 /// What is left of each limit, while simulations run.
 static LEFT: OnceLock<fn() -> Vec<Limit>> = OnceLock::new();
 
-/// Lets all later simulations of this process end with [`Error::Memory`] when hardly anything is left of a limit, rather than be killed by the
-/// system. `left` is called 40 times a second. Only the first call counts.
+/// Lets all later simulations of this process end with [`Error::Memory`] when hardly anything is
+/// left of a limit, rather than be killed by the system. `left` is called 40 times a second. Only
+/// the first call counts.
 pub fn watch_memory(left: fn() -> Vec<Limit>) {
     let _ = LEFT.set(left);
 }
@@ -51,7 +55,8 @@ pub(crate) struct Guard {
 impl Guard {
     /// Milliseconds between two looks: in this time two processors fill some 100 MB of new memory.
     const EVERY: u64 = 25;
-    /// Bytes that stay free: for what is allocated between two looks, and for the rest of the system.
+    /// Bytes that stay free: for what is allocated between two looks, and for the rest of the
+    /// system.
     const RESERVE: u64 = 256 << 20;
 
     pub(crate) fn new() -> Guard {
@@ -156,8 +161,9 @@ fn needs(setups: &[Setup], watch: &Watch) -> Need {
 /// Checks what simulations of one stream take to begin against these limits.
 ///
 /// # Errors
-/// One simulation alone exceeds a limit when its program uses all memory; or all together do when they begin (they run at once, whatever
-/// the number of threads), with what stays free while they run.
+/// One simulation alone exceeds a limit when its program uses all memory; or all together do when
+/// they begin (they run at once, whatever the number of threads), with what stays free while they
+/// run.
 pub fn check_memory(setups: &[Setup], watch: &Watch, limits: &[Limit]) -> Result<(), Error> {
     let all = needs(setups, watch);
     for Limit { bytes: left, of, counts_untouched } in limits {

@@ -30,11 +30,13 @@ pub struct Row {
     /// The policy with its parameters.
     #[key(condition, from = it.member.setup.name.clone())]
     pub policy: String,
-    /// The policy of the host, if it has one of its own ([`Conditions::host_policies`](crate::Conditions::host_policies)). All keys but those
-    /// that begin with `host` and the sum of cycles are of the guest alone.
+    /// The policy of the host, if it has one of its own
+    /// ([`Conditions::host_policies`](crate::Conditions::host_policies)). All keys but those that
+    /// begin with `host` and the sum of cycles are of the guest alone.
     #[key(condition, from = it.member.setup.host.as_ref().map(|host| host.name.clone()))]
     pub host_policy: Option<String>,
-    /// The model of the kernel, if there is one ([`Conditions::kernels`](crate::Conditions::kernels)).
+    /// The model of the kernel, if there is one
+    /// ([`Conditions::kernels`](crate::Conditions::kernels)).
     #[key(condition, from = it.member.setup.kernel.as_ref().map(|kernel| kernel.text.clone()))]
     pub kernel: Option<String>,
     /// Loads and stores.
@@ -43,8 +45,9 @@ pub struct Row {
     /// Instructions, as far as the stream contains them.
     #[key(count, of_stream, from = it.whole.instructions)]
     pub instructions: u64,
-    /// The most threads that one program of the stream has had. They take turns on one simulated core, in the order of the stream, which for
-    /// a recording is that of the recorder's buffers: with more than one, misses are those of this interleaving.
+    /// The most threads that one program of the stream has had. They take turns on one simulated
+    /// core, in the order of the stream, which for a recording is that of the recorder's buffers:
+    /// with more than one, misses are those of this interleaving.
     #[key(state, of_stream, from = it.run.counted.threads.most())]
     pub threads: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
@@ -59,7 +62,8 @@ pub struct Row {
     /// Both: misses in the last level, that is, walks or refills.
     #[key(count, estimated, from = it.whole.data_misses + it.whole.instruction_misses)]
     pub tlb_misses: u64,
-    /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are in `dtlb_misses`.
+    /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are
+    /// in `dtlb_misses`.
     #[key(count, estimated, from = it.whole.first_misses[0])]
     pub first_level_dtlb_misses: u64,
     /// The same for instruction fetches.
@@ -86,7 +90,8 @@ pub struct Row {
     /// `walk_memory_references` per 1000 instructions.
     #[key(ratio, estimated)]
     pub walk_mpki: Option<f64>,
-    /// Modelled time of the program, in cycles: the sum of the eleven that follow, up to `host_cycles`.
+    /// Modelled time of the program, in cycles: the sum of the eleven that follow, up to
+    /// `host_cycles`.
     #[key(count, "cycles", estimated, group = "Modelled time", from = it.cycles)]
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
@@ -98,11 +103,12 @@ pub struct Row {
     /// Page-table walks, or refills by software.
     #[key(count, "cycles", estimated, from = it.whole.walk_cycles)]
     pub walk_cycles: u64,
-    /// The program's own misses in the first line caches, each as long as where it is served takes, divided by how many overlap
-    /// (`memory.overlap` of the machine); 0 without lines.
+    /// The program's own misses in the first line caches, each as long as where it is served takes,
+    /// divided by how many overlap (`memory.overlap` of the machine); 0 without lines.
     #[key(count, "cycles", estimated, from = it.whole.data_cycles)]
     pub data_cycles: u64,
-    /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns and switches.
+    /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns
+    /// and switches.
     #[key(count, "cycles", from = it.kernel.fault + it.run.kernel_cycles())]
     pub fault_cycles: u64,
     /// Zeroing of pages.
@@ -111,31 +117,37 @@ pub struct Row {
     /// Copying of pages, and of what programs read from and write to files.
     #[key(count, "cycles", from = it.kernel.copy)]
     pub copy_cycles: u64,
-    /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon, and what shadow superpages cost.
+    /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon,
+    /// and what shadow superpages cost.
     #[key(count, "cycles", from = it.kernel.promotion)]
     pub promotion_cycles: u64,
-    /// The page daemon and the policy's background with all that they do, and digests: each page that they look at, of whatever size, costs
-    /// `daemon-page` of the machine, also in a scan for populated ones. Where these run on another core, what the program
-    /// pays for them: shootdowns that concern the address space that runs, waits of faults and of changes of mappings while the background
-    /// promotes or demotes a region, what the background does at each miss, and runs of the daemon that a request for a frame waits for.
+    /// The page daemon and the policy's background with all that they do, and digests: each page
+    /// that they look at, of whatever size, costs `daemon-page` of the machine, also in a scan for
+    /// populated ones. Where these run on another core, what the program pays for them: shootdowns
+    /// that concern the address space that runs, waits of faults and of changes of mappings while
+    /// the background promotes or demotes a region, what the background does at each miss, and runs
+    /// of the daemon that a request for a frame waits for.
     #[key(count, "cycles", from = it.kernel.background + it.daemon.total() + it.run.work.waited - it.run.moved_cycles(it.member))]
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
     #[key(count, "cycles", from = it.run.disk.cycles(it.machine))]
     pub io_cycles: u64,
-    /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0 unless it has a policy of its own. A fault
-    /// of the host costs what one of the machine does. Where backgrounds run on another core, only shootdowns of the host's are here.
+    /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0
+    /// unless it has a policy of its own. A fault of the host costs what one of the machine does.
+    /// Where backgrounds run on another core, only shootdowns of the host's are here.
     #[key(count, "cycles", from = it.run.host_cycles(it.member))]
     pub host_cycles: u64,
-    /// What another core does: the page daemon and the policy's background, and that of a host, without what the program pays for them;
-    /// 0 where they run on the program's core. Not in `cycles`.
+    /// What another core does: the page daemon and the policy's background, and that of a host,
+    /// without what the program pays for them; 0 where they run on the program's core. Not in
+    /// `cycles`.
     #[key(count, "cycles", wide = "other core", from = it.run.moved_cycles(it.member) + it.run.host_moved_cycles(it.member))]
     pub other_core_cycles: u64,
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
-    /// The median latency of page faults in modelled time, from the trap to its return: what the kernel does for it, and waits for. Right to
-    /// three digits. Walks, and calls that copy from and to files, are not in it.
+    /// The median latency of page faults in modelled time, from the trap to its return: what the
+    /// kernel does for it, and waits for. Right to three digits. Walks, and calls that copy from
+    /// and to files, are not in it.
     #[key(state, "cycles", wide = "fault p50")]
     pub fault_p50: u64,
     /// The 99th percentile.
@@ -153,26 +165,28 @@ pub struct Row {
     /// Time in which the stream says that nothing runs; not in `cycles`.
     #[key(count, "s", from = it.run.counted.idle_microseconds as f64 / 1e6)]
     pub idle_seconds: f64,
-    /// Cycles of `base` divided by cycles of this row. Without `caches` it is a bound: nothing overlaps a walk, and the program's own cache
-    /// misses cost nothing.
+    /// Cycles of `base` divided by cycles of this row. Without `caches` it is a bound: nothing
+    /// overlaps a walk, and the program's own cache misses cost nothing.
     #[key(ratio, estimated)]
     pub speedup: Option<f64>,
-    /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap
-    /// space: from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares
-    /// counts once until it is written; a page of a file counts from its first use until the file is removed. It
-    /// depends only on the stream and the base page, so every policy has the same, as long as it runs to the end.
+    /// The most memory that programs had touched and still had at one time, in whole base pages, in
+    /// memory or in swap space: from the first access to a page until it is unmapped, discarded or
+    /// its process ends. What a fork shares counts once until it is written; a page of a file
+    /// counts from its first use until the file is removed. It depends only on the stream and the
+    /// base page, so every policy has the same, as long as it runs to the end.
     #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.run.touched.peak))]
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
     #[key(state, "bytes", column = "resident", from = it.bytes(it.stats.peak_resident_pages))]
     pub peak_resident_bytes: u64,
-    /// What page tables took at their own peak, of all address spaces together: nodes of the radix format with 8 bytes for
-    /// each entry that they have room for, of the linear one with whole base pages. A process has its root from its first
-    /// access, and other tables while they have an entry. They take no frames of the simulated machine.
+    /// What page tables took at their own peak, of all address spaces together: nodes of the radix
+    /// format with 8 bytes for each entry that they have room for, of the linear one with whole
+    /// base pages. A process has its root from its first access, and other tables while they have
+    /// an entry. They take no frames of the simulated machine.
     #[key(state, "bytes", wide = "tables", from = it.run.page_table_bytes())]
     pub page_table_bytes: u64,
-    /// How much more was resident, at its peak, than was touched, at its own; negative if memory was too small for what
-    /// was touched.
+    /// How much more was resident, at its peak, than was touched, at its own; negative if memory
+    /// was too small for what was touched.
     #[key(ratio, "%", from = bloat(it.run.touched.peak, it.stats.peak_resident_pages))]
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two
@@ -181,18 +195,19 @@ pub struct Row {
     #[key(state, "pages", from = it.by_size(it.run.touched.mapped_at_peak))]
     #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
-    /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
-    /// part.
+    /// How much of mapped memory lay in contiguous groups at that moment; only if
+    /// [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(ratio, "%", from = it.run.contiguous_percent())]
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
     #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.run.record.watch.lines.then(|| Caches::of(it.counters)))]
     pub caches: Option<Caches>,
-    /// What superpages over scattered frames took, on a machine whose memory controller maps these (`+shadow`).
+    /// What superpages over scattered frames took, on a machine whose memory controller maps these
+    /// (`+shadow`).
     #[key(count, from = it.machine.shadow.as_ref().map(|_| ShadowCounts::of(it.counters)))]
     pub shadow: Option<ShadowCounts>,
-    /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the programs miss in
-    /// `walk_cycles` and `data_cycles`.
+    /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the
+    /// programs miss in `walk_cycles` and `data_cycles`.
     #[key(count, from = it.run.kernel_counts())]
     pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
@@ -244,10 +259,12 @@ pub struct Row {
     /// Base pages that compactions copied elsewhere.
     #[key(count, "pages", from = it.stats.pages_moved)]
     pub pages_moved: u64,
-    /// Huge pages split that had lost pages, since memory was short or one of their pages was evicted or compacted.
+    /// Huge pages split that had lost pages, since memory was short or one of their pages was
+    /// evicted or compacted.
     #[key(count, from = it.stats.deferred_splits)]
     pub deferred_splits: u64,
-    /// The most frames that such huge pages kept for pages that were unmapped out of them; not in `peak_resident_bytes`.
+    /// The most frames that such huge pages kept for pages that were unmapped out of them; not in
+    /// `peak_resident_bytes`.
     #[key(state, "bytes", from = it.bytes(it.stats.peak_deferred_pages))]
     pub peak_deferred_bytes: u64,
     /// Pages read from backing store.
@@ -293,17 +310,19 @@ pub struct Row {
     /// Runs of the page daemon.
     #[key(count, from = it.stats.daemon_runs)]
     pub daemon_runs: u64,
-    /// Calls of the background of the policy while programs had memory; `None` if it has none that is called.
+    /// Calls of the background of the policy while programs had memory; `None` if it has none that
+    /// is called.
     #[key(count, from = it.run.background_runs())]
     pub background_runs: Option<u64>,
     /// The work of the daemon and of the background: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.daemon.total())]
     pub daemon_cycles: u64,
-    /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`, or of `other_core_cycles`.
+    /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of
+    /// `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
     pub superpage_cycles: u64,
-    /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why)); reasons that never
-    /// applied are left out.
+    /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why));
+    /// reasons that never applied are left out.
     #[key(count, from = Refusals::of(it.run.vm.refusals()))]
     pub refusals: Refusals,
     /// Allocations for which the preferred size is more than a base page.
@@ -327,8 +346,8 @@ pub struct Row {
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub end_resident_bytes: u64,
-    /// How much more was resident than touched on average, over the instructions of the stream: the average of the one over that of the other.
-    /// `None` if nothing was touched for an instruction.
+    /// How much more was resident than touched on average, over the instructions of the stream: the
+    /// average of the one over that of the other. `None` if nothing was touched for an instruction.
     #[key(ratio, "%", from = it.run.averages.sums.bloat_percent())]
     pub mean_bloat_percent: Option<f64>,
     /// The share of mapped memory that superpages mapped, on average in the same way.
@@ -337,8 +356,8 @@ pub struct Row {
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
     pub series: Option<Vec<Sample>>,
-    /// Pages on the active list when the run ends, before its memory is freed; all that are resident, under a policy
-    /// without page lists.
+    /// Pages on the active list when the run ends, before its memory is freed; all that are
+    /// resident, under a policy without page lists.
     #[key(state, "bytes", from = it.bytes(active(&it.stats)))]
     pub active_bytes: u64,
     /// Pages on the inactive list then.
@@ -350,14 +369,16 @@ pub struct Row {
     /// Pages in swap space then.
     #[key(state, "bytes", from = it.bytes(it.stats.swap_used_pages))]
     pub swap_used_bytes: u64,
-    /// Contiguity that is left when the run ends, before its memory is freed: the metric of Navarro et al.,
-    /// section 6.5, from 0 to 1.
+    /// Contiguity that is left when the run ends, before its memory is freed: the metric of Navarro
+    /// et al., section 6.5, from 0 to 1.
     #[key(state, from = it.run.contiguity())]
     pub contiguity: f64,
-    /// Frames without an owner after all processes have ended: always 0, unless the kernel has a bug.
+    /// Frames without an owner after all processes have ended: always 0, unless the kernel has a
+    /// bug.
     #[key(count, "frames")]
     pub frames_leaked: u64,
-    /// Faults of the host: pages of the guest's memory, and of its page tables, that it had not mapped.
+    /// Faults of the host: pages of the guest's memory, and of its page tables, that it had not
+    /// mapped.
     #[key(count, group = "The host", from = it.host.faults)]
     pub host_faults: u64,
     /// Superpages that the host made, by promotion or at once by a fault.
@@ -375,28 +396,32 @@ pub struct Row {
     /// Bytes copied by the host.
     #[key(count, "bytes", from = it.host.bytes_copied)]
     pub host_bytes_copied: u64,
-    /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by size; empty unless it has a policy of
-    /// its own.
+    /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by
+    /// size; empty unless it has a policy of its own.
     #[key(state, "pages", from = it.host.pages.clone())]
     #[serde(with = "by_size")]
     pub host_pages: Vec<(PageSize, u64)>,
-    /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel has a bug.
+    /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel
+    /// has a bug.
     #[key(count, "frames")]
     pub host_frames_leaked: u64,
     /// Page-table entries that promotions and demotions read.
     #[key(count, group = "The rest", from = it.counters.pte_traversals)]
     pub pte_traversals: u64,
-    /// Changes announced to the TLBs: once for a page of any size, once for an address space that ends.
+    /// Changes announced to the TLBs: once for a page of any size, once for an address space that
+    /// ends.
     #[key(count, from = it.counters.shootdowns)]
     pub shootdowns: u64,
     /// Accesses outside all mappings of the stream, for which a page was mapped nevertheless.
     #[key(count, from = it.run.counted.unmapped_accesses)]
     pub unmapped_accesses: u64,
-    /// Accesses for which rights were widened, because two mappings of the stream share a page of this machine.
+    /// Accesses for which rights were widened, because two mappings of the stream share a page of
+    /// this machine.
     #[key(count, from = it.run.counted.widened_rights)]
     pub widened_rights: u64,
-    /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates for the whole stream,
-    /// and what the kernel did (faults, promotions, pages, bytes) is exact unless [`Sampled::kernel_exact`] says otherwise.
+    /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates
+    /// for the whole stream, and what the kernel did (faults, promotions, pages, bytes) is exact
+    /// unless [`Sampled::kernel_exact`] says otherwise.
     #[key(state, group = "How sure it is", from = it.sampled())]
     pub sampled: Option<Sampled>,
     /// Whether the stream was seen to its end, or to where `--max` cuts it off.
@@ -417,38 +442,42 @@ pub struct Row {
     /// The hash function whose cost is charged for digests: `fast` or `sha-1`.
     #[key(condition, from = it.member.setup.digest)]
     pub hash: Digest,
-    /// Where the policy's background and the page daemon ran: on another `core`, or on the `program`'s.
+    /// Where the policy's background and the page daemon ran: on another `core`, or on the
+    /// `program`'s.
     #[key(condition, from = it.member.setup.background)]
     pub background: BackgroundOn,
     /// How many times as fast as modelled time the clock of the policy's background went.
     #[key(condition, from = it.run.setup.time_scale)]
     pub time_scale: TimeScale,
-    /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable page, `frag-50`, `aged`, a file.
+    /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable
+    /// page, `frag-50`, `aged`, a file.
     #[key(condition, from = it.run.setup.fragment.name())]
     pub memory_state: String,
-    /// The requested fragmentation of memory before the run: the share of extents with an immovable page, or with what `memory_state` says;
-    /// 0 for `aged` and a file.
+    /// The requested fragmentation of memory before the run: the share of extents with an immovable
+    /// page, or with what `memory_state` says; 0 for `aged` and a file.
     #[key(condition, from = it.run.setup.fragment.share)]
     pub fragment: f64,
     /// The size of these extents; `None`: each superpage size.
     #[key(condition, from = it.run.setup.fragment.size)]
     pub fragment_size: Option<PageSize>,
-    /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
-    /// hold an immovable page, or in another state of memory any. Empty if memory was fresh.
+    /// Its result: for each superpage size of the machine of which there is an extent, the share of
+    /// its extents that hold an immovable page, or in another state of memory any. Empty if memory
+    /// was fresh.
     #[key(state, from = it.run.fragmented.shares())]
     #[serde(with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
     pub immovable_bytes: u64,
-    /// The pages that somebody else had before the run and that can be moved, in bytes. They are in no other key but `fragmented`.
+    /// The pages that somebody else had before the run and that can be moved, in bytes. They are in
+    /// no other key but `fragmented`.
     #[key(state, "bytes", from = it.bytes(it.run.fragmented.movable))]
     pub movable_bytes: u64,
     /// The seed of the positions of immovable pages.
     #[key(condition, from = it.run.setup.seed)]
     pub seed: u64,
-    /// The digest of a trace file, as `superpage trace info` prints it; `None` for other streams (a workload with its
-    /// parameters is in `workload`).
+    /// The digest of a trace file, as `superpage trace info` prints it; `None` for other streams (a
+    /// workload with its parameters is in `workload`).
     #[key(condition)]
     pub trace_digest: Option<String>,
     /// The version of superpage.
@@ -457,13 +486,15 @@ pub struct Row {
     /// Values of the machine file that nobody has published and on which `cycles` depends.
     #[key(condition, from = cost::assumed(it.machine, it.run.record.watch.lines, it.run.setup.kernel.as_ref()))]
     pub assumed: Vec<String>,
-    /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text; each is a key, and a column of its own.
+    /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text;
+    /// each is a key, and a column of its own.
     #[key(flattened)]
     #[serde(flatten)]
     pub axes: Map<String, Value>,
 }
 
-/// Misses in line caches of a stream with lines. Of a run of accesses to one line only the first counts.
+/// Misses in line caches of a stream with lines. Of a run of accesses to one line only the first
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Counts, Keys)]
 #[key(from = Counters)]
 pub struct Caches {
@@ -492,7 +523,8 @@ fn behind(lines: &LineCounts) -> u64 {
     lines.hits[1..].iter().sum::<u64>() + lines.misses
 }
 
-/// What shadow superpages took. To the kernel they are base pages, so its own counts have none of them.
+/// What shadow superpages took. To the kernel they are base pages, so its own counts have none of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Counts, Keys)]
 #[key(from = Counters)]
 pub struct ShadowCounts {
@@ -505,7 +537,8 @@ pub struct ShadowCounts {
     /// Entries of the controller's table that were written.
     #[key(count, from = it.remaps.table_writes)]
     pub table_writes: u64,
-    /// Base pages whose lines were flushed from the caches: each time that their physical address changed.
+    /// Base pages whose lines were flushed from the caches: each time that their physical address
+    /// changed.
     #[key(count, from = it.remaps.flushed_pages)]
     pub flushed_pages: u64,
     /// Lines that a cache held of these.
@@ -540,14 +573,16 @@ pub struct Sampled {
     /// Misses that were counted, in windows, warming and gaps.
     #[key(count)]
     pub recorded_tlb_misses: u64,
-    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first writes, and no policy
-    /// depends on more until memory is short. What the page daemon then evicts, and what comes back, depends on
-    /// references that were left out; then every other count is that of another run, and no error is given.
+    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first
+    /// writes, and no policy depends on more until memory is short. What the page daemon then
+    /// evicts, and what comes back, depends on references that were left out; then every other
+    /// count is that of another run, and no error is given.
     #[key(state)]
     pub kernel_exact: bool,
-    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, several threads, TLBs with
-    /// replacement that is neither LRU nor random, or a trace that does not mark its windows or what was used last before them (before
-    /// version 4 of the file format) or not all of it (before version 8) where TLBs may hold more.
+    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30
+    /// windows, several threads, TLBs with replacement that is neither LRU nor random, or a trace
+    /// that does not mark its windows or what was used last before them (before version 4 of the
+    /// file format) or not all of it (before version 8) where TLBs may hold more.
     #[key(state)]
     pub no_errors: Option<Cow<'static, str>>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
@@ -559,8 +594,8 @@ pub struct Sampled {
     /// The same of `cycles`.
     #[key(ratio, "cycles")]
     pub cycles_error: Option<f64>,
-    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and variation that they share is no
-    /// error of their ratio.
+    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and variation
+    /// that they share is no error of their ratio.
     #[key(ratio, "%")]
     pub tlb_miss_reduction_percent_error: Option<f64>,
     /// The same of `speedup`.
@@ -602,7 +637,8 @@ pub(crate) mod by_size {
 }
 
 impl Row {
-    /// A row that says only why there is none: nothing could be run of this setup over this workload.
+    /// A row that says only why there is none: nothing could be run of this setup over this
+    /// workload.
     pub fn failed(setup: &Setup, workload: &str, error: String) -> Row {
         let base = setup.ladder.base();
         Row {
@@ -627,7 +663,8 @@ impl Row {
         }
     }
 
-    /// The counts since `before`, an earlier state of this row, and the errors that follow those before it. Other values stay as they are.
+    /// The counts since `before`, an earlier state of this row, and the errors that follow those
+    /// before it. Other values stay as they are.
     pub(crate) fn part(&self, before: &Row) -> Row {
         let mut part = self.since(before);
         if let (Some(all), Some(old)) = (&self.error, &before.error) {
@@ -652,8 +689,8 @@ impl Row {
         self
     }
 
-    /// Whether this is what others of its machine and workload are compared with: the policy `base`, on a host with `base` if that has a
-    /// policy.
+    /// Whether this is what others of its machine and workload are compared with: the policy
+    /// `base`, on a host with `base` if that has a policy.
     pub fn is_base(&self) -> bool {
         self.policy == "base" && self.host_policy.as_ref().is_none_or(|host| host == "base")
     }
@@ -666,9 +703,11 @@ impl Row {
         }
     }
 
-    /// Sets the figures relative to `base`, the row of the policy `base` on the same machine and workload.
+    /// Sets the figures relative to `base`, the row of the policy `base` on the same machine and
+    /// workload.
     pub fn compare(&mut self, base: &Row) {
-        // What could not be run has missed nothing, and what ended early is compared with nothing that did not.
+        // What could not be run has missed nothing, and what ended early is compared with nothing
+        // that did not.
         let both = self.cycles > 0 && base.cycles > 0 && self.complete == base.complete;
         self.tlb_miss_reduction_percent =
             (both && base.tlb_misses > 0).then(|| 100.0 * (1.0 - self.tlb_misses as f64 / base.tlb_misses as f64));

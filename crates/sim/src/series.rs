@@ -81,8 +81,9 @@ pub struct Sample {
     /// Instructions so far.
     #[key(count, of_stream, from = it.run.passed())]
     pub instructions: u64,
-    /// What the stream said just before: the text of a mark, or which process has ended; `end` is the end of the run. `None` where it was
-    /// only time for a sample, or a process is about to end.
+    /// What the stream said just before: the text of a mark, or which process has ended; `end` is
+    /// the end of the run. `None` where it was only time for a sample, or a process is about to
+    /// end.
     #[key(state)]
     pub event: Option<String>,
     /// Frames that hold pages of objects.
@@ -120,7 +121,8 @@ pub struct Sample {
     /// Page faults.
     #[key(count, from = it.stats.faults)]
     pub faults: u64,
-    /// Misses in the last TLB level; `None` of a sampled stream, whose estimates do not grow as counts do.
+    /// Misses in the last TLB level; `None` of a sampled stream, whose estimates do not grow as
+    /// counts do.
     #[key(count, from = it.whole.sampled.is_none().then_some(it.whole.data_misses + it.whole.instruction_misses))]
     pub tlb_misses: Option<u64>,
     /// Page-table walks, or refills by software.
@@ -154,7 +156,8 @@ impl Simulation {
         ladder.sizes().iter().copied().zip(extents).collect()
     }
 
-    /// Up to which request those from `at` on are made before somebody looks at the state. Does before what is due.
+    /// Up to which request those from `at` on are made before somebody looks at the state. Does
+    /// before what is due.
     #[inline]
     pub(crate) fn next_look(&mut self, asked: Asked<'_>, at: usize) -> usize {
         let end = asked.requests.len();

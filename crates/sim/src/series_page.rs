@@ -3,7 +3,8 @@
 use crate::{Row, Sample};
 use superpage_report::{Axis, Figure, Kind, Point, Series, escape, page};
 
-/// A page with a panel for each row that has a series: memory by page size, and below it the misses.
+/// A page with a panel for each row that has a series: memory by page size, and below it the
+/// misses.
 pub fn series_page(rows: &[Row]) -> String {
     let panels = rows.iter().enumerate().filter_map(|(number, row)| Some((number, row, row.series.as_deref()?)));
     let panels: String = panels.map(|(number, row, series)| panel(number, row, series)).collect();

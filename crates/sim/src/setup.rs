@@ -56,9 +56,9 @@ impl std::str::FromStr for Digest {
     }
 }
 
-/// How many times as fast as modelled time the clock of a policy's background goes: what its authors let run for
-/// minutes comes to something in a program of a second. Its work takes as many times as long on that clock, so that a
-/// budget is the same share of a core.
+/// How many times as fast as modelled time the clock of a policy's background goes: what its
+/// authors let run for minutes comes to something in a program of a second. Its work takes as many
+/// times as long on that clock, so that a budget is the same share of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimeScale(u32);
 
@@ -106,7 +106,8 @@ impl std::fmt::Display for TimeScale {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackgroundOn {
-    /// On another core. The program pays for shootdowns that reach it and for promotions that its faults wait for.
+    /// On another core. The program pays for shootdowns that reach it and for promotions that its
+    /// faults wait for.
     #[default]
     Core,
     /// On the program's core: all of it is the program's time.
@@ -147,8 +148,9 @@ impl Setup {
         self.host.as_ref().map(|host| host.name.as_str())
     }
 
-    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder stays:
-    /// the sizes that the policy names ([`Policy::sizes`]) are not applied.
+    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`]
+    /// returns. The ladder stays: the sizes that the policy names ([`Policy::sizes`]) are not
+    /// applied.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Setup {
         Setup { name: policy.definition().name.into(), policy, ..self }
@@ -161,7 +163,8 @@ impl Setup {
         policy: Policy,
         conditions: &Conditions,
     ) -> Result<Setup, Error> {
-        // A run of the stream stays on one trace page, and so on one page here only if that is not smaller.
+        // A run of the stream stays on one trace page, and so on one page here only if that is not
+        // smaller.
         if ladder.base().shift() < superpage_trace::TRACE_PAGE_SHIFT {
             return Err(Error::Usage(format!(
                 "machine {}: its base page of {} is smaller than the 4K pages of event streams: give it one of at least 4K",

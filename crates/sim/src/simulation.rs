@@ -1,4 +1,5 @@
-//! One simulation of a grid: a machine with a kernel on it, or several on which it does the same, driven by the stream.
+//! One simulation of a grid: a machine with a kernel on it, or several on which it does the same,
+//! driven by the stream.
 
 use crate::average::{Averages, Sums};
 use crate::contiguous::Contiguous;
@@ -116,10 +117,11 @@ pub(crate) struct TouchedPages {
 pub(crate) struct Work {
     /// By the daemon, or the background of the policy.
     pub(crate) daemon: Effort,
-    /// The part of it that another core can do: all but runs of the daemon that a request for memory waits for.
+    /// The part of it that another core can do: all but runs of the daemon that a request for
+    /// memory waits for.
     pub(crate) beside: Effort,
-    /// The background's part, and the modelled time from which it can be called again, in nanoseconds: when its last
-    /// call was, or is over on a core of its own.
+    /// The background's part, and the modelled time from which it can be called again, in
+    /// nanoseconds: when its last call was, or is over on a core of its own.
     pub(crate) background: Effort,
     pub(crate) background_free: u64,
     /// What the last call of the background holds, on a core of its own.
@@ -130,8 +132,8 @@ pub(crate) struct Work {
     pub(crate) background_runs: u64,
 }
 
-/// What a background on a core of its own holds while it promotes and demotes, one region after the other: faults wait
-/// until it is done with the region. In cycles of modelled time.
+/// What a background on a core of its own holds while it promotes and demotes, one region after the
+/// other: faults wait until it is done with the region. In cycles of modelled time.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
     pub(crate) from: u64,
@@ -255,7 +257,8 @@ impl Simulation {
         self.setup.ladder.base().shift()
     }
 
-    /// Simulates one piece of the stream. `stop` ends idle time within it, and all that would come after that.
+    /// Simulates one piece of the stream. `stop` ends idle time within it, and all that would come
+    /// after that.
     pub(crate) fn step(&mut self, piece: &Piece, stop: &AtomicBool) {
         let requests = piece.requests(self.base_shift());
         let runs = |stretch: &Stretch| &piece.batch.runs[stretch.start..stretch.end];
@@ -341,9 +344,10 @@ impl Simulation {
         }
     }
 
-    /// A window of a sampled stream begins, after the time before it was made up for. What missed in
-    /// the first level is remembered for an eighth of a period's length, at least. That was measured:
-    /// longer, and programs that just fit a level have too many misses; shorter, and a Redis has.
+    /// A window of a sampled stream begins, after the time before it was made up for. What missed
+    /// in the first level is remembered for an eighth of a period's length, at least. That was
+    /// measured: longer, and programs that just fit a level have too many misses; shorter, and a
+    /// Redis has.
     fn begin_window(&mut self) {
         let enough = self.info.sampling.map_or(1, Sampling::windows_in_period);
         self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
@@ -536,8 +540,8 @@ impl Simulation {
         effort.without(self.filled_bytes())
     }
 
-    /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as counts do, so
-    /// that a part has no difference of two.
+    /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as
+    /// counts do, so that a part has no difference of two.
     pub(crate) fn mark(&mut self, name: &str) {
         if self.info.sampling.is_some() {
             return;
@@ -587,8 +591,8 @@ impl Simulation {
         }
     }
 
-    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place in
-    /// the grid.
+    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine,
+    /// with its place in the grid.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();
         self.disk.settle();

@@ -1,4 +1,5 @@
-//! The state of a machine's physical memory as a file: what `superpage inspect --system --memory-state` writes.
+//! The state of a machine's physical memory as a file: what `superpage inspect --system
+//! --memory-state` writes.
 //!
 //! Text. The first line, then a line for each block of memory:
 //!
@@ -9,7 +10,8 @@
 //! I512
 //! ```
 //!
-//! `F` are free frames, `M` such that can be moved, and `I` others, each with how many; `120*` is so many blocks alike.
+//! `F` are free frames, `M` such that can be moved, and `I` others, each with how many; `120*` is
+//! so many blocks alike.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -24,8 +26,8 @@ const FORMAT: &str = "superpage-memory 1";
 const MOST: u64 = 1 << 60;
 const LARGEST: u64 = 1 << 30;
 
-/// The state of a machine's memory, frame by frame. What is no memory is left out, by whole blocks, so that frames
-/// have other numbers than on the machine.
+/// The state of a machine's memory, frame by frame. What is no memory is left out, by whole blocks,
+/// so that frames have other numbers than on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     base: PageSize,
@@ -45,7 +47,8 @@ struct Blocks {
 }
 
 impl Snapshot {
-    /// Of no memory yet, in blocks of this size; `kernel` is a release and `date` a time, words without spaces.
+    /// Of no memory yet, in blocks of this size; `kernel` is a release and `date` a time, words
+    /// without spaces.
     pub fn new(base: PageSize, block: PageSize, kernel: &str, date: &str) -> Snapshot {
         Snapshot { base, block, kernel: kernel.into(), date: date.into(), blocks: Vec::new() }
     }

@@ -11,7 +11,8 @@ use superpage_mmu::{Counters, Machine};
 use superpage_pages::{Counts, PageSize};
 use superpage_vm::Stats;
 
-/// A simulation at a moment, as one of its machines sees it; [`Row`] says which key is made of what.
+/// A simulation at a moment, as one of its machines sees it; [`Row`] says which key is made of
+/// what.
 pub(crate) struct Sources<'a> {
     pub(crate) run: &'a Simulation,
     pub(crate) member: &'a Member,
@@ -87,7 +88,8 @@ pub(crate) fn active(stats: &Stats) -> u64 {
     if stats.inactive_pages + stats.cache_pages == 0 { stats.resident_pages } else { stats.active_pages }
 }
 
-/// How much more is resident than was touched, in percent; negative if memory did not hold it all at once.
+/// How much more is resident than was touched, in percent; negative if memory did not hold it all
+/// at once.
 pub(crate) fn bloat(touched: u64, resident: u64) -> f64 {
     if touched == 0 { 0.0 } else { 100.0 * (resident as f64 / touched as f64 - 1.0) }
 }

@@ -1,10 +1,11 @@
 //! The pages that the programs of a stream have touched and still have.
 //!
-//! They depend only on the stream and the size of the base page, so they are counted once for all simulations that
-//! share these, when the stream is prepared for them: no policy can change them. A page counts from its first access,
-//! in memory or in swap space, until it is unmapped, discarded or its process ends; what a fork shares counts once, and
-//! twice after a write. A page of a file counts from its first use, through a mapping or by the kernel, until the file
-//! is removed; a page of shared memory while a mapping reaches it.
+//! They depend only on the stream and the size of the base page, so they are counted once for all
+//! simulations that share these, when the stream is prepared for them: no policy can change them. A
+//! page counts from its first access, in memory or in swap space, until it is unmapped, discarded
+//! or its process ends; what a fork shares counts once, and twice after a write. A page of a file
+//! counts from its first use, through a mapping or by the kernel, until the file is removed; a page
+//! of shared memory while a mapping reaches it.
 
 use crate::kernel::{inward, outward};
 use hashbrown::HashMap;
@@ -15,10 +16,12 @@ use std::ops::Range;
 use superpage_pages::{Access, PageRange, Vpn};
 use superpage_trace::{Backing, Event, Growth, ProcessId};
 
-/// The owner of a touched page: the process that touched it first, or `None` for a file or shared memory.
+/// The owner of a touched page: the process that touched it first, or `None` for a file or shared
+/// memory.
 pub(crate) type Owner = Option<ProcessId>;
 
-/// Pages per leaf, as a power of two: few, since a program that touches memory sparsely has a leaf for each page.
+/// Pages per leaf, as a power of two: few, since a program that touches memory sparsely has a leaf
+/// for each page.
 const LEAF_BITS: u32 = 6;
 const LEAF: u64 = 1 << LEAF_BITS;
 /// Leaves that are found without a search: those of 256 MB in pages of 4 KB.
@@ -200,8 +203,9 @@ pub(crate) struct Touched {
 #[derive(Clone, Copy)]
 struct Quiet {
     number: u64,
-    /// As bit sets: those for which that holds of accesses other than writes, and of writes. As long as the leaf is here a page
-    /// stays in them: only its process's own writes change its state, into one that both leave as it is.
+    /// As bit sets: those for which that holds of accesses other than writes, and of writes. As
+    /// long as the leaf is here a page stays in them: only its process's own writes change its
+    /// state, into one that both leave as it is.
     by: [u64; 2],
 }
 
@@ -236,7 +240,8 @@ impl Touched {
         self.owned.iter().map(|(owner, pages)| (*owner, *pages)).filter(|(_, pages)| *pages > 0)
     }
 
-    /// Records an access of the current process to a base page; returns whether there is one more touched page.
+    /// Records an access of the current process to a base page; returns whether there is one more
+    /// touched page.
     #[inline(always)]
     pub(crate) fn access(&mut self, page: u64, access: Access) -> bool {
         let (number, write) = (page >> LEAF_BITS, access == Access::Write);
@@ -257,7 +262,8 @@ impl Touched {
         if quiet.number != number {
             *quiet = Quiet { number, ..NOWHERE };
         }
-        // All states but that of an untouched page are left alone by a read; by a write, that of a page of its own.
+        // All states but that of an untouched page are left alone by a read; by a write, that of a
+        // page of its own.
         quiet.by[0] |= 1 << (page % LEAF);
         quiet.by[1] |= u64::from(known == OWN || known == THROUGH) << (page % LEAF);
         more
@@ -421,10 +427,12 @@ impl Touched {
         }
     }
 
-    /// Those of an object's pages that no mapping reaches, where a range of the current process's addresses does not count.
+    /// Those of an object's pages that no mapping reaches, where a range of the current process's
+    /// addresses does not count.
     fn unreached(&self, object: Object, pages: Range<u64>, (low, high): (u64, u64)) -> RangeSet<u64> {
         let mut left = RangeSet::from([pages]);
-        // The youngest first: of processes that end in the order in which they began, it still maps all, and is the only one looked at.
+        // The youngest first: of processes that end in the order in which they began, it still maps
+        // all, and is the only one looked at.
         for (number, space) in self.spaces.iter().enumerate().rev() {
             for (start, window) in &space.windows {
                 let Some((_, offset)) = window.object.filter(|(known, _)| *known == object) else { continue };

@@ -1,4 +1,5 @@
-//! The threads that simulations run on: started once, or the calling thread alone where there are none to be had.
+//! The threads that simulations run on: started once, or the calling thread alone where there are
+//! none to be had.
 
 use crate::Error;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -32,7 +33,8 @@ pub fn threads() -> usize {
     begun.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get))
 }
 
-/// Calls `work` where rayon's functions use the threads, and says whether there are any: without them they must not be used.
+/// Calls `work` where rayon's functions use the threads, and says whether there are any: without
+/// them they must not be used.
 pub(crate) fn with<T: Send>(work: impl FnOnce(bool) -> T + Send) -> T {
     // Within a pool of the caller's.
     if rayon::current_thread_index().is_some() {

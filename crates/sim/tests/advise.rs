@@ -1,4 +1,5 @@
-//! Which regions are worth a superpage: every miss is counted in one, and what a layout gives is what its plan gives.
+//! Which regions are worth a superpage: every miss is counted in one, and what a layout gives is
+//! what its plan gives.
 
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Advice, Conditions, Error, Layout, SHARES, advise, plan, run};
@@ -35,11 +36,12 @@ fn each_miss_is_in_a_region_and_a_layout_is_what_its_plan_does() {
     }
 }
 
-/// CBMM's public data on canneal: its ten best slices by themselves save 53 % of what huge pages everywhere save, all
-/// hundred together 6 %, so no sum of single regions says what a set gives. Here eight pages of each region are touched
-/// in turn, and the 128 entries of the machine hold all until they are replaced in turn too. Where 160 pages are touched
-/// one region in huge pages spares its own misses alone, and some of them the misses of all. Where 131 are, any single
-/// one spares the misses of all, and all of them no more.
+/// CBMM's public data on canneal: its ten best slices by themselves save 53 % of what huge pages
+/// everywhere save, all hundred together 6 %, so no sum of single regions says what a set gives.
+/// Here eight pages of each region are touched in turn, and the 128 entries of the machine hold all
+/// until they are replaced in turn too. Where 160 pages are touched one region in huge pages spares
+/// its own misses alone, and some of them the misses of all. Where 131 are, any single one spares
+/// the misses of all, and all of them no more.
 #[test]
 fn what_a_set_gives_is_run_and_is_not_the_sum_of_what_single_regions_give() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,9 +30,9 @@ fn parts(row: &Row) -> u64 {
         + row.host_cycles
 }
 
-/// Nothing of it goes by time, so all but the payer is the same: of each change of a mapping of the program that runs the program pays the
-/// shootdown.
-/// A region that a background collapses is flushed once, and no other region with it.
+/// Nothing of it goes by time, so all but the payer is the same: of each change of a mapping of the
+/// program that runs the program pays the shootdown. A region that a background collapses is
+/// flushed once, and no other region with it.
 #[test]
 fn a_collapse_flushes_its_region_and_no_more() {
     let shootdowns = |policy: &str, idles: usize, unmapped: u64| {
@@ -121,8 +121,8 @@ fn the_background_of_a_host_is_on_another_core() {
     assert_eq!([parts(&program), parts(&core)], [program.cycles, core.cycles]);
 }
 
-/// 8 MB are written, then one page after the other is read for 10 M instructions each, some 2.5 ms: nothing faults
-/// any more.
+/// 8 MB are written, then one page after the other is read for 10 M instructions each, some 2.5 ms:
+/// nothing faults any more.
 fn long_runs(cuts: &[usize]) -> Batches {
     let mut scripts = vec![Script::new()];
     scripts[0].process(0);

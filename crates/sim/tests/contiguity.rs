@@ -15,7 +15,8 @@ fn run(source: &mut dyn Source, contiguity: bool) -> Run {
     run_parts(&setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap().pop().unwrap()
 }
 
-/// 18 anonymous pages, 16 of which are whole groups, 5 pages of a file, of which 4 are a group of 16 KB, and a copy of another.
+/// 18 anonymous pages, 16 of which are whole groups, 5 pages of a file, of which 4 are a group of
+/// 16 KB, and a copy of another.
 fn peak() -> Script {
     let mut script = Script::new();
     script.event(Event::Mark("part".into()));
@@ -53,7 +54,8 @@ fn shares_are_those_of_pages_in_whole_groups() {
 
 #[test]
 fn shares_are_those_when_most_was_touched() {
-    // After the peak less is left, in other groups, and at the end fewer pages are touched than at the peak.
+    // After the peak less is left, in other groups, and at the end fewer pages are touched than at
+    // the peak.
     let later = || {
         let mut script = Script::new();
         script.event(Event::Unmap { start: 0x1000, pages: 12 });
@@ -65,7 +67,8 @@ fn shares_are_those_when_most_was_touched() {
     together.touch(0x1020..0x102b, Access::Write);
     assert_eq!(run(&mut together.clone(), true).row.contiguous_percent, Some(of_peak()));
     assert_eq!(run(&mut Batches(vec![peak(), later()]), true).row.contiguous_percent, Some(of_peak()), "two batches");
-    // Two more pages are a new peak: of 19 pages 4 and 12 are in groups of 16 KB, 8 in one of 32 KB.
+    // Two more pages are a new peak: of 19 pages 4 and 12 are in groups of 16 KB, 8 in one of 32
+    // KB.
     together.touch(0x102b..0x102d, Access::Write);
     let shares = run(&mut together, true).row.contiguous_percent.unwrap();
     assert_eq!(shares.anonymous_16k, Some(100.0 * 16.0 / 19.0));

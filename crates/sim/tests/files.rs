@@ -1,4 +1,5 @@
-//! Files, swap space, digests and the kernel's own memory, as a row counts them and the disk charges for them.
+//! Files, swap space, digests and the kernel's own memory, as a row counts them and the disk
+//! charges for them.
 
 use crate::script;
 
@@ -42,8 +43,9 @@ fn the_first_read_of_a_warm_file_is_free_and_of_a_cold_one_is_one_request() {
     }
 }
 
-/// Five times a process maps a file privately, writes to its pages before it has read them, and goes; in between another reads them. The file
-/// is warm: nothing is read from the disk. Of a cold one each copy is read, since the file's own page was in no frame.
+/// Five times a process maps a file privately, writes to its pages before it has read them, and
+/// goes; in between another reads them. The file is warm: nothing is read from the disk. Of a cold
+/// one each copy is read, since the file's own page was in no frame.
 #[test]
 fn a_private_write_to_a_page_of_a_warm_file_reads_nothing_from_the_disk() {
     let mut script = Script::new();
@@ -71,8 +73,8 @@ fn what_is_written_goes_out_when_it_is_synced_and_a_part_of_a_page_is_read_first
     let mut script = Script::new();
     script.process(0);
     script.event(Event::Open { file: 1, file_pages: 9 });
-    // Pages 3 to 8 of the stream: the second half of one page of 8 KB, two whole ones, and the first half of one whose
-    // other half is past the end of the file.
+    // Pages 3 to 8 of the stream: the second half of one page of 8 KB, two whole ones, and the
+    // first half of one whose other half is past the end of the file.
     script.event(Event::Write { file: 1, start: 3, pages: 6 });
     script.event(Event::Sync { file: 1 });
     script.event(Event::Sync { file: 1 });
@@ -126,7 +128,8 @@ fn anonymous_memory_beyond_the_frames_goes_to_swap_space_and_comes_back() {
         assert_eq!((row.bytes_written, row.bytes_read), (row.page_outs * 8192, row.page_ins * 8192));
         assert!(row.io_requests > 0 && row.daemon_runs > 0 && row.daemon_cycles > 0, "{policy}: {row:?}");
         assert!(row.daemon_cycles < row.cycles && row.io_seconds < row.seconds);
-        // What is not in memory when the process ends is in swap space; a cache page that counts as free may be in both.
+        // What is not in memory when the process ends is in swap space; a cache page that counts as
+        // free may be in both.
         let resident = row.active_bytes + row.inactive_bytes + row.cache_bytes;
         assert!(resident <= 1 << 20 && resident + row.swap_used_bytes >= 2 << 20, "{policy}: {row:?}");
         assert!(row.active_bytes > 0 && row.inactive_bytes > 0, "{policy}: {row:?}");
@@ -151,8 +154,8 @@ fn demotion_on_write_saves_a_factor_of_512() {
 
 #[test]
 fn digests_tell_which_pages_of_a_dirty_superpage_changed() {
-    // A file of 512 KB is read, so that one superpage maps it; of its 64 pages two are written, one of them with what it
-    // holds already; then all is written out.
+    // A file of 512 KB is read, so that one superpage maps it; of its 64 pages two are written, one
+    // of them with what it holds already; then all is written out.
     let mut script = Script::new();
     script.process(0);
     script.map_file(0x400 * 16, 5, 128);

@@ -200,7 +200,8 @@ fn an_immovable_page_in_every_extent_leaves_no_largest_superpage() {
     assert!(largest.pages[2].1 > 0, "512K is still to be had");
     assert!(largest.contiguity < 1.0);
     assert_eq!((largest.fragmented[2].1, largest.immovable_bytes), (1.0, 16 * 8192));
-    // Of each size, also where memory has no extent of the largest, and whatever sizes the policy uses.
+    // Of each size, also where memory has no extent of the largest, and whatever sizes the policy
+    // uses.
     let policies = ["thp", "reservation:sizes=2M", "reservation"];
     for row in rows("1", "zen5", &policies, 512 << 20) {
         assert_eq!(row.pages.iter().skip(1).map(|(_, count)| count).sum::<u64>(), 0, "{}", row.policy);

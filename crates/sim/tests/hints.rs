@@ -5,7 +5,8 @@ use superpage_pages::{Access, Hint};
 use superpage_sim::Conditions;
 use superpage_trace::{Event, ProcessId};
 
-/// Three mappings of 4 MB, the first advised to be huge, the second to be base pages, all of them touched.
+/// Three mappings of 4 MB, the first advised to be huge, the second to be base pages, all of them
+/// touched.
 fn script(shift: u64) -> Script {
     let mut script = Script::new();
     script.process(0);
@@ -37,7 +38,8 @@ fn each_policy_makes_of_hints_what_it_says() {
     assert_eq!(promoted(1), [3, 1, 4, 1, 0]);
 }
 
-/// Folios of sizes that the machine has no pages of, of others where the program asks for huge pages.
+/// Folios of sizes that the machine has no pages of, of others where the program asks for huge
+/// pages.
 #[test]
 fn folios_are_of_other_sizes_where_they_are_asked_for() {
     let faults =

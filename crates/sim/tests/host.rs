@@ -45,7 +45,8 @@ fn both_sizes_are_crossed() {
     let order: Vec<String> = rows.iter().map(Row::policies).collect();
     assert_eq!(order, ["base on base", "thp on base", "base on thp", "thp on thp"]);
     rows.iter().for_each(check);
-    // A translation is as large as both map it: pages of 2 MB help the TLBs only where both have them.
+    // A translation is as large as both map it: pages of 2 MB help the TLBs only where both have
+    // them.
     let misses: Vec<u64> = rows.iter().map(|row| row.tlb_misses).collect();
     assert!(misses[0] == misses[1] && misses[0] == misses[2] && misses[3] * 10 < misses[0], "{misses:?}");
     // The host's make walks shorter all the same, and the guest's faults are its own.
@@ -108,7 +109,8 @@ fn what_is_no_guest_has_no_host_policy() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
-    /// Any policy on any host: no frame is lost on either side, and each row is that of its policies alone.
+    /// Any policy on any host: no frame is lost on either side, and each row is that of its
+    /// policies alone.
     #[test]
     fn any_policy_runs_on_any_host(
         policies in prop::sample::subsequence(vec!["base", "thp", "reservation", "promote", "mthp", "freebsd"], 1..3),

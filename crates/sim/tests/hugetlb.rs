@@ -1,5 +1,6 @@
-//! The static pool in the simulator: refused before a run, made before or after memory is fragmented, and what becomes
-//! of programs that find no page of it, or do what it does not let them do.
+//! The static pool in the simulator: refused before a run, made before or after memory is
+//! fragmented, and what becomes of programs that find no page of it, or do what it does not let
+//! them do.
 
 use crate::script::{Script, run_script};
 use superpage_pages::{Access, Protection};

@@ -1,4 +1,5 @@
-//! A model of the kernel: what it touches is in the stream, and what it does is what its switches say.
+//! A model of the kernel: what it touches is in the stream, and what it does is what its switches
+//! say.
 
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, KernelModel, Row, Watch};
@@ -17,8 +18,8 @@ fn rows(machine: &str, kernels: &[&str], text: &str) -> Vec<[Row; 2]> {
     runs.iter().map(|run| [measured(run), run.row.clone()]).collect()
 }
 
-/// An eager kernel looks for each of the 2048 pages of 8 MB in both groups of eight, whatever is there; a lazy one with a cutoff gives the
-/// space other VSIDs once. Dougan et al., section 7.
+/// An eager kernel looks for each of the 2048 pages of 8 MB in both groups of eight, whatever is
+/// there; a lazy one with a cutoff gives the space other VSIDs once. Dougan et al., section 7.
 #[test]
 fn a_flush_of_a_range_is_a_search_for_each_page_or_a_new_context() {
     for machine in ["ppc603", "ppc604"] {
@@ -34,7 +35,8 @@ fn a_flush_of_a_range_is_a_search_for_each_page_or_a_new_context() {
     }
 }
 
-/// Without a table each page of a range is a shootdown, whatever is mapped, or a new context is one. Each range here is flushed when it goes.
+/// Without a table each page of a range is a shootdown, whatever is mapped, or a new context is
+/// one. Each range here is flushed when it goes.
 #[test]
 fn without_a_table_a_flush_of_a_range_is_a_shootdown_for_each_page() {
     let all = rows("ppc603", &["linux-ppc:table=off,cutoff=0", "linux-ppc:table=off"], "mmap-latency:bytes=8M,times=5");
@@ -42,7 +44,8 @@ fn without_a_table_a_flush_of_a_range_is_a_shootdown_for_each_page() {
     assert_eq!(shootdowns.collect::<Vec<_>>(), [(5 * 2048, all[0][0].walk_cycles), (5, all[1][0].walk_cycles)]);
 }
 
-/// The first write of 64 KB and each that follows go through a pipe of 4 KB in 16 pieces: the writer enters the kernel once.
+/// The first write of 64 KB and each that follows go through a pipe of 4 KB in 16 pieces: the
+/// writer enters the kernel once.
 #[test]
 fn a_write_in_pieces_is_one_call() {
     let [[measured, _]] = &rows("ppc604", &["linux-ppc"], "pipe-bandwidth:bytes=640K")[..] else { panic!() };
@@ -50,7 +53,8 @@ fn a_write_in_pieces_is_one_call() {
     assert_eq!(measured.kernel_counts.as_ref().unwrap().calls, 10 * (1 + 16));
 }
 
-/// A block for the frame buffer takes all misses there from the TLBs; on the 603 and the 604, and never from the program's lines.
+/// A block for the frame buffer takes all misses there from the TLBs; on the 603 and the 604, and
+/// never from the program's lines.
 #[test]
 fn a_block_for_a_program_translates_its_device() {
     let kernels = ["linux-ppc", "linux-ppc:program-blocks=on"];
@@ -185,7 +189,8 @@ fn what_is_no_kernel_is_told() {
     }
 }
 
-/// Where there are no zombies, all idle time is for clearing: without a hash table, and with eager flushes.
+/// Where there are no zombies, all idle time is for clearing: without a hash table, and with eager
+/// flushes.
 #[test]
 fn an_idle_task_without_zombies_clears_pages_at_once() {
     let pairs = [
@@ -204,7 +209,8 @@ fn an_idle_task_without_zombies_clears_pages_at_once() {
     assert_eq!(all[0][1].kernel_counts.as_ref().unwrap().cleared_pages, 0);
 }
 
-/// The most entries are those of any moment, also where none are left at the end, as of an eager kernel, which leaves no zombies either.
+/// The most entries are those of any moment, also where none are left at the end, as of an eager
+/// kernel, which leaves no zombies either.
 #[test]
 fn the_most_entries_are_of_any_moment() {
     for kernel in ["linux-ppc", "linux-ppc:flush=eager", "linux-ppc:reclaim=no"] {

@@ -18,7 +18,8 @@ fn kinds(row: &Row) -> [FaultTimes; 4] {
     [base_page, superpage, compaction, disk]
 }
 
-/// In a part that does nothing else, faults take what the kernel does; on machines that share a kernel too.
+/// In a part that does nothing else, faults take what the kernel does; on machines that share a
+/// kernel too.
 #[test]
 fn latencies_add_up_to_the_work_of_faults() {
     let mut script = Script::new();
@@ -64,8 +65,8 @@ fn what_waits_for_the_disk_is_told_apart() {
     }
 }
 
-/// Faults that want 2 MB where memory is in pieces, with compaction and without: those that compact take longer, and
-/// are told apart.
+/// Faults that want 2 MB where memory is in pieces, with compaction and without: those that compact
+/// take longer, and are told apart.
 #[test]
 fn what_compacts_first_is_told_apart() {
     let mut script = Script::new();

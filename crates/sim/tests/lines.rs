@@ -1,4 +1,5 @@
-//! Data in the caches of page tables: TLBs count as without, grids as one by one, and what cannot be is refused.
+//! Data in the caches of page tables: TLBs count as without, grids as one by one, and what cannot
+//! be is refused.
 
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::Machine;
@@ -30,14 +31,16 @@ const WORKLOADS: [&str; 7] = [
 
 #[test]
 fn tlbs_and_the_kernel_count_the_same_with_lines() {
-    // On a machine whose stores have no TLB of the first level, each run of stores is a miss of it, and there are more of lines.
+    // On a machine whose stores have no TLB of the first level, each run of stores is a miss of it,
+    // and there are more of lines.
     let setups = setups(&["zen5", "alpha-21264", "golden-cove", "zen5+coalescing"], &["reservation", "thp", "promote"]);
     for text in WORKLOADS {
         let without = rows(&setups, &mut *workload::parse(text).unwrap(), &Watch::default());
         let with = rows(&setups, &mut *workload::parse_lines(text).unwrap(), &WITH);
         for (pages, lines) in without.into_iter().zip(with) {
             let caches = lines.caches.expect("lines were asked for");
-            // The workloads that go through memory in order are prefetched, where there is a prefetcher.
+            // The workloads that go through memory in order are prefetched, where there is a
+            // prefetcher.
             assert_eq!(caches.l1d_prefetched > 0, lines.machine != "alpha-21264", "{text} on {}", lines.machine);
             assert!(lines.data_cycles > 0 && pages.caches.is_none() && pages.data_cycles == 0);
             // Policies with a clock see another time.
@@ -99,8 +102,8 @@ fn machines_together_are_those_alone() {
     assert!(of("small caches").memory_accesses > of("zen5").memory_accesses);
 }
 
-/// A region of 8 MB and its page-table entries, of 16 KB, in a cache of 32 KB: alone the entries stay in it, beside the data they do
-/// not.
+/// A region of 8 MB and its page-table entries, of 16 KB, in a cache of 32 KB: alone the entries
+/// stay in it, beside the data they do not.
 #[test]
 fn data_push_page_tables_out_of_a_small_cache() {
     let mut machine = Machine::builtin("zen5").unwrap();

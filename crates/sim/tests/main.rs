@@ -1,4 +1,5 @@
-//! All tests of the crate's public interface as one program, which is linked once. One file a question.
+//! All tests of the crate's public interface as one program, which is linked once. One file a
+//! question.
 
 mod script;
 

@@ -9,7 +9,8 @@ use superpage_vm::{
     System, Target, Time, Values, Wants,
 };
 
-/// Base pages; a region with so many misses is promoted, as Romer et al. do online (ISCA 1995, section 3), without their charges.
+/// Base pages; a region with so many misses is promoted, as Romer et al. do online (ISCA 1995,
+/// section 3), without their charges.
 const MISSED: Definition = Definition {
     name: "missed",
     paper: "",
@@ -71,8 +72,8 @@ impl Background for Missed {
     }
 }
 
-/// Base pages; a region is charged for a miss if the TLBs hold another page of it, as Romer et al. do (ISCA 1995,
-/// section 3), by a handler that takes 90 cycles more.
+/// Base pages; a region is charged for a miss if the TLBs hold another page of it, as Romer et al.
+/// do (ISCA 1995, section 3), by a handler that takes 90 cycles more.
 static CHARGED: Definition = Definition {
     name: "charged",
     parameters: &[],
@@ -127,7 +128,8 @@ fn row_of(policy: &str, misses: &str, workload: &str) -> Row {
     run(&setups, source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap().remove(0)
 }
 
-/// Nearly all misses are charged where 32 regions are used at once, and none where each page is of another region.
+/// Nearly all misses are charged where 32 regions are used at once, and none where each page is of
+/// another region.
 #[test]
 fn a_region_is_charged_if_the_tlbs_hold_another_page_of_it() {
     for (workload, least, most) in [(RANDOM, 0.99, 1.0), ("stride:step=2M,touches=500,rounds=20", 0.0, 0.0)] {

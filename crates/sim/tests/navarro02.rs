@@ -21,8 +21,8 @@ fn pages(row: &Row) -> Vec<u64> {
 
 #[test]
 fn matrix_misses_once_for_every_two_references() {
-    // Section 6.3. Two rounds fill the source as well, which takes a third of the references and misses almost never;
-    // what is left of that, the last round alone, shows in the difference.
+    // Section 6.3. Two rounds fill the source as well, which takes a third of the references and
+    // misses almost never; what is left of that, the last round alone, shows in the difference.
     let one = &rows("matrix:n=1000,rounds=1", &["base"], None)[0];
     let two = &rows("matrix:n=1000,rounds=2", &["base"], None)[0];
     let per_reference = (two.dtlb_misses - one.dtlb_misses) as f64 / (two.references - one.references) as f64;
@@ -31,7 +31,8 @@ fn matrix_misses_once_for_every_two_references() {
 
 #[test]
 fn matrix_is_served_by_any_superpage_size() {
-    // Table 3's row says 90.43, 99.47, 99.47 and 99.47 %, in steps of 512 K misses: from about 98.9 % on, all is the same.
+    // Table 3's row says 90.43, 99.47, 99.47 and 99.47 %, in steps of 512 K misses: from about 98.9
+    // % on, all is the same.
     let policies = ["reservation:sizes=64K", "reservation:sizes=512K", "reservation:sizes=4M", "reservation"];
     let rows = rows("matrix:n=1000,rounds=3", &policies, None);
     for row in &rows[1..] {
@@ -43,8 +44,9 @@ fn matrix_is_served_by_any_superpage_size() {
 
 #[test]
 fn a_stride_of_superpages_preempts_once_for_seven_allocations() {
-    // Section 6.6: 4 MB of memory, touched with a stride of 4 MB. The first touch reserves all of it. Each preemption then
-    // splits a reservation into eight: one stays reserved, one is taken, six go free and serve the next six.
+    // Section 6.6: 4 MB of memory, touched with a stride of 4 MB. The first touch reserves all of
+    // it. Each preemption then splits a reservation into eight: one stays reserved, one is taken,
+    // six go free and serve the next six.
     let row = &rows("stride:step=4M,touches=500", &["reservation"], Some(4 << 20))[1];
     assert_eq!(row.faults, 500);
     assert_eq!(row.reservations_preempted, 499u64.div_ceil(7));

@@ -20,11 +20,13 @@ fn a_gigabyte_takes_a_table_for_each_two_megabytes_and_those_above() {
         // Five levels: a root, and one table at each of the next three.
         let bytes = page_tables(&mut *workload::parse(text).unwrap(), "zen5", &["thp"]);
         assert_eq!(bytes[0], (lowest + 4) * 4096, "{text}");
-        // Entries of 2 MB are in the tables of the second level. Shared memory gets none under `thp`.
+        // Entries of 2 MB are in the tables of the second level. Shared memory gets none under
+        // `thp`.
         let above = if text.starts_with("touch") { 4 } else { lowest + 4 };
         assert_eq!(bytes[1], above * 4096, "{text}");
     }
-    // One entry of 8 bytes for each 8 KB, of whatever size the pages are: 8 tables of 8 KB, and two above.
+    // One entry of 8 bytes for each 8 KB, of whatever size the pages are: 8 tables of 8 KB, and two
+    // above.
     let bytes = page_tables(&mut *workload::parse("touch:bytes=64M").unwrap(), "alpha-21264", &["reservation"]);
     assert_eq!(bytes, [10 * 8192; 2]);
 }

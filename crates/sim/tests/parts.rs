@@ -100,7 +100,8 @@ fn an_exit_is_one_flush_and_a_page_unmapped_one_shootdown() {
 
 #[test]
 fn what_a_batch_ends_with_is_what_the_next_one_begins_after() {
-    // One page, as many others as push it out of every TLB, and the page again, each in a batch of its own.
+    // One page, as many others as push it out of every TLB, and the page again, each in a batch of
+    // its own.
     let pieces = [0..1, 1..10_000, 0..1].map(|pages| {
         let mut script = Script::new();
         script.touch(0x1000 + pages.start..0x1000 + pages.end, Access::Read);
@@ -201,7 +202,8 @@ fn swap_space_that_is_full_is_said_to_be() {
 
 #[test]
 fn memory_that_runs_out_ends_one_process_and_not_the_run() {
-    // Process 0 takes 1 MB of the 2 MB and stays; process 1 wants 4 MB, and forks a child before; process 2 comes later.
+    // Process 0 takes 1 MB of the 2 MB and stays; process 1 wants 4 MB, and forks a child before;
+    // process 2 comes later.
     let mut script = Script::new();
     script.process(0);
     script.map(0x1000, 256);
@@ -236,7 +238,8 @@ fn memory_that_runs_out_ends_one_process_and_not_the_run() {
 
 #[test]
 fn references_before_a_process_is_ended_are_counted_exactly() {
-    // On pages of 8 KB two pages of the stream make one request; memory of 64 pages of 8 KB holds 128 of them.
+    // On pages of 8 KB two pages of the stream make one request; memory of 64 pages of 8 KB holds
+    // 128 of them.
     let mut script = Script::new();
     script.process(0);
     script.map(0x1000, 512);

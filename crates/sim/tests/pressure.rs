@@ -31,13 +31,13 @@ fn curve(workload: &str, machine: &str, threads: usize) -> Vec<Vec<Row>> {
     STEPS.map(|percent| rows(workload, machine, Some(set * percent / 100), threads)).to_vec()
 }
 
-/// At every step the policy does at most a third worse than `base` there, or no worse than that does with a
-/// quarter of the
-/// working set less: its curve falls where that of `base` does.
+/// At every step the policy does at most a third worse than `base` there, or no worse than that
+/// does with a quarter of the working set less: its curve falls where that of `base` does.
 fn no_cliff(workload: &str, curve: &[Vec<Row>], what: &str, of: impl Fn(&Row) -> f64) {
     for (step, here) in curve.iter().enumerate() {
         let base = of(&here[0]);
-        // `trident` takes a page of 4 MB, which is all of memory here, and has to break it: that is its cliff.
+        // `trident` takes a page of 4 MB, which is all of memory here, and has to break it: that is
+        // its cliff.
         for row in here[1..].iter().filter(|row| row.policy != "trident") {
             let less = step.checked_sub(1).map_or(0.0, |before| of(&curve[before][0]));
             assert!(

@@ -20,8 +20,8 @@ fn sample(text: &str, on: u64, period: u64, seed: u64) -> Sample {
     Sample::new(workload::parse(text).unwrap(), Sampling { on, period, seed: Some(seed) })
 }
 
-/// Two of these are loops on one page of code, whose fetches are one run for long. The last is the same from beginning to
-/// end, so that its intervals hold the truth no more often than they should.
+/// Two of these are loops on one page of code, whose fetches are one run for long. The last is the
+/// same from beginning to end, so that its intervals hold the truth no more often than they should.
 const PROGRAMS: [&str; 5] = [
     "matrix:n=60",
     "tree:nodes=2K,operations=500",
@@ -33,7 +33,8 @@ const PROGRAMS: [&str; 5] = [
 /// The machine with the smallest TLBs under LRU.
 const MACHINE: &str = "harpertown";
 
-/// Misses under `base`, fewer, speedup and cycles: values, and in a sample half the widths of their intervals.
+/// Misses under `base`, fewer, speedup and cycles: values, and in a sample half the widths of their
+/// intervals.
 fn quantities(rows: &[Row]) -> [(f64, Option<f64>); 4] {
     let sampled = |row: &Row| row.sampled.clone().unwrap_or_default();
     let (base, other) = (&rows[0], &rows[1]);
@@ -65,14 +66,17 @@ fn intervals_hold_the_truth_about_as_often_as_they_say() {
         }
         println!("{text}: {of_program:?} of {samplings}, {means:?} for {exact:?}, {widths:?}");
         of_program.iter().zip(&mut held).for_each(|(one, all)| *all += one);
-        // Fewer than 19 come once in five thousand times, with intervals half as wide in three of four.
+        // Fewer than 19 come once in five thousand times, with intervals half as wide in three of
+        // four.
         assert!(of_program.iter().all(|held| *held >= 19), "{text}: {of_program:?}");
-        // The mean of so many estimates is five times as good as one, whose error is half the width in 1 case of 20.
+        // The mean of so many estimates is five times as good as one, whose error is half the width
+        // in 1 case of 20.
         for index in 0..4 {
             assert!((means[index] - exact[index].0).abs() <= widths[index] / 2.0, "{text}: {index} is biased");
         }
     }
-    // At least 118 of 125 are expected; fewer than 108 come once in ten thousand times. `make coverage` looks closer.
+    // At least 118 of 125 are expected; fewer than 108 come once in ten thousand times. `make
+    // coverage` looks closer.
     assert!(held.iter().all(|held| *held >= 108), "{held:?}");
 }
 
@@ -92,8 +96,8 @@ fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
     }
 }
 
-/// More pages than a gap's last 8192, read in order again and again, by machines whose TLBs hold nearly as much: what a TLB held before a
-/// gap is gone after it, whatever an entry covers.
+/// More pages than a gap's last 8192, read in order again and again, by machines whose TLBs hold
+/// nearly as much: what a TLB held before a gap is gone after it, whatever an entry covers.
 #[test]
 fn a_window_begins_with_the_right_entries_whatever_they_cover() {
     const SMALL: &str = "tlb.L1 DTLB.entries=32,tlb.L2 DTLB.entries=128";
@@ -213,7 +217,8 @@ fn every_machine_takes_a_sample() {
     assert!(taken > 60, "{taken}");
 }
 
-/// A sample as versions before 8 of the file format have it: windows begin with the last 8192 pages.
+/// A sample as versions before 8 of the file format have it: windows begin with the last 8192
+/// pages.
 struct Short(Sample);
 
 impl Source for Short {

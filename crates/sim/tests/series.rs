@@ -76,7 +76,8 @@ impl Source for Apart {
     }
 }
 
-/// Averages of a run are those of its state after each reference, which holds for the instructions of it; and so are those of parts.
+/// Averages of a run are those of its state after each reference, which holds for the instructions
+/// of it; and so are those of parts.
 #[test]
 fn averages_over_time_are_those_of_samples_at_each_reference() {
     for (workload, memory) in [
@@ -119,7 +120,8 @@ fn averages_over_time_are_those_of_samples_at_each_reference() {
     }
 }
 
-/// The first run that begins at or after each multiple of a step has a sample before it, wherever traps and events are.
+/// The first run that begins at or after each multiple of a step has a sample before it, wherever
+/// traps and events are.
 #[test]
 fn samples_are_at_each_step_of_instructions() {
     const WORKLOAD: &str = "zipf:bytes=1M,references=3K;random:bytes=1M,references=500,populate=no";

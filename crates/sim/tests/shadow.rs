@@ -1,4 +1,5 @@
-//! Shadow superpages under a whole kernel: it does what it does without them, and streams without lines are refused.
+//! Shadow superpages under a whole kernel: it does what it does without them, and streams without
+//! lines are refused.
 
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Row, Watch, plan, run_parts};
@@ -18,7 +19,8 @@ fn rows(machines: &[&str], policies: &[&str], text: &str, memory: u64) -> Vec<Ro
         .collect()
 }
 
-/// Also where memory is short, and the page daemon goes by use bits; and where processes share memory.
+/// Also where memory is short, and the page daemon goes by use bits; and where processes share
+/// memory.
 #[test]
 fn the_kernel_does_the_same() {
     for (text, memory) in [

@@ -5,7 +5,8 @@ use superpage_pages::Access;
 use superpage_sim::{Conditions, plan};
 use superpage_trace::Event;
 
-/// 64 MB: two blocks of 2 MB are free, of the others every other group of four frames, and each has an immovable page.
+/// 64 MB: two blocks of 2 MB are free, of the others every other group of four frames, and each has
+/// an immovable page.
 fn file(folder: &tempfile::TempDir) -> String {
     let head = "superpage-memory 1 base=4K block=2M frames=16384 kernel=6.18 date=2026-11-27T20:31:00Z\n";
     let path = folder.path().join("machine.memory");

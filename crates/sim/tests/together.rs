@@ -1,5 +1,5 @@
-//! Machines on which a kernel does the same are simulated together: each row of a grid is the row that its machine and policy
-//! have alone, to the last byte, with any number of threads.
+//! Machines on which a kernel does the same are simulated together: each row of a grid is the row
+//! that its machine and policy have alone, to the last byte, with any number of threads.
 
 use crate::script::Marked;
 use proptest::prelude::*;
@@ -9,8 +9,9 @@ use superpage_mmu::{Host, Machine, Replacement, UseBit, Ways};
 use superpage_sim::{Conditions, Files, Fragment, Run, Setup, Watch, plan_machines, run_parts};
 use superpage_trace::{Sample, Sampling, Source, workload};
 
-/// Four built-in machines with six variants of each: those share page tables, and some of them the first level, all TLBs, or all that is
-/// counted. And overlays, some of them also with other walkers.
+/// Four built-in machines with six variants of each: those share page tables, and some of them the
+/// first level, all TLBs, or all that is counted. And overlays, some of them also with other
+/// walkers.
 fn machines() -> Vec<Machine> {
     let variant = |machine: &Machine, name: &str, change: fn(&mut Machine)| {
         let mut machine = machine.clone();
@@ -52,7 +53,8 @@ fn machines() -> Vec<Machine> {
         }));
         all.push(machine);
     }
-    // Overlays: some share page tables with the machine that they are laid on, some have tables of their own.
+    // Overlays: some share page tables with the machine that they are laid on, some have tables of
+    // their own.
     let overlays = [
         "coalescing",
         "colt",
@@ -80,7 +82,8 @@ fn machines() -> Vec<Machine> {
     all
 }
 
-/// Policies that machines can share a kernel under, and some that ask for time, misses or idle digests.
+/// Policies that machines can share a kernel under, and some that ask for time, misses or idle
+/// digests.
 const POLICIES: [&str; 10] = [
     "base",
     "reservation",
@@ -139,7 +142,8 @@ fn each_is_as_alone(
     prop_assert_eq!(&together[0], &together[2]);
     for machine in machines {
         for policy in policies {
-            // Only `base` is always with it, to compare with: under another policy, so with a kernel of its own.
+            // Only `base` is always with it, to compare with: under another policy, so with a
+            // kernel of its own.
             let alone = plan_machines(std::slice::from_ref(machine), std::slice::from_ref(policy), conditions).unwrap();
             for run in runs(&alone, stream().as_mut(), watch, 1) {
                 let key = |run: &Run| (run.row.machine.clone(), run.row.policies());
@@ -196,7 +200,8 @@ proptest! {
         }).collect();
         let machines: BTreeMap<String, Machine> =
             machines.into_iter().map(|machine| (machine.name.clone(), machine)).collect();
-        // Shadow superpages are for streams with lines, and guests alone can have hosts with policies.
+        // Shadow superpages are for streams with lines, and guests alone can have hosts with
+        // policies.
         let mut machines: Vec<Machine> =
             machines.into_values().filter(|machine| lines || machine.shadow.is_none()).collect();
         let guests = machines.iter().filter(|machine| machine.host.is_some()).count();

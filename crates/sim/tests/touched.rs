@@ -1,4 +1,5 @@
-//! What programs touch is a matter of the stream: the same under every policy, whatever that fills or takes away.
+//! What programs touch is a matter of the stream: the same under every policy, whatever that fills
+//! or takes away.
 
 use crate::script;
 

@@ -18,7 +18,8 @@ fn row(share: &str) -> Row {
 
 #[test]
 fn what_is_used_is_promoted_and_what_is_not_is_left() {
-    // Of 65 536 pages some four fifths are ever used: no region is used to 99 %, and each soon to 2 %.
+    // Of 65 536 pages some four fifths are ever used: no region is used to 99 %, and each soon to 2
+    // %.
     let (little, all) = (row("0.02"), row("0.99"));
     assert_eq!((little.policy.as_str(), all.promotions), ("hot", 0));
     assert!(little.promotions > 100 && little.bytes_copied > 0, "{little:?}");

@@ -1,4 +1,5 @@
-//! The axes of a sweep: what each is called in the file, and what a value of it does to a point of the grid.
+//! The axes of a sweep: what each is called in the file, and what a value of it does to a point of
+//! the grid.
 
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{Conditions, Files, with_values};
@@ -42,9 +43,8 @@ pub(crate) struct Kind {
     apply: fn(&mut Point, &str) -> Result<(), String>,
 }
 
-/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and
-/// one set of
-/// conditions are next to each other, since one base is theirs.
+/// All axes but those of values that are set, the slowest first: rows are in this order. Those of
+/// one stream and one set of conditions are next to each other, since one base is theirs.
 pub(crate) static KINDS: [Kind; 12] = [
     Kind {
         name: "workload",
@@ -149,8 +149,8 @@ pub(crate) static KINDS: [Kind; 12] = [
     },
 ];
 
-/// A value of an axis in the one form that rows have: a policy by its name there, unless it is none of superpage's
-/// or wrong.
+/// A value of an axis in the one form that rows have: a policy by its name there, unless it is none
+/// of superpage's or wrong.
 pub(crate) fn canonical(axis: &str, value: &str) -> String {
     match axis {
         "policy" | "host-policy" => superpage_sim::named(value).map_or_else(|_| value.into(), |(name, _)| name),
@@ -189,14 +189,16 @@ pub(crate) fn apply(axis: &str, point: &mut Point, value: &str) -> Result<(), St
     (kind.apply)(point, value).map_err(|problem| format!("{problem}; {axis} is {}", kind.help))
 }
 
-/// The number that a value of an axis stands for, where curves can be drawn over it: bytes, a share, or what is set.
+/// The number that a value of an axis stands for, where curves can be drawn over it: bytes, a
+/// share, or what is set.
 pub(crate) fn number(axis: &str, value: &str) -> Option<f64> {
     let numeric = axis.starts_with(SET) || KINDS.iter().any(|kind| kind.name == axis && kind.numeric);
     let plain = value.parse::<f64>().ok().filter(|number| number.is_finite());
     numeric.then(|| plain.or_else(|| parse_bytes(value).ok().map(|bytes| bytes as f64)))?
 }
 
-/// Values as figures show them: streams without what does not tell them apart, parameters or the folder of a trace.
+/// Values as figures show them: streams without what does not tell them apart, parameters or the
+/// folder of a trace.
 pub(crate) fn shown(axis: &str, values: &[String]) -> Vec<String> {
     let short = |value: &String| match value.strip_prefix(TRACE) {
         Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sp").to_string(),

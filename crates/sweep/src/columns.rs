@@ -11,7 +11,8 @@ use superpage_sim::Row;
 pub(crate) type Axes = Map<String, Value>;
 
 impl Plan {
-    /// The values of the axes that are not keys of every row anyway: for each row of a part, in its order.
+    /// The values of the axes that are not keys of every row anyway: for each row of a part, in its
+    /// order.
     pub(crate) fn axes(&self, part: &Part) -> Vec<Axes> {
         let names: Vec<&str> = self.sweep.axes.iter().map(|axis| axis.name.as_str()).collect();
         let traced = self.streams.iter().any(|stream| stream.name.starts_with(TRACE));
@@ -35,7 +36,8 @@ impl Plan {
         part.machines().flat_map(of_machine).collect()
     }
 
-    /// For each axis of values that are set, in the order of the axes, its key in rows, and what all its values are.
+    /// For each axis of values that are set, in the order of the axes, its key in rows, and what
+    /// all its values are.
     fn set_keys(&self) -> Vec<(String, Kind)> {
         let mut keys: Vec<(String, Kind)> = Vec::new();
         for axis in &self.sweep.axes {
@@ -52,7 +54,8 @@ impl Plan {
         keys
     }
 
-    /// What is set in a machine of the grid, for each such axis; `None` if it is in no point of the sweep.
+    /// What is set in a machine of the grid, for each such axis; `None` if it is in no point of the
+    /// sweep.
     fn set_values(&self, machine: &str) -> Vec<Option<String>> {
         let axes = self.sweep.axes.iter().filter_map(|axis| axis.name.strip_prefix(SET));
         let set = self.set.get(machine).map_or(&[][..], Vec::as_slice);

@@ -12,7 +12,8 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Error, Kept, Row};
 
 impl Plan {
-    /// The names of all cells, each with the place of its stream: those of one stream can share a pass.
+    /// The names of all cells, each with the place of its stream: those of one stream can share a
+    /// pass.
     pub fn cell_names(&self) -> impl Iterator<Item = (&str, usize)> {
         self.cells.iter().map(|cell| (cell.name.as_str(), self.parts[cell.part].stream))
     }
@@ -22,10 +23,12 @@ impl Plan {
         self.streams.iter().filter_map(|stream| stream.name.strip_prefix(crate::axis::TRACE))
     }
 
-    /// Runs the cells of these places, which are over one stream, in one pass: the name and the file of each; `None` if `stop` ended them.
+    /// Runs the cells of these places, which are over one stream, in one pass: the name and the
+    /// file of each; `None` if `stop` ended them.
     ///
     /// # Errors
-    /// [`Error::Usage`]: there is no such cell, or they are over different streams. [`Error::Output`]: a file cannot be made.
+    /// [`Error::Usage`]: there is no such cell, or they are over different streams.
+    /// [`Error::Output`]: a file cannot be made.
     pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<pass::Kept>, Error> {
         let stream = |place: &usize| self.cells.get(*place).map(|cell| self.parts[cell.part].stream);
         let first = places.first().and_then(stream);
@@ -59,11 +62,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder, or makes it; `None` if `stop` was set while another process kept this one waiting. Damaged cells are removed where
-    /// it is to be repaired: they are missing then.
+    /// Opens the folder, or makes it; `None` if `stop` was set while another process kept this one
+    /// waiting. Damaged cells are removed where it is to be repaired: they are missing then.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use. [`Error::Output`]: cells that it has are damaged.
+    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use.
+    /// [`Error::Output`]: cells that it has are damaged.
     pub fn open(plan: Arc<Plan>, path: &Path, repair: bool, stop: &AtomicBool) -> Result<Option<Store>, Error> {
         let waits = |note: &str| superpage_output::tell(format_args!("{note}"));
         let Some(folder) = Folder::open(path, &plan, Shard::default(), stop, &waits)? else { return Ok(None) };
@@ -90,7 +94,8 @@ impl Store {
     /// Keeps a cell that ran elsewhere, whole or not at all.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it is none of the sweep, or not of this version. [`Error::Output`]: it cannot be written.
+    /// [`Error::Usage`]: it is none of the sweep, or not of this version. [`Error::Output`]: it
+    /// cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let wrong = |problem: &str| Err(Error::Usage(format!("cell {name}: {problem}")));
         let Some(rows) = self.rows.get(name) else {
@@ -103,7 +108,8 @@ impl Store {
         }
     }
 
-    /// What the folder has after `ran` cells; when it has all, writes `rows.parquet` and `index.html`, which says `command`.
+    /// What the folder has after `ran` cells; when it has all, writes `rows.parquet` and
+    /// `index.html`, which says `command`.
     ///
     /// # Errors
     /// [`Error::Output`]: a cell cannot be read, or a file not be written.

@@ -35,14 +35,15 @@ pub struct Estimate {
     pub own: usize,
     /// Those of them that are there.
     pub there: usize,
-    /// Seconds that the missing ones of the shard will take, on one processor each, with so many at a time; `None` if
-    /// nothing could be tried.
+    /// Seconds that the missing ones of the shard will take, on one processor each, with so many at
+    /// a time; `None` if nothing could be tried.
     pub seconds: Option<f64>,
     /// Cells that were measured when they ran.
     pub measured: usize,
     /// Streams of which cells were run for a moment now, since none was measured.
     pub tried: usize,
-    /// Seconds of them that a cell takes beside its simulation: its setups, and its file, put on the disk and read again for all rows.
+    /// Seconds of them that a cell takes beside its simulation: its setups, and its file, put on
+    /// the disk and read again for all rows.
     pub beside: f64,
     /// In words, what the folder was made for, if that is another sweep.
     pub differs: Option<String>,
@@ -68,8 +69,9 @@ impl Means {
     }
 }
 
-/// Estimates without running anything for long, and without leaving a file. A cell takes as long as the mean of the measured ones over its
-/// stream, or else of those that were tried, or of all; and what its file takes here.
+/// Estimates without running anything for long, and without leaving a file. A cell takes as long as
+/// the mean of the measured ones over its stream, or else of those that were tried, or of all; and
+/// what its file takes here.
 ///
 /// # Errors
 /// A cell cannot be tried.
@@ -112,8 +114,8 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     })
 }
 
-/// Runs missing cells of each stream that has no mean for a moment, and scales by how much of the stream that was. Returns the runs of the
-/// last of them.
+/// Runs missing cells of each stream that has no mean for a moment, and scales by how much of the
+/// stream that was. Returns the runs of the last of them.
 fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicBool) -> Result<Vec<Run>, Error> {
     let mut last = Vec::new();
     let mut by_stream: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -145,7 +147,8 @@ fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicB
     Ok(last)
 }
 
-/// Runs these setups over a stream for a moment: how long they take to its end, and their runs so far.
+/// Runs these setups over a stream for a moment: how long they take to its end, and their runs so
+/// far.
 fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) -> Result<(f64, Vec<Run>), Error> {
     let (enough, share) = (AtomicBool::new(false), std::sync::Mutex::new(1.0));
     let begun = Instant::now();
@@ -162,7 +165,8 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
     Ok((begun.elapsed().as_secs_f64() / share, runs))
 }
 
-/// What a cell takes beside its simulation, in seconds: the median of a few, with the file of these runs.
+/// What a cell takes beside its simulation, in seconds: the median of a few, with the file of these
+/// runs.
 fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run]) -> Result<f64, Error> {
     // The file has no name, so none is left.
     let name = nearest(path).join("cell");

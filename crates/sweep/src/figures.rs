@@ -1,6 +1,7 @@
 //! Figures of a sweep, found from its axes alone: bars, heat maps, curves, a scatter.
 //!
-//! Every number is the geometric mean over all that a figure does not name. Rows that have an error are in none.
+//! Every number is the geometric mean over all that a figure does not name. Rows that have an error
+//! are in none.
 
 use crate::axis::{Point, SET};
 use crate::file::Bundle;
@@ -309,8 +310,8 @@ impl<'a> Data<'a> {
         shown
     }
 
-    /// A point for each policy: its gain against its memory, and a line of the policies that no other beats in both.
-    /// Means are over the combinations that all policies have run.
+    /// A point for each policy: its gain against its memory, and a line of the policies that no
+    /// other beats in both. Means are over the combinations that all policies have run.
     fn scatter(&self) -> Option<Shown> {
         let policies = self.place("policy");
         let beside = |datum: &Datum| {

@@ -29,7 +29,8 @@ pub struct Sweep {
     bundles: Vec<Vec<usize>>,
     /// The machines that the file itself has.
     own: BTreeMap<String, Own>,
-    /// The values of the axis of that name: files are read once, so that what is digested is what runs.
+    /// The values of the axis of that name: files are read once, so that what is digested is what
+    /// runs.
     fragments: BTreeMap<String, Fragment>,
 }
 
@@ -179,8 +180,9 @@ impl Sweep {
         self.own.contains_key(name.split(['+', ':']).next().unwrap_or_default())
     }
 
-    /// The machine of a name, with the text of one file that says the same. What the name begins with may be of the sweep's own; files are
-    /// what other parts name, also a file `NAME.toml` beside `[machines.NAME]`.
+    /// The machine of a name, with the text of one file that says the same. What the name begins
+    /// with may be of the sweep's own; files are what other parts name, also a file `NAME.toml`
+    /// beside `[machines.NAME]`.
     pub(crate) fn machine(&self, name: &str, files: &Files) -> Result<(Machine, String), Error> {
         let (first, more) = name.split_at(name.find(['+', ':']).unwrap_or(name.len()));
         let own = self.own.get(first);
@@ -329,7 +331,8 @@ fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// The axes of a key of machine files: of what is below it, where the key is written without quotes, as TOML reads `set.costs.fault`.
+/// The axes of a key of machine files: of what is below it, where the key is written without
+/// quotes, as TOML reads `set.costs.fault`.
 fn set(key: &str, value: &Value, axes: &mut Vec<Axis>) -> Result<(), String> {
     if let Value::Table(below) = value {
         return below.iter().try_for_each(|(name, value)| set(&format!("{key}.{name}"), value, axes));
@@ -369,7 +372,8 @@ fn values(axis: &str, value: &Value) -> Result<Vec<String>, String> {
     Ok(values)
 }
 
-/// Refuses what would be the same point twice, also where it is spelled in another way, as 1G and 1024M.
+/// Refuses what would be the same point twice, also where it is spelled in another way, as 1G and
+/// 1024M.
 fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for place in 0..axes[bundle[0]].values.len() {
@@ -378,7 +382,8 @@ fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
         };
         let mut point = Point::default();
         for axis in bundle {
-            // What cannot be applied is reported later, with its axis: until then it is equal to nothing.
+            // What cannot be applied is reported later, with its axis: until then it is equal to
+            // nothing.
             let Axis { name, values } = &axes[*axis];
             if apply(name, &mut point, &canonical(name, &values[place])).is_err() {
                 point.set.push((name.clone(), values[place].clone()));

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
-/// The files of machines and policies, each read once: what is digested is what runs, whatever is written to a file meanwhile.
+/// The files of machines and policies, each read once: what is digested is what runs, whatever is
+/// written to a file meanwhile.
 #[derive(Default)]
 pub(crate) struct Files(RefCell<HashMap<String, String>>);
 

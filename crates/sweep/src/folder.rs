@@ -1,11 +1,12 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
-//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`, `index.html` and
-//! `map.svg` are made of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and
-//! each its own number. Whoever comes holds one more lock, `entry`, until that is done and `sweep.json` is there, and
-//! writes into it who that is.
+//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`,
+//! `index.html` and `map.svg` are made of all cells. A run without `--shard` locks the folder for
+//! itself; shards lock it together, and each its own number. Whoever comes holds one more lock,
+//! `entry`, until that is done and `sweep.json` is there, and writes into it who that is.
 //!
-//! The folder may have been prepared by somebody else: nothing in it that is a link is followed, and locks are files of this user alone.
+//! The folder may have been prepared by somebody else: nothing in it that is a link is followed,
+//! and locks are files of this user alone.
 
 use crate::plan::{BUILD, VERSION};
 use crate::run::stopped;
@@ -26,7 +27,8 @@ const CELLS: &str = "cells";
 const LOCKS: &str = "locks";
 const END: &str = ".parquet";
 
-/// The most bytes of a cell that is read: more than a thousand times what one of the largest sweep here has.
+/// The most bytes of a cell that is read: more than a thousand times what one of the largest sweep
+/// here has.
 pub(crate) const MOST: u64 = 64 << 20;
 
 /// How often a lock that another process holds is tried, and how long nothing is said about it.
@@ -105,11 +107,12 @@ impl Manifest {
 }
 
 impl Folder {
-    /// Makes the folder, or opens one that was made for the same sweep, and locks it; `None` if `stop` was set while another process
-    /// kept this one waiting, which `note` is told.
+    /// Makes the folder, or opens one that was made for the same sweep, and locks it; `None` if
+    /// `stop` was set while another process kept this one waiting, which `note` is told.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it cannot be written, is of another sweep or version, or another process works on the same cells.
+    /// [`Error::Usage`]: it cannot be written, is of another sweep or version, or another process
+    /// works on the same cells.
     pub(crate) fn open(
         path: &Path,
         plan: &Plan,
@@ -126,7 +129,8 @@ impl Folder {
         refuse_others(&directory).map_err(|error| wrong(&error))?;
         let cells = Cells { path: path.join(CELLS), directory: Some(directory.sub(CELLS, true).map_err(unable)?) };
         let locks = directory.sub(LOCKS, true).map_err(unable)?;
-        // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
+        // Until what the folder is of and who works on it are settled, no other process looks:
+        // shards are started together.
         let waits = |by: &str| note(&format!("{} waits for {by}, which holds {LOCKS}/{ENTRY}", path.display()));
         let Some(entry) = enter(&locks, stop, &waits).map_err(|error| error.of(path))? else { return Ok(None) };
         let locks = lock(&locks, shard).map_err(|error| error.of(path))?;
@@ -203,7 +207,8 @@ fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> Error {
     Error::Usage(format!("cannot use {}: {problem}", path.display()))
 }
 
-/// A file or folder in `path` cannot be made or opened. Another folder is a way out, unless a disk is full or a limit reached.
+/// A file or folder in `path` cannot be made or opened. Another folder is a way out, unless a disk
+/// is full or a limit reached.
 fn unable(path: &Path, error: io::Error, way_out: &str) -> Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
@@ -231,7 +236,8 @@ impl NoLock {
     }
 }
 
-/// A folder that this process has made, which is removed again when this is dropped, if it has no file.
+/// A folder that this process has made, which is removed again when this is dropped, if it has no
+/// file.
 struct Made<'a>(Option<&'a Path>);
 
 impl Made<'_> {
@@ -335,14 +341,16 @@ impl Cells {
     }
 }
 
-/// Whether a folder was made for another sweep, in words; a folder that is not there yet is for any.
+/// Whether a folder was made for another sweep, in words; a folder that is not there yet is for
+/// any.
 pub(crate) fn differs(folder: &Path, plan: &Plan) -> Option<String> {
     let then = manifest(&Directory::open(folder).ok()?).ok().flatten();
     then.and_then(|then| then.differs(&Manifest::of(plan)))
 }
 
 fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
-    // It has a line for each value of an axis and each machine with values set: some 100 bytes each.
+    // It has a line for each value of an axis and each machine with values set: some 100 bytes
+    // each.
     match folder.read_text(MANIFEST, 64) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{MANIFEST}: {error}")),
@@ -356,7 +364,8 @@ fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
 fn refuse_others(directory: &Directory) -> Result<(), String> {
     let text = |name: std::ffi::OsString| name.to_string_lossy().into_owned();
     let names: Vec<String> = directory.names().map_err(|error| error.to_string())?.into_iter().map(text).collect();
-    // Results come after the manifest, which another process may have written since: so this is asked after the names.
+    // Results come after the manifest, which another process may have written since: so this is
+    // asked after the names.
     let made = directory.open_regular(MANIFEST).is_ok();
     let ours: &[&str] =
         if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html", "map.svg"] } else { &[CELLS, LOCKS] };
@@ -382,8 +391,8 @@ fn lock_file(folder: &Directory, name: &str) -> Result<File, NoLock> {
 /// The lock that each process holds while it looks around: a moment.
 const ENTRY: &str = "entry";
 
-/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. Where another process has it for longer, `waits` is told
-/// which, as far as the file says.
+/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. Where another
+/// process has it for longer, `waits` is told which, as far as the file says.
 fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, NoLock> {
     let (mut file, began, mut told) = (lock_file(folder, ENTRY)?, Instant::now(), false);
     loop {
@@ -416,7 +425,8 @@ fn no_locks(error: &io::Error) -> NoLock {
     NoLock::Held(format!("its file system has no locks ({error}); give another folder with -o"))
 }
 
-/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for a moment would otherwise refuse others.
+/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for
+/// a moment would otherwise refuse others.
 fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, NoLock> {
     let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {

@@ -1,10 +1,11 @@
-//! Sweeps: a file names axes (workloads, machines, policies, memories, values of machine files), their combinations are run,
-//! and their rows put into one table and drawn.
+//! Sweeps: a file names axes (workloads, machines, policies, memories, values of machine files),
+//! their combinations are run, and their rows put into one table and drawn.
 //!
-//! The work is cut into *cells*: machines on which the same kernel does the same, over one stream. A cell is named by a
-//! digest of all its inputs and kept in a file of its own, whole or not at all, so a sweep that was ended goes on where it
-//! was, and computers that share a folder share the work. This crate decides what runs and in which order rows stand; what a
-//! run does is `superpage-sim`'s.
+//! The work is cut into *cells*: machines on which the same kernel does the same, over one stream.
+//! A cell is named by a digest of all its inputs and kept in a file of its own, whole or not at
+//! all, so a sweep that was ended goes on where it was, and computers that share a folder share the
+//! work. This crate decides what runs and in which order rows stand; what a run does is
+//! `superpage-sim`'s.
 #![forbid(unsafe_code)]
 
 mod axis;

@@ -1,7 +1,8 @@
-//! The map of a sweep: gain and cost of each policy, for the streams, machines and memories that the reader chooses.
+//! The map of a sweep: gain and cost of each policy, for the streams, machines and memories that
+//! the reader chooses.
 //!
-//! The page contains the numbers of all rows and the script `map.js`, which takes means and draws them. It needs no
-//! network.
+//! The page contains the numbers of all rows and the script `map.js`, which takes means and draws
+//! them. It needs no network.
 
 use crate::Plan;
 use crate::merge::{Brief, Merged};
@@ -27,7 +28,8 @@ struct Measure {
     of: fn(&Row, &Row) -> f64,
 }
 
-/// Indices into [`MEASURES`]: the quantity that the map shows first, and the one that it is drawn against.
+/// Indices into [`MEASURES`]: the quantity that the map shows first, and the one that it is drawn
+/// against.
 pub(crate) const SPEEDUP: usize = 0;
 pub(crate) const PEAK: usize = 1;
 

@@ -1,5 +1,5 @@
-//! All rows of a sweep, from its cells: in the order of the grid, each compared with `base`. A few parts are in memory at a time, however
-//! many rows there are.
+//! All rows of a sweep, from its cells: in the order of the grid, each compared with `base`. A few
+//! parts are in memory at a time, however many rows there are.
 
 use crate::Plan;
 use crate::axis::Point;
@@ -128,8 +128,8 @@ pub(crate) fn rows(plan: &Plan, kept: &Cells, jobs: usize) -> Result<Vec<Row>, E
 /// A cell that cannot be read: its place, and why.
 pub(crate) type Damaged = (usize, Unread);
 
-/// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order, and those with an error where these are
-/// `wanted` too. Ends early if `stop` is set.
+/// Reads cells that are there, and keeps nothing of them: the damaged ones, in their order, and
+/// those with an error where these are `wanted` too. Ends early if `stop` is set.
 pub(crate) fn damaged(
     plan: &Plan,
     kept: &Cells,

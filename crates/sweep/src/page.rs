@@ -60,7 +60,8 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
     page(&sweep.name, &lead, &main)
 }
 
-/// The command that runs one point and its `base`; `None` if the sweep alone knows its machine or policy.
+/// The command that runs one point and its `base`; `None` if the sweep alone knows its machine or
+/// policy.
 fn of_row(plan: &Plan, point: &Point) -> Option<String> {
     if plan.sweep.is_own(&point.machine()) || superpage_sim::named(&point.policy).is_err() {
         return None;

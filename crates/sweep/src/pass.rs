@@ -19,8 +19,8 @@ pub(crate) type Running = (usize, Vec<Setup>);
 /// Cells that ran: the name and the file of each.
 pub(crate) type Kept = Vec<(String, Vec<u8>)>;
 
-/// Runs cells over one stream in one pass: the name and the file of each; `None` if `stop` ended them. A cell that cannot be run is rows with
-/// the error.
+/// Runs cells over one stream in one pass: the name and the file of each; `None` if `stop` ended
+/// them. A cell that cannot be run is rows with the error.
 ///
 /// # Errors
 /// A file cannot be made, memory ran short, or the stream cannot be read.

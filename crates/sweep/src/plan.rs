@@ -1,6 +1,5 @@
-//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the
-//! cells of
-//! these.
+//! What a sweep consists of: its points as parts, each a grid over one stream under one set of
+//! conditions, and the cells of these.
 
 use crate::Sweep;
 use crate::axis::{Point, TRACE};
@@ -21,14 +20,15 @@ use superpage_trace::{Info, Source, workload};
 use superpage_vm::Policy;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The most machines of a cell: what shares a kernel is one simulation, but cells are what processors and
-/// computers share.
+/// The most machines of a cell: what shares a kernel is one simulation, but cells are what
+/// processors and computers share.
 const MACHINES: usize = 64;
 
 /// The version of superpage, which is an input of every row.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What tells builds of one version from each other: a digest of sources, or nothing in a published package (build.rs).
+/// What tells builds of one version from each other: a digest of sources, or nothing in a published
+/// package (build.rs).
 pub(crate) const BUILD: &str = env!("SUPERPAGE_BUILD");
 
 /// A sweep, checked completely: everything named exists and fits.
@@ -45,7 +45,8 @@ pub struct Plan {
     policies: HashMap<String, Policy>,
     /// The policies of hosts, with their names, by the words of their axis.
     hosts: HashMap<String, (String, Policy)>,
-    /// The setups of the part whose cells were asked for last: those of one part run one after the other.
+    /// The setups of the part whose cells were asked for last: those of one part run one after the
+    /// other.
     last: Mutex<Option<(usize, Arc<Vec<Setup>>)>>,
     /// The parts by their streams and conditions.
     places: HashMap<String, usize>,
@@ -58,7 +59,8 @@ pub struct Plan {
 pub struct OwnPolicy {
     /// The policy.
     pub policy: Policy,
-    /// What tells it from another one of the same name, as its source: rows of both are never mixed.
+    /// What tells it from another one of the same name, as its source: rows of both are never
+    /// mixed.
     pub text: String,
 }
 
@@ -75,7 +77,8 @@ pub(crate) struct Stream {
 /// Device, number, size and time of the last change of a file.
 type Stamp = (u64, u64, u64, Option<SystemTime>);
 
-/// All rows over one stream under one set of conditions, with the `base` rows that they are compared with.
+/// All rows over one stream under one set of conditions, with the `base` rows that they are
+/// compared with.
 pub(crate) struct Part {
     /// The place of the stream.
     pub(crate) stream: usize,
@@ -105,7 +108,8 @@ fn with_base(policies: &[String]) -> usize {
 /// The policy that all are compared with, also of hosts.
 const BASE: &str = "base";
 
-/// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
+/// What runs at once and is kept in a file of its own: machines on which the same kernel does the
+/// same.
 pub(crate) struct Cell {
     /// The digest of all its inputs.
     pub(crate) name: String,
@@ -116,12 +120,12 @@ pub(crate) struct Cell {
 }
 
 impl Plan {
-    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every
-    /// machine and
-    /// policy file once, and every trace once from end to end.
+    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave.
+    /// Reads every machine and policy file once, and every trace once from end to end.
     ///
     /// # Errors
-    /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.
+    /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or
+    /// an error of a trace.
     pub fn new(sweep: Sweep, limits: &[Limit]) -> Result<Plan, Error> {
         Plan::with_policies(sweep, HashMap::new(), limits)
     }
@@ -206,7 +210,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The name of a cell, whose rows are given by their setups and the digests of their machines' texts.
+    /// The name of a cell, whose rows are given by their setups and the digests of their machines'
+    /// texts.
     fn name<'a>(&self, part: &Part, rows: impl Iterator<Item = (&'a Setup, &'a str)>, texts: &Texts) -> String {
         let (stream, Sweep { lines, contiguity, every, .. }) = (&self.streams[part.stream], &self.sweep);
         let Conditions { sizes, memory, swap, fragment, seed, files, digest, background, time_scale, .. } =
@@ -350,7 +355,8 @@ impl Parts {
         }
     }
 
-    /// The same where each policy that runs on a host with a policy runs on one with `base` too, as by `superpage sim`.
+    /// The same where each policy that runs on a host with a policy runs on one with `base` too, as
+    /// by `superpage sim`.
     fn compared(mut self) -> Parts {
         let base = Some(BASE.to_string());
         let machines = self.parts.iter_mut().flat_map(|part| &mut part.grid);

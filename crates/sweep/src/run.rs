@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use superpage_sim::{Error, Limit, Setup, check_memory};
 
-/// A part of the cells: those whose places, counted from 1, leave the remainder `index` when divided by `of`.
+/// A part of the cells: those whose places, counted from 1, leave the remainder `index` when
+/// divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The number of the part, from 1.
@@ -67,7 +68,8 @@ pub trait Watch: Sync {
     fn begins(&self, cells: usize, there: usize);
     /// A cell has ended.
     fn ended(&self);
-    /// Calls `work`, which is all that a thread does that runs cells: what the thread needs is made before, and ended after it.
+    /// Calls `work`, which is all that a thread does that runs cells: what the thread needs is made
+    /// before, and ended after it.
     fn on_thread(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
@@ -112,13 +114,13 @@ struct Work<'a> {
     ended: Condvar,
 }
 
-/// Runs the cells of the shard that `path` does not have yet; when it has all of the sweep, writes `rows.parquet` and
-/// `index.html` there. A cell that cannot be run is kept as rows with the error, and the others go on. When `stop` is set
-/// this returns soon; only whole cells are kept.
+/// Runs the cells of the shard that `path` does not have yet; when it has all of the sweep, writes
+/// `rows.parquet` and `index.html` there. A cell that cannot be run is kept as rows with the error,
+/// and the others go on. When `stop` is set this returns soon; only whole cells are kept.
 ///
 /// # Errors
-/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell that is
-/// there is damaged, or one cannot be written.
+/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use.
+/// [`Error::Output`]: a cell that is there is damaged, or one cannot be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
     let Some(folder) = Folder::open(path, plan, options.shard, stop, &|note| watch.note(note))? else {
         return Ok(Done { there: there(plan, &Cells::of(path)?)?, ..Done::default() });
@@ -161,11 +163,13 @@ fn there(plan: &Plan, cells: &Cells) -> Result<usize, Error> {
     Ok(plan.cells.iter().filter(|cell| there.contains(&cell.name)).count())
 }
 
-/// Those of these cells that a folder does not have, and what is damaged or has an error if that is to be repaired: it is removed. What it
-/// returns means nothing once `stop` is set; then nothing is removed.
+/// Those of these cells that a folder does not have, and what is damaged or has an error if that is
+/// to be repaired: it is removed. What it returns means nothing once `stop` is set; then nothing is
+/// removed.
 ///
 /// # Errors
-/// [`Error::Output`] names all damaged cells; if one of them is a folder, nothing was removed. Or it names one that cannot be removed.
+/// [`Error::Output`] names all damaged cells; if one of them is a folder, nothing was removed. Or
+/// it names one that cannot be removed.
 pub(crate) fn missing(
     plan: &Plan,
     cells: &Cells,
@@ -282,8 +286,8 @@ impl Work<'_> {
         Error::Memory(format!("a cell over {stream}, alone: {problem}"))
     }
 
-    /// The next cells over one stream that fit into memory beside those that run, or one for which memory was short, and whether it runs
-    /// alone.
+    /// The next cells over one stream that fit into memory beside those that run, or one for which
+    /// memory was short, and whether it runs alone.
     fn next(&self) -> Option<(Vec<Running>, bool)> {
         let mut queue = self.queue();
         loop {
@@ -337,7 +341,8 @@ impl Work<'_> {
         check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()
     }
 
-    /// Runs cells over one stream in one pass, and keeps them. Where memory runs short, half of them at a time.
+    /// Runs cells over one stream in one pass, and keeps them. Where memory runs short, half of
+    /// them at a time.
     fn keep(&self, cells: &[Running]) -> Result<Ended, Error> {
         let kept = match pass(self.plan, cells, self.stop) {
             Err(Error::Memory(_)) if cells.len() > 1 => {
@@ -355,7 +360,8 @@ impl Work<'_> {
     }
 }
 
-/// How many cells of a pass were kept, and those for which memory was short, with what was said. Of cells that were stopped there is neither.
+/// How many cells of a pass were kept, and those for which memory was short, with what was said. Of
+/// cells that were stopped there is neither.
 struct Ended {
     ran: usize,
     short: Vec<(usize, String)>,

@@ -16,7 +16,8 @@ fn estimated(plan: &Plan, path: &Path, options: &Options) -> Estimate {
 /// The note with the seconds that a cell took.
 const SECONDS: &str = "superpage.seconds";
 
-/// Leaves the cells of a workload for which there are seconds here, and removes its others: each says that it took so long, or nothing.
+/// Leaves the cells of a workload for which there are seconds here, and removes its others: each
+/// says that it took so long, or nothing.
 fn leave(path: &Path, workload: &str, seconds: &[Option<f64>]) {
     let mut seconds = seconds.iter();
     for cell in cells(path) {

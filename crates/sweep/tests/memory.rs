@@ -1,5 +1,5 @@
-//! Where memory runs short while cells run together, half of them run at a time, and what they count is the same.
-//! A process of its own, since what watches memory is the process's.
+//! Where memory runs short while cells run together, half of them run at a time, and what they
+//! count is the same. A process of its own, since what watches memory is the process's.
 
 mod common;
 

@@ -1,13 +1,14 @@
-//! What the tests of several crates share: counted skips, turns for tests that must not run concurrently, and a check
-//! that no file of tests is forgotten.
+//! What the tests of several crates share: counted skips, turns for tests that must not run
+//! concurrently, and a check that no file of tests is forgotten.
 
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Skips the test, or a part of it, because something is missing: `skip!("qemu-user", "why, as a sentence")`. Fails the
-/// test if `SUPERPAGE_REQUIRE` names what is missing, in a list with commas; otherwise the sentence is appended to the
-/// file that `SUPERPAGE_SKIPPED` names, which `make test` shows and counts at its end.
+/// Skips the test, or a part of it, because something is missing: `skip!("qemu-user", "why, as a
+/// sentence")`. Fails the test if `SUPERPAGE_REQUIRE` names what is missing, in a list with commas;
+/// otherwise the sentence is appended to the file that `SUPERPAGE_SKIPPED` names, which `make test`
+/// shows and counts at its end.
 #[macro_export]
 macro_rules! skip {
     ($need:literal, $($why:tt)*) => { $crate::skipped($need, format_args!($($why)*)) };
@@ -27,7 +28,8 @@ pub fn skipped(need: &str, why: Arguments<'_>) {
     }
 }
 
-/// Panics unless each file of a folder of tests is a module of the test program whose source is `listed`.
+/// Panics unless each file of a folder of tests is a module of the test program whose source is
+/// `listed`.
 pub fn every_file_is_listed(folder: &str, listed: &str) {
     for file in std::fs::read_dir(folder).expect("a folder of tests") {
         let name = file.expect("an entry").file_name().into_string().expect("a name in UTF-8");

@@ -1,9 +1,11 @@
-//! Recording beside running natively and beside Lackey: slowdown, references a second, bytes a reference.
+//! Recording beside running natively and beside Lackey: slowdown, references a second, bytes a
+//! reference.
 //!
-//! `cargo bench -p superpage-trace --bench record`. Each figure is the best of three rounds. The slowdown is by the clock;
-//! "program" and "collector" are processor time, of the program with what the plugin does in it and of this process that
-//! reads and writes what comes, each against the program's natively. With a core for each the larger one is the
-//! slowdown. References are loads, stores and instruction fetches, as Lackey writes them too, one a line.
+//! `cargo bench -p superpage-trace --bench record`. Each figure is the best of three rounds. The
+//! slowdown is by the clock; "program" and "collector" are processor time, of the program with what
+//! the plugin does in it and of this process that reads and writes what comes, each against the
+//! program's natively. With a core for each the larger one is the slowdown. References are loads,
+//! stores and instruction fetches, as Lackey writes them too, one a line.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -61,7 +63,8 @@ fn text(bytes: usize) -> String {
     text
 }
 
-/// What a way to run a program gave: seconds by the clock, of the program and of this process; references, bytes written.
+/// What a way to run a program gave: seconds by the clock, of the program and of this process;
+/// references, bytes written.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     wall: f64,

@@ -1,5 +1,5 @@
-//! How fast each built-in workload gives its stream: data references and runs a second, the best of five rounds. What is
-//! timed is the filling of batches alone; the references are counted before.
+//! How fast each built-in workload gives its stream: data references and runs a second, the best of
+//! five rounds. What is timed is the filling of batches alone; the references are counted before.
 
 use std::time::Instant;
 use superpage_trace::{Batch, check_stream, workload};

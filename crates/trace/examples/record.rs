@@ -1,4 +1,5 @@
-//! Records a program: `cargo run --release --example record -- [--sample ON/PERIOD] [-o FILE] CMD ARG...`
+//! Records a program: `cargo run --release --example record -- [--sample ON/PERIOD] [-o FILE] CMD
+//! ARG...`
 //!
 //! Without `-o` the stream is only counted, and checked with `--check`.
 

@@ -41,7 +41,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status of the command: 2 for bad usage or input, or what is not installed; 1 for a run that failed.
+    /// The exit status of the command: 2 for bad usage or input, or what is not installed; 1 for a
+    /// run that failed.
     pub fn status(&self) -> u8 {
         use std::io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
         match self {

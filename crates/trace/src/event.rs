@@ -3,7 +3,8 @@
 use crate::Phase;
 use superpage_pages::{Access, Hint, Protection, parse_count};
 
-/// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
+/// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or
+/// runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
 
 /// The bits of a byte's place in a line, in streams that have lines ([`Info::lines`]).
@@ -15,49 +16,58 @@ const LINE_BITS: u32 = TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
 /// The longest path of an [`Event::Call`], in bytes.
 pub const CALL_BYTES: usize = 32;
 
-/// The end of memory and of files in a trace: page numbers of accesses, mappings and files are below this.
+/// The end of memory and of files in a trace: page numbers of accesses, mappings and files are
+/// below this.
 pub const PAGES_LIMIT: u64 = 1 << (64 - TRACE_PAGE_SHIFT);
 
 /// The number of a process in a trace. The first is 0; numbers are not reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// Accesses of one kind to one 4 KB page by the current process while their stream stays on that page.
+/// Accesses of one kind to one 4 KB page by the current process while their stream stays on that
+/// page.
 ///
-/// Data accesses (reads and writes) and instruction fetches are two streams. While the data stream stays on a page, its
-/// writes there are one run, its reads before the first write another, and its reads after it a third; all end when it
-/// moves to another page. A run has its place in the stream at its first access. So however often a program alternates
-/// reads and writes of a page, it has at most three runs there.
+/// Data accesses (reads and writes) and instruction fetches are two streams. While the data stream
+/// stays on a page, its writes there are one run, its reads before the first write another, and its
+/// reads after it a third; all end when it moves to another page. A run has its place in the stream
+/// at its first access. So however often a program alternates reads and writes of a page, it has at
+/// most three runs there.
 ///
-/// Only the first access of a run can miss in a TLB, change one, set a use bit or fault, on any machine with pages of
-/// at least 4 KB, whatever its TLBs serve and replace, provided that no first-level TLB serves both data and fetches.
-/// Reason: the first read looks into TLBs until one holds the page, and the nearest then has it as its most recently
-/// used entry. Until the run ends, that TLB only sees this page, by reads or, if it serves them too, by writes. So
-/// every further read hits there, changes neither contents nor order, and reaches nothing behind it; likewise for
-/// writes. (The TLBs behind may change meanwhile, by fetches.) The mapping itself can change under the stream only at
-/// the first write, by a trap, and there reads begin a new run: after a successful write, later reads cannot trap.
+/// Only the first access of a run can miss in a TLB, change one, set a use bit or fault, on any
+/// machine with pages of at least 4 KB, whatever its TLBs serve and replace, provided that no
+/// first-level TLB serves both data and fetches. Reason: the first read looks into TLBs until one
+/// holds the page, and the nearest then has it as its most recently used entry. Until the run ends,
+/// that TLB only sees this page, by reads or, if it serves them too, by writes. So every further
+/// read hits there, changes neither contents nor order, and reaches nothing behind it; likewise for
+/// writes. (The TLBs behind may change meanwhile, by fetches.) The mapping itself can change under
+/// the stream only at the first write, by a trap, and there reads begin a new run: after a
+/// successful write, later reads cannot trap.
 ///
-/// If an outer level is inclusive *and* serves data and fetches, a fetch may evict a page during a run; that is not
-/// modelled. Nor is it where a first-level TLB for data also holds pointers to page tables, as on the Alpha: the walk of a fetch
-/// that misses may load one there, between two accesses of a run.
+/// If an outer level is inclusive *and* serves data and fetches, a fetch may evict a page during a
+/// run; that is not modelled. Nor is it where a first-level TLB for data also holds pointers to
+/// page tables, as on the Alpha: the walk of a fetch that misses may load one there, between two
+/// accesses of a run.
 ///
-/// In a stream with lines ([`Info::lines`]) a run's accesses are to one line of 64 bytes, and all that is said here of pages
-/// holds of lines: then it is also the first access alone that can miss in a cache of such lines that serves no other stream. TLBs
-/// see more runs, of which those that stay on a page change nothing.
+/// In a stream with lines ([`Info::lines`]) a run's accesses are to one line of 64 bytes, and all
+/// that is said here of pages holds of lines: then it is also the first access alone that can miss
+/// in a cache of such lines that serves no other stream. TLBs see more runs, of which those that
+/// stay on a page change nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Run {
     /// `page << 8 | line << 2 | kind`.
     tag: u64,
-    /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction fetches.
+    /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction
+    /// fetches.
     pub references: u32,
-    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data, 0 in a process whose
-    /// fetches are in the trace, otherwise the instructions since the previous run.
+    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data, 0 in
+    /// a process whose fetches are in the trace, otherwise the instructions since the previous run.
     pub instructions: u32,
 }
 
 impl Run {
-    /// A run of `references` accesses to the page with number `page` (below 2^56), or to its first line.
+    /// A run of `references` accesses to the page with number `page` (below 2^56), or to its first
+    /// line.
     pub const fn new(page: u64, access: Access, references: u32, instructions: u32) -> Run {
         Run::on_line(page << LINE_BITS, access, references, instructions)
     }
@@ -79,7 +89,8 @@ impl Run {
         self.tag >> (2 + LINE_BITS)
     }
 
-    /// The number of the line of 64 bytes in memory; in a stream without lines, of the first in the page.
+    /// The number of the line of 64 bytes in memory; in a stream without lines, of the first in the
+    /// page.
     #[inline]
     pub const fn line(self) -> u64 {
         self.tag >> 2
@@ -125,7 +136,8 @@ pub enum Growth {
 pub enum Backing {
     /// Zero-filled memory.
     Anonymous,
-    /// A file: its number in the trace, its length in pages, and the page of it where the mapping starts.
+    /// A file: its number in the trace, its length in pages, and the page of it where the mapping
+    /// starts.
     File {
         /// The number of the file; the same file has one number in all processes.
         file: u32,
@@ -136,13 +148,13 @@ pub enum Backing {
     },
 }
 
-/// An event other than an access. Pages and lengths are in 4 KB pages; the process is the current one unless named. The
-/// events of files, wired memory, idle time, marks and rewrites came with version 2 of the file format; recorded and
-/// imported streams have none.
+/// An event other than an access. Pages and lengths are in 4 KB pages; the process is the current
+/// one unless named. The events of files, wired memory, idle time, marks and rewrites came with
+/// version 2 of the file format; recorded and imported streams have none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// What follows is done by this thread of this process. The first event of a trace; if the process was not forked,
-    /// it exists from here on.
+    /// What follows is done by this thread of this process. The first event of a trace; if the
+    /// process was not forked, it exists from here on.
     Switch {
         /// The process.
         process: ProcessId,
@@ -214,9 +226,10 @@ pub enum Event {
     Exec,
     /// The current process ends.
     Exit,
-    /// In a sampled trace: the accesses of the current thread that were left out since the previous event of this kind;
-    /// of those, only first touches and first writes of pages were kept. In traces of recorders older than
-    /// [`Event::Phase`], one with both counts 0 begins a gap, and the one with the counts ends it.
+    /// In a sampled trace: the accesses of the current thread that were left out since the previous
+    /// event of this kind; of those, only first touches and first writes of pages were kept. In
+    /// traces of recorders older than [`Event::Phase`], one with both counts 0 begins a gap, and
+    /// the one with the counts ends it.
     Skipped {
         /// Data references left out.
         references: u64,
@@ -225,10 +238,11 @@ pub enum Event {
     },
     /// Something that a reader should know: what could not be followed, or was lost.
     Note(String),
-    /// The process opens a file, perhaps not for the first time. A forked child inherits what its parent has open, a
-    /// new program keeps it, and all of it is closed when the process ends.
+    /// The process opens a file, perhaps not for the first time. A forked child inherits what its
+    /// parent has open, a new program keeps it, and all of it is closed when the process ends.
     ///
-    /// The length of a file is the largest that an open, a mapping or a write has stated since it was created.
+    /// The length of a file is the largest that an open, a mapping or a write has stated since it
+    /// was created.
     Open {
         /// The number of the file; the same file has one number in all processes.
         file: u32,
@@ -240,7 +254,8 @@ pub enum Event {
         /// The file.
         file: u32,
     },
-    /// The kernel reads pages of a file that the process has open into its page cache and copies from them (`read`).
+    /// The kernel reads pages of a file that the process has open into its page cache and copies
+    /// from them (`read`).
     Read {
         /// The file.
         file: u32,
@@ -249,8 +264,8 @@ pub enum Event {
         /// The number of pages.
         pages: u64,
     },
-    /// Whole pages of a file that the process has open are overwritten in the page cache (`write`); pages beyond its
-    /// end extend it.
+    /// Whole pages of a file that the process has open are overwritten in the page cache (`write`);
+    /// pages beyond its end extend it.
     Write {
         /// The file.
         file: u32,
@@ -264,13 +279,14 @@ pub enum Event {
         /// The file.
         file: u32,
     },
-    /// A file that nobody has open or mapped is deleted: its cached pages are dropped, dirty or not. If its number is
-    /// used again, that is another file.
+    /// A file that nobody has open or mapped is deleted: its cached pages are dropped, dirty or
+    /// not. If its number is used again, that is another file.
     Remove {
         /// The file.
         file: u32,
     },
-    /// The kernel allocates pages for structures of its own, which it can neither move nor page out.
+    /// The kernel allocates pages for structures of its own, which it can neither move nor page
+    /// out.
     Wire {
         /// The number of pages.
         pages: u64,
@@ -287,16 +303,16 @@ pub enum Event {
     },
     /// A named part of the stream begins, and the previous part ends.
     Mark(String),
-    /// What the process writes to these pages from here on is what they already hold; this replaces the range
-    /// named before. All other writes change the contents of their pages.
+    /// What the process writes to these pages from here on is what they already hold; this replaces
+    /// the range named before. All other writes change the contents of their pages.
     Rewrite {
         /// The first page.
         start: u64,
         /// The number of pages; 0 if every write changes contents again.
         pages: u64,
     },
-    /// Since version 5 of the file format: the process's hint for the range from here on (madvise(2)), in place of any
-    /// before; holes are no error, and no mapping changes.
+    /// Since version 5 of the file format: the process's hint for the range from here on
+    /// (madvise(2)), in place of any before; holes are no error, and no mapping changes.
     Advise {
         /// The first page.
         start: u64,
@@ -305,25 +321,29 @@ pub enum Event {
         /// The hint.
         hint: Hint,
     },
-    /// Since version 7 of the file format, in streams that say so ([`Info::calls`]): the process calls the kernel, which runs
-    /// and returns to it. What a call does to mappings, files and processes is in events of their own, and a call that one of
-    /// these stands for whole ([`Event::Map`], [`Event::Fork`], [`Event::Open`], ...) has none of this kind; one that reads or
-    /// writes a file has both ([`Event::Read`]). A call that waits stands where it goes on, after the switch.
+    /// Since version 7 of the file format, in streams that say so ([`Info::calls`]): the process
+    /// calls the kernel, which runs and returns to it. What a call does to mappings, files and
+    /// processes is in events of their own, and a call that one of these stands for whole
+    /// ([`Event::Map`], [`Event::Fork`], [`Event::Open`], ...) has none of this kind; one that
+    /// reads or writes a file has both ([`Event::Read`]). A call that waits stands where it goes
+    /// on, after the switch.
     Call {
-        /// The path through the kernel, such as `null` or `pipe-read`: at most [`CALL_BYTES`] lower-case letters, digits and `-`.
+        /// The path through the kernel, such as `null` or `pipe-read`: at most [`CALL_BYTES`]
+        /// lower-case letters, digits and `-`.
         path: String,
         /// The first byte of the program's buffer.
         at: u64,
         /// How many bytes the kernel copies from the buffer or to it; 0: none.
         bytes: u64,
     },
-    /// In a sampled trace, since version 3 of the file format: from here on the current thread is in this
-    /// phase of the sample. It precedes the thread's first access.
+    /// In a sampled trace, since version 3 of the file format: from here on the current thread is
+    /// in this phase of the sample. It precedes the thread's first access.
     Phase {
         /// The phase.
         phase: Phase,
-        /// The data references and fetches that its window stands for, if that is not a period of the [`Sampling`]:
-        /// at the beginning of a recording. If the window has as many, it is measured completely.
+        /// The data references and fetches that its window stands for, if that is not a period of
+        /// the [`Sampling`]: at the beginning of a recording. If the window has as many, it is
+        /// measured completely.
         period: Option<u64>,
     },
 }
@@ -333,7 +353,8 @@ pub enum Event {
 pub struct Batch {
     /// The runs, in order.
     pub runs: Vec<Run>,
-    /// The events, in order; each comes before the run with its index (`runs.len()`: after the last).
+    /// The events, in order; each comes before the run with its index (`runs.len()`: after the
+    /// last).
     pub events: Vec<(u32, Event)>,
 }
 
@@ -366,9 +387,9 @@ pub struct Sampling {
     pub on: u64,
     /// The period, in data references and instruction fetches.
     pub period: u64,
-    /// The seed from which the positions of windows were drawn, one in each period, as [`Event::Phase`] marks them;
-    /// `None` in a trace older than version 3 of the file format, where every period begins with its window and phases
-    /// are not marked.
+    /// The seed from which the positions of windows were drawn, one in each period, as
+    /// [`Event::Phase`] marks them; `None` in a trace older than version 3 of the file format,
+    /// where every period begins with its window and phases are not marked.
     pub seed: Option<u64>,
 }
 
@@ -387,7 +408,8 @@ impl Phase {
 }
 
 impl Sampling {
-    /// Where windows are short ([`Info::short_windows`]), each begins with at most so many pages, those used last in the gap before it.
+    /// Where windows are short ([`Info::short_windows`]), each begins with at most so many pages,
+    /// those used last in the gap before it.
     pub const SHORT: usize = 8192;
 
     /// Sampling with window positions drawn now, from the system's random numbers.
@@ -427,18 +449,20 @@ pub struct Info {
     pub lines: bool,
     /// Whether system calls are in the stream ([`Event::Call`]).
     pub calls: bool,
-    /// Whether runs of writes include the reads of the same page after them, which then have no run of their own, as in
-    /// files of versions 1 and 2. Such a stream is exact on machines whose loads and stores use the same TLBs.
+    /// Whether runs of writes include the reads of the same page after them, which then have no run
+    /// of their own, as in files of versions 1 and 2. Such a stream is exact on machines whose
+    /// loads and stores use the same TLBs.
     pub loads_in_writes: bool,
-    /// Whether the windows of a sampled stream begin with whatever TLBs held before, as in files older than version 4.
-    /// Otherwise each begins with an access to each of the pages that were used in the gap before it, the most recent last.
+    /// Whether the windows of a sampled stream begin with whatever TLBs held before, as in files
+    /// older than version 4. Otherwise each begins with an access to each of the pages that were
+    /// used in the gap before it, the most recent last.
     pub cold_windows: bool,
     /// Whether those are at most [`Sampling::SHORT`] pages, as in files older than version 8.
     pub short_windows: bool,
     /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
-    /// Bytes of memory that reading the stream will take, besides batches: what a built-in workload keeps of its
-    /// program's data, allocated when the stream begins.
+    /// Bytes of memory that reading the stream will take, besides batches: what a built-in workload
+    /// keeps of its program's data, allocated when the stream begins.
     pub memory: u64,
     /// Known at the end: the stream was cut off before its processes ended.
     pub cut: bool,
@@ -449,8 +473,8 @@ pub trait Source: Send {
     /// What is known before reading.
     fn info(&self) -> &Info;
 
-    /// Clears `batch` and fills it with the next piece of the stream. Returns `false` at the end, with `batch` left
-    /// empty.
+    /// Clears `batch` and fills it with the next piece of the stream. Returns `false` at the end,
+    /// with `batch` left empty.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error>;
 
     /// A digest of what was read so far of a trace file; `None` for other sources.

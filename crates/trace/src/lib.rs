@@ -1,7 +1,8 @@
-//! The event stream: the trace file format, the recorder, importers of foreign traces, and built-in workloads.
+//! The event stream: the trace file format, the recorder, importers of foreign traces, and built-in
+//! workloads.
 //!
-//! Everything here is a [`Source`] of [`Event`]s and [`Run`]s, or stores them. Nothing here knows what a TLB or a
-//! policy is.
+//! Everything here is a [`Source`] of [`Event`]s and [`Run`]s, or stores them. Nothing here knows
+//! what a TLB or a policy is.
 
 mod check;
 mod error;

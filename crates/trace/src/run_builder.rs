@@ -6,7 +6,8 @@ use superpage_pages::Access;
 /// Neither page nor line: their numbers have at most 58 bits.
 const NONE: u64 = u64::MAX;
 
-/// A run that is still growing. Its place in the batch is reserved; its counts are written there when it is closed.
+/// A run that is still growing. Its place in the batch is reserved; its counts are written there
+/// when it is closed.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     /// The number of its page or line.
@@ -30,17 +31,17 @@ impl Open {
     }
 }
 
-/// Builds runs from accesses in program order: of pages or, after [`RunBuilder::of_lines`], of lines, for which all that
-/// follows is the same.
+/// Builds runs from accesses in program order: of pages or, after [`RunBuilder::of_lines`], of
+/// lines, for which all that follows is the same.
 ///
-/// Data accesses and instruction fetches are two streams. Of the first, at most a run of loads and one of stores are
-/// open, on one page; of the second, one run. An access that crosses pages counts on each of them. The counts of an
-/// open run reach the batch only when it is closed: before a batch is passed on, [`RunBuilder::close`] must be called,
-/// which ends all runs early. That is harmless: the first access of the second half goes to the page that its stream
-/// used last.
+/// Data accesses and instruction fetches are two streams. Of the first, at most a run of loads and
+/// one of stores are open, on one page; of the second, one run. An access that crosses pages counts
+/// on each of them. The counts of an open run reach the batch only when it is closed: before a
+/// batch is passed on, [`RunBuilder::close`] must be called, which ends all runs early. That is
+/// harmless: the first access of the second half goes to the page that its stream used last.
 ///
-/// In a stream with fetches data runs have 0 instructions. In one without, each data run gets the instructions since
-/// the previous one, as counted by [`RunBuilder::instructions`].
+/// In a stream with fetches data runs have 0 instructions. In one without, each data run gets the
+/// instructions since the previous one, as counted by [`RunBuilder::instructions`].
 ///
 /// ```
 /// use superpage_trace::{Batch, RunBuilder};
@@ -82,7 +83,8 @@ impl RunBuilder {
         RunBuilder { shift: TRACE_LINE_SHIFT, ..RunBuilder::new() }
     }
 
-    /// The first and the last page or line of an access; an access that would wrap around the address space is cut at its end.
+    /// The first and the last page or line of an access; an access that would wrap around the
+    /// address space is cut at its end.
     #[inline]
     fn units(&self, address: u64, bytes: u64) -> (u64, u64) {
         let end = address.saturating_add(bytes.saturating_sub(1));
@@ -94,20 +96,22 @@ impl RunBuilder {
         Run::on_line(unit << (self.shift - TRACE_LINE_SHIFT), access, references, instructions)
     }
 
-    /// A load of `bytes` bytes (0 counts as 1) from `address`. Costs a few instructions if the page stays the same.
+    /// A load of `bytes` bytes (0 counts as 1) from `address`. Costs a few instructions if the page
+    /// stays the same.
     #[inline]
     pub fn read(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
         self.data_access(batch, address, bytes, false);
     }
 
-    /// A store of `bytes` bytes (0 counts as 1) to `address`. Costs a few instructions if the page stays the same.
+    /// A store of `bytes` bytes (0 counts as 1) to `address`. Costs a few instructions if the page
+    /// stays the same.
     #[inline]
     pub fn write(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
         self.data_access(batch, address, bytes, true);
     }
 
-    /// The fetch of one instruction of `bytes` bytes at `address`. If it crosses into another page it is a reference to
-    /// both and an instruction of the first.
+    /// The fetch of one instruction of `bytes` bytes at `address`. If it crosses into another page
+    /// it is a reference to both and an instruction of the first.
     #[inline]
     pub fn fetch(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
         let (first, last) = self.units(address, bytes);
@@ -200,7 +204,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The rules again, stated as plainly as possible: (page, kind, references, instructions) of each run.
+    /// The rules again, stated as plainly as possible: (page, kind, references, instructions) of
+    /// each run.
     fn brute_force(accesses: &[(Access, u64, u64)], bytes_of: u64) -> Vec<(u64, Access, u32, u32)> {
         let mut runs: Vec<(u64, Access, u32, u32)> = Vec::new();
         // By kind, the run that is open.

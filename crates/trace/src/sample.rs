@@ -6,8 +6,8 @@ use crate::{Error, Phase};
 use hashbrown::HashMap;
 use superpage_pages::{Access, Protection};
 
-/// A run that continues for longer than so many others, with no event between them, is assumed to end there. Recorded
-/// runs end sooner, when a thread's buffer of 8192 words is handed over.
+/// A run that continues for longer than so many others, with no event between them, is assumed to
+/// end there. Recorded runs end sooner, when a thread's buffer of 8192 words is handed over.
 const AHEAD: usize = 1 << 14;
 
 /// A phase may change after so many accesses of a run, however long no other begins: the stores
@@ -17,8 +17,8 @@ const STEP: u64 = 64;
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// A source of which accesses are left out: it keeps what the recorder would have kept of the same program with the
-/// same sampling.
+/// A source of which accesses are left out: it keeps what the recorder would have kept of the same
+/// program with the same sampling.
 ///
 /// The windows of each thread are drawn from the seed as the recorder draws them
 /// (`crates/recorder/src/schedule.rs`). A whole stream says when a run begins, but when it ends
@@ -84,7 +84,8 @@ struct Moment {
 #[derive(Clone, Copy, Default)]
 struct Page {
     marks: u8,
-    /// When it was last used in a gap, by loads and stores and by fetches; 0: not since the last window.
+    /// When it was last used in a gap, by loads and stores and by fetches; 0: not since the last
+    /// window.
     stamps: [u64; 2],
 }
 
@@ -100,7 +101,8 @@ struct Thread {
 }
 
 impl Sample {
-    /// Samples `inner`, a whole stream, as `sampling` says. A sampling that leaves nothing out changes nothing.
+    /// Samples `inner`, a whole stream, as `sampling` says. A sampling that leaves nothing out
+    /// changes nothing.
     pub fn new(inner: Box<dyn Source>, sampling: Sampling) -> Sample {
         // Ends of runs are found by page, and windows cannot warm caches.
         let info = Info {
@@ -130,7 +132,8 @@ impl Sample {
         }
     }
 
-    /// Processes the runs of `whole` before `stop`. The event after them is at `end`, or the batch ends there.
+    /// Processes the runs of `whole` before `stop`. The event after them is at `end`, or the batch
+    /// ends there.
     fn runs(&mut self, stop: usize, end: usize, batch: &mut Batch) {
         if self.done == stop {
             return;
@@ -206,8 +209,8 @@ impl Sample {
         self.open.iter_mut().for_each(|open| (open.kept, open.left_out) = (None, false));
     }
 
-    /// In how many parts the time between the beginnings of the newest run and of the next is taken: in one, unless the
-    /// phase may change within.
+    /// In how many parts the time between the beginnings of the newest run and of the next is
+    /// taken: in one, unless the phase may change within.
     fn parts(&self, state: &Thread) -> u64 {
         let most = |open: &Open| {
             let steps = (self.ends[open.run] - open.run) as u64;
@@ -261,8 +264,8 @@ impl Sample {
         state.skipped[1] += u64::from(instructions) * u64::from(!recording);
     }
 
-    /// Begins the next phase or, if a run was longer than that, the one after it. A window begins with the pages used
-    /// in the gap before it, each replacing one access that was left out.
+    /// Begins the next phase or, if a run was longer than that, the one after it. A window begins
+    /// with the pages used in the gap before it, each replacing one access that was left out.
     fn turn(&mut self, state: &mut Thread, batch: &mut Batch) {
         let (gap, mut period, mut recent) = (state.phase == Phase::Gap, None, Vec::new());
         while state.left <= 0 {
@@ -293,7 +296,8 @@ impl Sample {
         }
     }
 
-    /// An access each to the pages that were used in the gap, the most recent last; no more than were skipped.
+    /// An access each to the pages that were used in the gap, the most recent last; no more than
+    /// were skipped.
     fn recent(&mut self, skipped: &mut [u64; 2]) -> Vec<Run> {
         let mut found = Vec::new();
         for (number, page) in self.touched.entry(self.process).or_default() {
@@ -333,7 +337,8 @@ impl Sample {
         }
     }
 
-    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count as recently used.
+    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count
+    /// as recently used.
     fn restrict(&mut self, start: u64, pages: u64, protection: Protection) {
         let Some(touched) = self.touched.get_mut(&self.process) else { return };
         let range = start..start.saturating_add(pages);

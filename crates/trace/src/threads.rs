@@ -3,8 +3,9 @@
 use crate::event::{Event, ProcessId};
 use hashbrown::{HashMap, HashSet};
 
-/// The most threads that one program of a stream has had, from its start or `exec` to its end or the next `exec`. A thread counts from its
-/// first access on, and also after its end. Cost: nothing for accesses of a thread that goes on.
+/// The most threads that one program of a stream has had, from its start or `exec` to its end or
+/// the next `exec`. A thread counts from its first access on, and also after its end. Cost: nothing
+/// for accesses of a thread that goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     programs: HashMap<ProcessId, HashSet<u32>>,

@@ -23,7 +23,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// `most`: all that follows, if `None`. Without a warm-up there is no mark: the whole stream is measured.
+    /// `most`: all that follows, if `None`. Without a warm-up there is no mark: the whole stream is
+    /// measured.
     pub fn new(source: Box<dyn Source>, skip: u64, warmup: u64, most: Option<u64>) -> Window {
         let info = source.info();
         let info = Info { runs: info.runs.filter(|_| most.is_none() && skip == 0), ..info.clone() };

@@ -1,4 +1,5 @@
-//! Final traces of drmemtrace, written here record by record as DynamoRIO's `trace_entry.h` describes them.
+//! Final traces of drmemtrace, written here record by record as DynamoRIO's `trace_entry.h`
+//! describes them.
 
 use super::import::{read_all, write};
 use proptest::prelude::*;
@@ -136,7 +137,8 @@ fn all_kinds() -> (Vec<u8>, Vec<Run>) {
     // A string instruction: fetched once, then twice without.
     let file = file.put(INSTR, 2, 0x40_1004).put(READ, 1, 0x2000).put(NO_FETCH, 2, 0x40_1004).put(READ, 1, 0x2001);
     let file = file.put(MAYBE_FETCH, 2, 0x40_1004).put(READ, 1, 0x2002).put(MAYBE_FETCH, 2, 0x40_1006);
-    // Only the address of the next access; a system call's own instructions; a marker of the future.
+    // Only the address of the next access; a system call's own instructions; a marker of the
+    // future.
     let file = file.put(INSTR, 0, 0x40_5000).mark(SYSCALL_START, 1).put(INSTR, 3, 0xffff_ffff_8000_0000);
     let file = file.put(WRITE, 8, 0xffff_8880_0000_0000).mark(SYSCALL_END, 1).mark(FUTURE, 5);
     let file = file.put(PREFETCH_WRITE_L3_NT, 0, 0x9000).put(WRITE, 4, 0x2003);
@@ -179,7 +181,8 @@ fn lines_are_kept() {
 #[test]
 fn chunks_of_a_zip_follow_each_other_and_repeat_no_time() {
     let folder = tempfile::tempdir().unwrap();
-    // The chunk of thread 1 ends at time 10, which the next one repeats; thread 2 is at the same time, and comes after both.
+    // The chunk of thread 1 ends at time 10, which the next one repeats; thread 2 is at the same
+    // time, and comes after both.
     let first = File::begin(1, 9).at(10).put(READ, 1, 0x1000).mark(CHUNK_FOOTER, 0).0;
     let second = File::default().mark(RECORD_ORDINAL, 9).at(10).put(READ, 1, 0x2000).at(30).put(READ, 1, 0x3000).end(1);
     fs::write(folder.path().join("drmemtrace.my.app.1.0001.trace.zip"), zip(&[&first, &second])).unwrap();
@@ -319,7 +322,8 @@ fn files(threads: &[Vec<(u64, Vec<Access3>)>]) -> Vec<Vec<u8>> {
     numbered.map(file).collect()
 }
 
-/// The stream of these threads, by the rule: again and again the part with the earliest time, of equal ones the first file's.
+/// The stream of these threads, by the rule: again and again the part with the earliest time, of
+/// equal ones the first file's.
 fn naive(threads: &[Vec<(u64, Vec<Access3>)>]) -> Batch {
     let (mut builder, mut batch, mut numbers) = (RunBuilder::new(), Batch::default(), Vec::new());
     let (mut done, mut current) = (vec![0; threads.len()], 0);

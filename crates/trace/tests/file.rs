@@ -321,7 +321,8 @@ fn seeking_finds_every_block_and_who_was_current() {
         let read = read_all(&mut reader).unwrap();
         assert_eq!(read.runs, whole.runs[block * BLOCK_RUNS..]);
         if block > 0 {
-            // The next switch stands directly before the first run: it follows the one that the seek tells.
+            // The next switch stands directly before the first run: it follows the one that the
+            // seek tells.
             let told = (block * BLOCK_RUNS / Batch::RUNS) as u32 - 1;
             assert_eq!(read.events[0], (0, Event::Switch { process: ProcessId(told % 3), thread: told }));
         }
@@ -442,7 +443,8 @@ fn long_notes_are_cut_and_many_events_end_a_block() {
 
 #[test]
 fn a_trace_of_version_1_is_read() {
-    // Version 1 lacks the events of files and is else as version 2: another number in the header, which has a checksum.
+    // Version 1 lacks the events of files and is else as version 2: another number in the header,
+    // which has a checksum.
     let written = Batch { runs: vec![Run::new(1, Access::Read, 3, 0)], ..Batch::default() };
     let mut old =
         encode(&Info { loads_in_writes: true, sampling: None, ..example_info() }, std::slice::from_ref(&written));

@@ -177,7 +177,8 @@ fn champsim_is_read_plain_and_compressed() {
     }
 }
 
-/// A record of 96 bytes, each part put where `cloudsuite_instr` of ChampSim's `trace_instruction.h` has it.
+/// A record of 96 bytes, each part put where `cloudsuite_instr` of ChampSim's `trace_instruction.h`
+/// has it.
 fn cloudsuite(address: u64, stores: [u64; 4], loads: [u64; 4]) -> Vec<u8> {
     let registers = [&[0u8; 2][..], &[9; 4], &[9; 4]].concat();
     let addresses = stores.into_iter().chain(loads).flat_map(u64::to_le_bytes);

@@ -57,7 +57,8 @@ fn an_operation_calls_what_the_program_of_lmbench_calls() {
     expect("reread:bytes=100K,times=4", &[("null", 4, 0), ("file-read", 8, 0), ("read", 8, 4 * (100 << 10))]);
 }
 
-/// A rectangle is 48 rows of 64 words, each read from the pixmap and written to the screen, and nothing of it is a call.
+/// A rectangle is 48 rows of 64 words, each read from the pixmap and written to the screen, and
+/// nothing of it is a call.
 #[test]
 fn a_program_that_draws_tells_the_kernel_of_its_device() {
     let (runs, events) = measured("draw:bytes=512K,row=2K,times=50");
@@ -82,7 +83,8 @@ fn a_start_maps_a_program_its_linker_and_the_library() {
     let (_, events) = measured("start:times=3");
     let counts = kinds(&events);
     let count = |kind: &str| counts.get(kind).map_or(0, |(count, _)| *count / 3);
-    // The texts and data of program and linker, zeroed data, the stack; the list; the library, its data and zeroed data.
+    // The texts and data of program and linker, zeroed data, the stack; the list; the library, its
+    // data and zeroed data.
     assert_eq!(count("map"), 4 + 1 + 1 + 1 + 3);
     assert_eq!((count("fork"), count("exec"), count("exit"), count("switch")), (1, 1, 1, 2));
     assert_eq!((count("unmap"), count("protect"), count("open"), count("close")), (1, 1, 2, 2));
@@ -95,7 +97,8 @@ fn a_start_maps_a_program_its_linker_and_the_library() {
     assert_eq!(lengths.take(10).collect::<Vec<_>>(), [1, 1, 1, 22, 2, 2048, 4, 110, 4, 4]);
 }
 
-/// Between starts another process runs, which reads a word of each page, and whose process is not one of those that start.
+/// Between starts another process runs, which reads a word of each page, and whose process is not
+/// one of those that start.
 #[test]
 fn a_process_beside_those_that_start_reads_its_pages_after_each() {
     let (alone, with) = ("start:times=3,idle=70", "start:times=3,idle=70,beside=100K");
@@ -123,7 +126,8 @@ fn arrays_and_buffers_are_gone_through_word_by_word() {
     assert_eq!(references("switch:bytes=8K,times=1", Access::Read), 2 * 2048);
     assert_eq!(references("switch:times=1", Access::Read), 0);
     assert_eq!(references("reread:bytes=100K,times=2", Access::Read), 2 * 25600);
-    // The first tenth of 1 MB has 6.4 times 16 KB: 7 stores more, and a word of the stack with each.
+    // The first tenth of 1 MB has 6.4 times 16 KB: 7 stores more, and a word of the stack with
+    // each.
     let (none, tenth) = ("mmap-latency:bytes=1M,times=1", "mmap-latency:bytes=1M,times=1,touch=tenth");
     assert_eq!(references(tenth, Access::Write), references(none, Access::Write) + 7 * 2);
     assert_eq!(

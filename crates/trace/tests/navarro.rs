@@ -72,7 +72,8 @@ fn fftw_goes_over_the_array_along_each_dimension() {
 
 #[test]
 fn fftw_goes_from_one_array_to_another() {
-    // n = 64: arrays of 4 MB; the first line of each dimension, seen in the array where it is gathered and scattered.
+    // n = 64: arrays of 4 MB; the first line of each dimension, seen in the array where it is
+    // gathered and scattered.
     let (runs, events) = stream("fftw:n=64,arrays=2");
     assert_eq!(counts("fftw:n=64,arrays=2").references, counts("fftw:n=64").references);
     let (first, second) = (1 << 18, 2 << 18);
@@ -165,7 +166,8 @@ fn dirty_file_writes_one_page_of_each_largest_superpage() {
     assert!((440..=584).contains(&some), "{some} of 2048, expected a quarter");
 }
 
-/// The files that a web server maps, each with where, and the greatest number of files that were open at once.
+/// The files that a web server maps, each with where, and the greatest number of files that were
+/// open at once.
 fn served(text: &str) -> (Vec<(u32, u64, u64)>, usize) {
     let (mut maps, mut open, mut most) = (Vec::new(), HashSet::new(), 0);
     for (_, event) in stream(text).1 {
@@ -199,7 +201,8 @@ fn web_keeps_what_it_maps() {
 
 #[test]
 fn web_requests_are_one_sequence() {
-    // What is read: the runs of reads alone, as lengths. The files' pages differ as their addresses do.
+    // What is read: the runs of reads alone, as lengths. The files' pages differ as their addresses
+    // do.
     let reads = |text: &str| -> Vec<u32> {
         stream(text).0.iter().filter(|run| run.access() == Access::Read).map(|run| run.references).collect()
     };
@@ -250,7 +253,8 @@ fn sp_touches_each_element_as_often_as_its_loops_do() {
         let (all, inner, line) = (n * n * n, (n - 2_u64).pow(3), (n - 2) * (n - 2));
         // The speeds and squares, and the copy of forcing.
         let prepared = (5 + 8 + 10) * all;
-        // In each direction: fluxes, from 11 arrays at 3 points, and dissipation, from 5 points but where they lie outside.
+        // In each direction: fluxes, from 11 arrays at 3 points, and dissipation, from 5 points but
+        // where they lie outside.
         let fluxes = (5 + 11 * 3 + 5) * inner;
         let dissipation = 5 * ((1 + 3 + 1) * inner + 2 * (n - 3) * line);
         // In each direction: lines, lhs, its factors, elimination, substitution, product.
@@ -268,7 +272,8 @@ fn sp_touches_each_element_as_often_as_its_loops_do() {
 
 #[test]
 fn sp_touches_no_padding() {
-    // Of each array the last of 37 planes of 37 * 37 * 8 bytes; the padding of rows is never a page alone.
+    // Of each array the last of 37 planes of 37 * 37 * 8 bytes; the padding of rows is never a page
+    // alone.
     let (runs, events) = stream("sp:steps=1");
     let touched: HashSet<u64> = runs.iter().map(|run| run.page()).collect();
     let mut mapped = events.iter().filter_map(|(_, event)| match event {
@@ -298,7 +303,8 @@ fn sp_misses_along_the_farthest_lines() {
 fn tree_runs_its_mix_of_operations() {
     let built = counts("tree:nodes=2K,operations=0");
     let done = counts("tree:nodes=2K,operations=1K");
-    // 20 traversals, give or take: 8 loads of the record and about 4 of fields for each of 2000 nodes, and 1000 others.
+    // 20 traversals, give or take: 8 loads of the record and about 4 of fields for each of 2000
+    // nodes, and 1000 others.
     let traversals = (done.references - built.references) / (2000 * 12);
     assert!((10..32).contains(&traversals), "{traversals}");
     assert_eq!(done.instructions, 3 * (done.references - 12 * 64) + 12 * 256);

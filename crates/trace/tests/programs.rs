@@ -1,5 +1,5 @@
-//! The workloads that are programs of a field: `gups`, `graph`, `kv`, `btree`, `xsbench`. What they do to memory,
-//! against brute force; what each keeps of its structures is tested beside it.
+//! The workloads that are programs of a field: `gups`, `graph`, `kv`, `btree`, `xsbench`. What they
+//! do to memory, against brute force; what each keeps of its structures is tested beside it.
 
 use crate::streams::stream;
 
@@ -47,8 +47,8 @@ fn gups_updates_the_words_of_the_benchmarks_sequence() {
 
 #[test]
 fn what_a_store_drops_is_given_back() {
-    // Values of a page: of 2000 keys 1500 go, and with them 1500 pages, and those of entries all of whose slots are
-    // free.
+    // Values of a page: of 2000 keys 1500 go, and with them 1500 pages, and those of entries all of
+    // whose slots are free.
     let resident = |text: &str| {
         let (runs, events) = stream(text);
         let mut events = events.into_iter().peekable();
@@ -81,7 +81,8 @@ fn a_graph_is_searched_as_often_as_said() {
         let (none, two) = (of(0), of(2));
         assert_eq!([&*two[0].0, &*two[1].0], names);
         assert_eq!((references(&none[1].1), &none[0]), (0, &two[0]));
-        // The parents are written twice, and most vertices are in one component, whose edges are read twice.
+        // The parents are written twice, and most vertices are in one component, whose edges are
+        // read twice.
         assert!(references(&two[1].1) > 2 * 512 + 2 * 2 * 8 * 512, "{}", references(&two[1].1));
     }
 }
@@ -96,7 +97,8 @@ fn a_btree_and_xsbench_fill_before_they_measure() {
         assert_eq!((references(&none[1].1), &none[0]), (0, &some[0]));
         assert!(some[1].1.iter().all(|run| run.access() == Access::Read), "{text}");
     }
-    // In order: 68 grids of 5 points of 6 words, 340 energies, 340 rows of 68 entries, numbers and concentrations.
+    // In order: 68 grids of 5 points of 6 words, 340 energies, 340 rows of 68 entries, numbers and
+    // concentrations.
     let filled = parts("xsbench:nuclides=68,gridpoints=5,lookups=0");
     assert_eq!(references(&filled[0].1), 340 * 6 + 340 + 340 * 68 + 12 * 34 * 3);
 }

@@ -128,7 +128,8 @@ fn every_access_of_a_known_program_is_there() {
     let first = data[0].page();
     let short: Vec<_> = data.iter().map(|run| (run.page() - first, run.access(), run.references)).collect();
     let mut expected = [(0, Access::Read, 1), (1, Access::Write, 1)].repeat(1000);
-    // While the program stays on a page: its loads before the first store, its stores, its other loads.
+    // While the program stays on a page: its loads before the first store, its stores, its other
+    // loads.
     expected.extend([(0, Access::Read, 2), (0, Access::Write, 500), (0, Access::Read, 2 * 499 + 1)]);
     expected.push((1, Access::Read, 1));
     assert_eq!(short, expected);
@@ -161,7 +162,8 @@ fn lines_of_a_known_program_are_there() {
     expected.extend([(63, Access::Read, 1), (64, Access::Read, 1)]);
     assert_eq!(short, expected);
 
-    // A larger program, with what it executes: the same pages, to those few that differ from run to run.
+    // A larger program, with what it executes: the same pages, to those few that differ from run to
+    // run.
     let program = calls(folder.path());
     let file = program.to_str().expect("a name");
     let touched = |lines: bool| {
@@ -305,7 +307,8 @@ fn a_program_that_is_executed_has_other_children_than_the_one_before() {
     assert_eq!(children.collect::<Vec<_>>(), [1, 2]);
 }
 
-/// A compilation of one file, with its processes, system calls and lines: as `corpus/record dougan99` records it.
+/// A compilation of one file, with its processes, system calls and lines: as `corpus/record
+/// dougan99` records it.
 #[test]
 fn a_recorded_compilation_keeps_the_rules() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/dougan99/small.sp");
@@ -322,8 +325,8 @@ fn a_recorded_compilation_keeps_the_rules() {
         }
     }
     assert_eq!((runs, calls.values().sum::<u64>()), (totals.runs, totals.events["call"]));
-    // A shell, which starts one that reads files and becomes make; that starts a shell for the file, which starts the compiler,
-    // and the compiler that links.
+    // A shell, which starts one that reads files and becomes make; that starts a shell for the
+    // file, which starts the compiler, and the compiler that links.
     assert_eq!((totals.processes, totals.events["exec"], totals.events["exit"]), (5, 5, 5));
     assert!(calls["null"] > 500 && calls["read"] > 20 && calls["write"] > 1);
 }
@@ -403,7 +406,8 @@ fn closing_all_files_does_not_end_a_recording() {
     assert_eq!(stream.count(|event| *event == Event::Exit), 1);
 }
 
-/// A parent and a child that execute a program each: the child marks descriptors with one call, the parent one by one.
+/// A parent and a child that execute a program each: the child marks descriptors with one call, the
+/// parent one by one.
 fn check_starting(words: &[&str]) -> record::Outcome {
     let folder = folder();
     let (stream, _, outcome) = recorded(&command(&calls(folder.path()), words));
@@ -560,7 +564,8 @@ fn sampling_keeps_events_first_touches_and_the_count() {
     assert!((all / 10..all / 6).contains(&kept), "{kept} of {all}");
     assert!(stream.count(|event| matches!(event, Event::Phase { .. })) > 0);
 
-    // A larger program: the pages are the same, to the dynamic linker's few that differ from run to run.
+    // A larger program: the pages are the same, to the dynamic linker's few that differ from run to
+    // run.
     let program = calls(folder.path());
     let file = program.to_str().expect("a name");
     let pages = |stream: &Stream| {
@@ -579,7 +584,8 @@ fn sampling_keeps_events_first_touches_and_the_count() {
     assert!(stream.runs().count() * 3 < whole.runs().count());
 }
 
-/// Threads that map and unmap while others are between windows, and processes that end in every way.
+/// Threads that map and unmap while others are between windows, and processes that end in every
+/// way.
 #[test]
 fn samples_of_threads_and_children_keep_the_rules_and_their_share() {
     if !possible() {

@@ -5,7 +5,8 @@ use superpage_trace::{
     Backing, Batch, Error, Event, Growth, Info, Phase, ProcessId, Run, Sample, Sampling, Source, check_stream, workload,
 };
 
-/// A loop on one page of code that goes over pages of data: what a recorder makes of it, run by run.
+/// A loop on one page of code that goes over pages of data: what a recorder makes of it, run by
+/// run.
 struct Loop {
     info: Info,
     left: u32,
@@ -79,8 +80,9 @@ fn phases(sample: &mut Sample) -> ([[u64; 3]; 3], [u64; 2]) {
 fn runs_are_cut_at_the_edges_of_windows() {
     let sampling = Sampling { on: 2000, period: 10_000, seed: Some(5) };
     let ([gap, warming, measured], skipped) = phases(&mut Sample::new(looping(), sampling));
-    // One of ten accesses is a read, and that in every phase: no fetches of a window are counted before it. The first window is
-    // measured whole, and so counts twice. Each other one begins with the pages that were used in the gap, at most all of the loop.
+    // One of ten accesses is a read, and that in every phase: no fetches of a window are counted
+    // before it. The first window is measured whole, and so counts twice. Each other one begins
+    // with the pages that were used in the gap, at most all of the loop.
     let windows = measured[2];
     assert!((98..=103).contains(&windows), "{windows}");
     for ([references, fetches, _], windows, recent) in [(measured, windows + 1, 0), (warming, windows - 1, 1000)] {

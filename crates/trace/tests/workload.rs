@@ -1,6 +1,5 @@
-//! The built-in workloads: the rules of a stream, the same stream every time, mixes, and exact counts of those
-//! that are no
-//! program of Navarro et al.
+//! The built-in workloads: the rules of a stream, the same stream every time, mixes, and exact
+//! counts of those that are no program of Navarro et al.
 
 use crate::streams;
 
@@ -80,7 +79,8 @@ fn streams_keep_the_rules_and_are_the_same_on_every_machine() {
     assert_eq!(hashes, SAMPLES);
 }
 
-/// What the runs of a stream amount to: accesses of each kind and instructions by page, and the events.
+/// What the runs of a stream amount to: accesses of each kind and instructions by page, and the
+/// events.
 fn by_page(source: &mut dyn Source) -> (BTreeMap<(u64, Access), u64>, u64, Vec<Event>) {
     let (mut batch, mut pages, mut instructions, mut events) = (Batch::default(), BTreeMap::new(), 0, Vec::new());
     while source.fill(&mut batch).unwrap() {
@@ -267,8 +267,8 @@ fn a_store_is_filled_and_then_whole_values_of_it_are_read() {
     });
     let marks: Vec<_> = marks.collect();
     let [(0, "fill"), (first, "read")] = marks[..] else { panic!("{marks:?}") };
-    // 4 pages of 512 words each, one after the other; of 4096 slots 3072 hold a value, give or take five standard
-    // deviations.
+    // 4 pages of 512 words each, one after the other; of 4096 slots 3072 hold a value, give or take
+    // five standard deviations.
     let values = |runs: &[Run], access| -> Vec<u64> {
         let page = |value: u64, i: usize| Run::new((1 << 18) + 4 * value + i as u64, access, 512, 1536);
         runs.chunks(4)
@@ -289,7 +289,8 @@ fn a_store_is_filled_and_then_whole_values_of_it_are_read() {
 
 #[test]
 fn what_is_idle_gives_up_its_turn() {
-    // Three rounds of 2 touches, a pause after each: in a mix each pause is 100 touches of the other.
+    // Three rounds of 2 touches, a pause after each: in a mix each pause is 100 touches of the
+    // other.
     let text = "seek:bytes=8K,times=3 + stride:touches=250,step=4K @slice=100";
     let places: Vec<_> = stream(text)
         .1
@@ -439,7 +440,8 @@ proptest! {
         let (references, events) = alone.fold((0, 0), |(r, e), one| (r + one.references, e + one.events));
         let mixed = counts(&text);
         prop_assert_eq!(mixed.references, references);
-        // The switches between turns and the marks before the groups are new, and idle time may go; nothing else does.
+        // The switches between turns and the marks before the groups are new, and idle time may go;
+        // nothing else does.
         prop_assert!(mixed.events + 12 >= events);
         let ignored = |event: &Event| matches!(event, Event::Switch { .. } | Event::Mark(_) | Event::Idle { .. });
         let others = |text: &str| stream(text).1.iter().filter(|(_, event)| !ignored(event)).count();

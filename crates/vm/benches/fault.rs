@@ -1,10 +1,11 @@
-//! What faults, promotions and preemptions cost, and what metadata takes, beside the figures of DESIGN.md. Page tables do
-//! nothing here, so that the memory manager alone is measured.
+//! What faults, promotions and preemptions cost, and what metadata takes, beside the figures of
+//! DESIGN.md. Page tables do nothing here, so that the memory manager alone is measured.
 //!
-//! Times are nanoseconds of one thread; each is the least of several rounds. For faults that find their reservation, the median
-//! of batches of 2048 stands beside it, which a machine that does other work at once disturbs little, but which leaves out what
-//! seldom happens, such as a larger array. Run without `--bench`, as `cargo test
-//! --all-targets` does, all of it does a small part of the work and only shows that it works.
+//! Times are nanoseconds of one thread; each is the least of several rounds. For faults that find
+//! their reservation, the median of batches of 2048 stands beside it, which a machine that does
+//! other work at once disturbs little, but which leaves out what seldom happens, such as a larger
+//! array. Run without `--bench`, as `cargo test --all-targets` does, all of it does a small part of
+//! the work and only shows that it works.
 
 use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Protection, Random, Vpn};
@@ -181,7 +182,8 @@ fn promotions(sizes: &str, rounds: u32) {
     }
 }
 
-/// A run of the page daemon that can give nothing: memory is full of pages that were written, and there is no swap space.
+/// A run of the page daemon that can give nothing: memory is full of pages that were written, and
+/// there is no swap space.
 fn futile_run(megabytes: u64, rounds: u32) {
     let frames = megabytes << 8;
     let ours = least(rounds, || {

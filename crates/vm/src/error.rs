@@ -45,8 +45,8 @@ pub enum Error {
     /// The file is not open.
     #[error("file {0} is not open; open it first")]
     NotOpen(u32),
-    /// A page that the operation would release is being read into this frame: wait for [`crate::Vm::read_done`] and try
-    /// again.
+    /// A page that the operation would release is being read into this frame: wait for
+    /// [`crate::Vm::read_done`] and try again.
     #[error("frame {} is being read into; try again when that is done", .0.0)]
     Busy(Pfn),
     /// Memory has no pages of this size that a static pool could be made of.
@@ -78,8 +78,8 @@ pub enum Error {
         /// What is free and not reserved.
         left: u64,
     },
-    /// What is asked for would cut a page of the static pool, move it to where it is not aligned, let it grow, or
-    /// advise on it.
+    /// What is asked for would cut a page of the static pool, move it to where it is not aligned,
+    /// let it grow, or advise on it.
     #[error("page {:#x} is mapped from the pool, whose pages can only be changed whole", .0.0)]
     PoolPage(Vpn),
     /// No read into this frame is in progress.
@@ -87,8 +87,9 @@ pub enum Error {
     NotBusy(Pfn),
 }
 
-/// Why a fault cannot be resolved. No populated page is lost, but reservations may have been preempted and cache pages
-/// dropped, and statistics count the attempt. After [`FaultError::Busy`] the page is populated.
+/// Why a fault cannot be resolved. No populated page is lost, but reservations may have been
+/// preempted and cache pages dropped, and statistics count the attempt. After [`FaultError::Busy`]
+/// the page is populated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultError {
@@ -101,18 +102,19 @@ pub enum FaultError {
     /// The mapping does not allow the access.
     #[error("the mapping of page {:#x} does not allow the access {:?}", .0.0, .1)]
     Protection(Vpn, Access),
-    /// No frame is left, not even in a reservation. From [`crate::Vm::read`] and [`crate::Vm::write`] the number is of a page of the
-    /// file, not of an address space.
+    /// No frame is left, not even in a reservation. From [`crate::Vm::read`] and
+    /// [`crate::Vm::write`] the number is of a page of the file, not of an address space.
     #[error("no frame is left for page {:#x} of the address space or file; give the machine more memory, or end a process", .0.0)]
     OutOfMemory(Vpn),
     /// The mapping is of the static pool, and no page of that is left: a SIGBUS.
     #[error("no page of the pool is left for page {:#x}, which is not reserved; give a larger pool, or surplus", .0.0)]
     NoPoolPage(Vpn),
-    /// [`crate::Memory`] could not fill the page's frame. The number is as for [`FaultError::OutOfMemory`].
+    /// [`crate::Memory`] could not fill the page's frame. The number is as for
+    /// [`FaultError::OutOfMemory`].
     #[error("the frame of page {:#x} of the address space or file could not be filled with its contents", .0.0)]
     Contents(Vpn),
-    /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding the manager, and
-    /// retry the access.
+    /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding
+    /// the manager, and retry the access.
     #[error("the page is being read into frame {}; try again when that is done", .0.0)]
     Busy(Pfn),
     /// The file to be read or written is not open.

@@ -1,14 +1,15 @@
-//! The operating system's half: a memory manager for pages of several sizes, after Navarro, Iyer, Druschel and Cox,
-//! *Practical, transparent operating system support for superpages* (OSDI 2002).
+//! The operating system's half: a memory manager for pages of several sizes, after Navarro, Iyer,
+//! Druschel and Cox, *Practical, transparent operating system support for superpages* (OSDI 2002).
 //!
-//! [`Vm`] owns physical memory ([`Buddy`]), address spaces, and the memory objects behind their mappings. A fault
-//! reserves an extent of frames of the preferred size, populates one base page of it, and promotes each region that has
-//! become fully populated, size by size. When memory is scarce, reservations are preempted; when part of a superpage
-//! changes, it is demoted step by step. What the manager does is a [`Policy`]; what it has done is in [`Stats`].
+//! [`Vm`] owns physical memory ([`Buddy`]), address spaces, and the memory objects behind their
+//! mappings. A fault reserves an extent of frames of the preferred size, populates one base page of
+//! it, and promotes each region that has become fully populated, size by size. When memory is
+//! scarce, reservations are preempted; when part of a superpage changes, it is demoted step by
+//! step. What the manager does is a [`Policy`]; what it has done is in [`Stats`].
 //!
-//! The hardware is behind one trait, [`Pmap`], and the contents of frames behind another, [`Memory`]: this crate knows
-//! no page-table format and no TLB, never touches the contents of a page, and measures no time. It needs no operating
-//! system, and allocates through `alloc`.
+//! The hardware is behind one trait, [`Pmap`], and the contents of frames behind another,
+//! [`Memory`]: this crate knows no page-table format and no TLB, never touches the contents of a
+//! page, and measures no time. It needs no operating system, and allocates through `alloc`.
 //!
 //! ```
 //! use superpage_pages::{Access, Ladder, Vpn};

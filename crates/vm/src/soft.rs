@@ -15,8 +15,9 @@ struct Mapping {
     used: Used,
 }
 
-/// A [`Pmap`] on a hash table of mappings, with one element per mapping of any size. It checks the guarantees that the
-/// trait gives an implementation, and panics if the memory manager breaks one: it is also a test of its caller.
+/// A [`Pmap`] on a hash table of mappings, with one element per mapping of any size. It checks the
+/// guarantees that the trait gives an implementation, and panics if the memory manager breaks one:
+/// it is also a test of its caller.
 pub struct SoftPmap {
     ladder: Ladder,
     mappings: HashMap<(SpaceId, Vpn), Mapping, FxBuildHasher>,
@@ -28,14 +29,14 @@ pub struct SoftPmap {
 }
 
 impl SoftPmap {
-    /// Page tables for a ladder of sizes, with nothing mapped. The manager's ladder may have more sizes, which then
-    /// cannot be mapped.
+    /// Page tables for a ladder of sizes, with nothing mapped. The manager's ladder may have more
+    /// sizes, which then cannot be mapped.
     pub fn new(ladder: Ladder) -> SoftPmap {
         SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new(), gathering: None, shootdowns: 0 }
     }
 
-    /// Does what the hardware does at an access: sets the reference bit and, at a write, the dirty bit. Returns `false`
-    /// if it would fault: nothing is mapped there, or not with this right.
+    /// Does what the hardware does at an access: sets the reference bit and, at a write, the dirty
+    /// bit. Returns `false` if it would fault: nothing is mapped there, or not with this right.
     pub fn access(&mut self, space: SpaceId, at: Vpn, access: Access) -> bool {
         let Some((key, mapping)) = self.find(space, at) else { return false };
         if !mapping.protection.allows(access) {
@@ -52,8 +53,8 @@ impl SoftPmap {
         self.mappings.len()
     }
 
-    /// How often TLBs were told to invalidate something: once for each mapping that was removed, changed or demoted, or
-    /// once for all those of one gathered change.
+    /// How often TLBs were told to invalidate something: once for each mapping that was removed,
+    /// changed or demoted, or once for all those of one gathered change.
     pub fn shootdowns(&self) -> u64 {
         self.shootdowns
     }

@@ -2,7 +2,8 @@
 
 use superpage_pages::MAX_LEVELS;
 
-/// Counts since the start, except those marked *now*, which also decrease. Arrays are indexed by level.
+/// Counts since the start, except those marked *now*, which also decrease. Arrays are indexed by
+/// level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Faults resolved: the sum of the nine kinds that follow.
@@ -49,7 +50,8 @@ pub struct Stats {
     pub reservations_preempted: u64,
     /// Frames of reservations that the background of the policy freed.
     pub reserved_released: u64,
-    /// Pages of zeroes that were given back: by the background, and of underused huge pages by the page daemon.
+    /// Pages of zeroes that were given back: by the background, and of underused huge pages by the
+    /// page daemon.
     pub zeroes_given_back: u64,
     /// Compactions of an extent, direct and by the background.
     pub compactions: u64,
@@ -93,7 +95,8 @@ pub struct Stats {
     pub daemon_runs: u64,
     /// Pages whose reference bits the daemon sampled.
     pub daemon_scanned: u64,
-    /// Pages, of whatever size, that the background of the policy looked at in scans and for reference bits.
+    /// Pages, of whatever size, that the background of the policy looked at in scans and for
+    /// reference bits.
     pub background_scanned: u64,
     /// Superpages demoted to find out which parts are in use.
     pub speculative_demotions: u64,
@@ -105,8 +108,8 @@ pub struct Stats {
     pub contiguity_failed: u64,
     /// Extents whose contiguity the daemon has restored.
     pub contiguity_restored: u64,
-    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them since is not known
-    /// here, since such accesses do not fault.
+    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them
+    /// since is not known here, since such accesses do not fault.
     pub untouched_pages: u64,
     /// Base pages populated by a fault on themselves, now.
     pub touched_pages: u64,
@@ -122,14 +125,15 @@ pub struct Stats {
     pub mapped: [u64; MAX_LEVELS],
     /// The same when the number of touched pages was last at its peak.
     pub mapped_at_peak: [u64; MAX_LEVELS],
-    /// Frames on the active list, including those that `unswappable_pages` counts, now; 0 if the policy reclaims
-    /// nothing, since there are then no lists.
+    /// Frames on the active list, including those that `unswappable_pages` counts, now; 0 if the
+    /// policy reclaims nothing, since there are then no lists.
     pub active_pages: u64,
     /// Frames on the inactive list, now.
     pub inactive_pages: u64,
     /// Frames that hold a cache page, now; whether they count as free is the policy's choice.
     pub cache_pages: u64,
-    /// Frames of dirty pages for which swap space has no slot, now: the daemon skips them until it has one.
+    /// Frames of dirty pages for which swap space has no slot, now: the daemon skips them until it
+    /// has one.
     pub unswappable_pages: u64,
     /// Pages in swap space, now.
     pub swap_used_pages: u64,
@@ -139,7 +143,8 @@ pub struct Stats {
     pub deferred_pages: u64,
     /// The most of these at any time.
     pub peak_deferred_pages: u64,
-    /// Huge pages of those that were split, since memory was short or one of their pages was evicted or compacted.
+    /// Huge pages of those that were split, since memory was short or one of their pages was
+    /// evicted or compacted.
     pub deferred_splits: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
@@ -183,8 +188,8 @@ impl Stats {
         self.resident_pages -= pages;
     }
 
-    /// Takes a snapshot of the mappings if touched pages are at their peak: before anything is removed, and for the
-    /// report.
+    /// Takes a snapshot of the mappings if touched pages are at their peak: before anything is
+    /// removed, and for the report.
     pub(crate) fn note_peak(&mut self) {
         if self.touched_pages == self.peak_touched_pages {
             self.mapped_at_peak = self.mapped;

@@ -1,4 +1,5 @@
-//! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
+//! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed
+//! from scratch.
 
 use crate::frame::bitmap::Bitmap;
 use crate::frame::static_pool::HugePool;
@@ -68,8 +69,9 @@ fn check(right: bool, message: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 impl Vm {
-    /// Checks the whole state: every frame has one owner, all counts of the population maps, lists, objects
-    /// and map entries are right, and the page tables agree with them. Linear in memory and mappings.
+    /// Checks the whole state: every frame has one owner, all counts of the population maps, lists,
+    /// objects and map entries are right, and the page tables agree with them. Linear in memory and
+    /// mappings.
     ///
     /// # Errors
     /// A sentence that says what is inconsistent.
@@ -160,7 +162,8 @@ impl Vm {
         }
     }
 
-    /// Checks the page lists, the cache pages and swap space, and the links from frames back to pages.
+    /// Checks the page lists, the cache pages and swap space, and the links from frames back to
+    /// pages.
     fn validate_pages(&self, pmap: &impl Pmap, populated: u64) -> Result<(), String> {
         let (frames, swap_and_cache) = (&self.frames, &self.frames.swap_and_cache);
         swap_and_cache.validate()?;
@@ -217,7 +220,8 @@ impl Vm {
         Ok(())
     }
 
-    /// The number of frames without an owner: not free, not wired, not in a reservation or a memory object. O(nodes).
+    /// The number of frames without an owner: not free, not wired, not in a reservation or a memory
+    /// object. O(nodes).
     pub fn leaked_frames(&self) -> u64 {
         let population = &self.frames.population;
         let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
@@ -323,8 +327,9 @@ impl Vm {
         self.validate_reach()
     }
 
-    /// Checks that each page of anonymous memory lies in a window through which it can be reached: one on its object,
-    /// or on an object in front of that. Any other page is lost, and would reappear if a window opened there.
+    /// Checks that each page of anonymous memory lies in a window through which it can be reached:
+    /// one on its object, or on an object in front of that. Any other page is lost, and would
+    /// reappear if a window opened there.
     fn validate_reach(&self) -> Result<(), String> {
         let mut windows: BTreeMap<ObjectId, Vec<(u64, u64)>> = BTreeMap::new();
         for entry in self.spaces.iter().flatten().flat_map(|space| space.iter()) {

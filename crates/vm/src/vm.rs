@@ -36,8 +36,8 @@ pub struct Config {
     pub swap_pages: u64,
 }
 
-/// A memory manager for one physical memory and any number of address spaces. One structure, without locks: the caller
-/// serializes its calls.
+/// A memory manager for one physical memory and any number of address spaces. One structure,
+/// without locks: the caller serializes its calls.
 pub struct Vm {
     pub(crate) frames: Frames,
     pub(crate) objects: Objects,
@@ -45,22 +45,26 @@ pub struct Vm {
     pub(crate) answers: Answers,
     /// What map entries may prefer, by number; the first is nothing.
     pub(crate) preferences: Vec<Prefer>,
-    /// The policy's background, the events that it asks for, and the time of the last call of [`Vm::advance`].
+    /// The policy's background, the events that it asks for, and the time of the last call of
+    /// [`Vm::advance`].
     pub(crate) background: Option<Box<dyn Background>>,
     pub(crate) events: Events,
     pub(crate) wants: Wants,
     pub(crate) now: Time,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
-    /// The state of the generator for speculative demotions: the same history yields the same decisions.
+    /// The state of the generator for speculative demotions: the same history yields the same
+    /// decisions.
     pub(crate) random: u64,
-    /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
+    /// By level: the value of [`Pages::changes`] when the whole inactive list had no more
+    /// contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
     /// By reason: regions that were not promoted.
     pub(crate) refused: [u64; Why::ALL.len()],
     /// When direct compaction is tried again.
     pub(crate) deferred: compact::Deferred,
-    /// How many pages were resident when memory was short and the daemon found none that it could evict.
+    /// How many pages were resident when memory was short and the daemon found none that it could
+    /// evict.
     pub(crate) futile: Option<u64>,
     /// How many map entries have gone: what a fork shares may have no other user since.
     pub(crate) dropped: u64,
@@ -72,8 +76,8 @@ impl Vm {
     /// Panics if the policy's colours are no power of two.
     ///
     /// # Errors
-    /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames; [`Error::PoolSize`], [`Error::PoolRoom`] if the
-    /// policy's static pool cannot be made.
+    /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames; [`Error::PoolSize`],
+    /// [`Error::PoolRoom`] if the policy's static pool cannot be made.
     pub fn new(config: Config) -> Result<Vm, Error> {
         let Config { ladder, frames, policy, swap_pages } = config;
         if frames >= u64::from(u32::MAX) {
@@ -147,8 +151,8 @@ impl Vm {
         &self.answers
     }
 
-    /// The answers in a map entry that prefers something, or where the program's hint changes them; `None`: the
-    /// policy's.
+    /// The answers in a map entry that prefers something, or where the program's hint changes them;
+    /// `None`: the policy's.
     #[inline]
     pub(crate) fn answers_in(&self, entry: &Entry) -> Option<Answers> {
         let place = &self.answers.place;
@@ -171,8 +175,8 @@ impl Vm {
         &self.frames.buddy
     }
 
-    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a copy: peaks, pages on
-    /// lists and slots may be out of date.
+    /// Those of [`Vm::stats`] that only grow, and pages that are mapped and resident, without a
+    /// copy: peaks, pages on lists and slots may be out of date.
     #[inline]
     pub fn counts(&self) -> &Stats {
         &self.frames.stats
@@ -202,7 +206,8 @@ impl Vm {
         SpaceId(slot as u32)
     }
 
-    /// Executes another program in a process: its mappings are removed, its address space remains. O(pages mapped).
+    /// Executes another program in a process: its mappings are removed, its address space remains.
+    /// O(pages mapped).
     ///
     /// # Errors
     /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
@@ -238,9 +243,9 @@ impl Vm {
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
     }
 
-    /// Gives a free base page to somebody whom the manager does not know, such as a program that was there before, for
-    /// good. Unlike a wired one it can be relocated, by compaction ([`System::compact`](crate::System::compact)); it is
-    /// never evicted.
+    /// Gives a free base page to somebody whom the manager does not know, such as a program that
+    /// was there before, for good. Unlike a wired one it can be relocated, by compaction
+    /// ([`System::compact`](crate::System::compact)); it is never evicted.
     ///
     /// # Errors
     /// [`Error::NotFree`], with nothing changed, if it is not free.
@@ -253,8 +258,9 @@ impl Vm {
         self.frames.foreign.iter().flat_map(|foreign| foreign.iter()).map(|frame| Pfn(frame as u64))
     }
 
-    /// From now on base pages that are allocated singly come from all over memory, at random: as on a machine that has
-    /// run for long, whose lists of free pages programs have filled that came and went.
+    /// From now on base pages that are allocated singly come from all over memory, at random: as on
+    /// a machine that has run for long, whose lists of free pages programs have filled that came
+    /// and went.
     ///
     /// # Errors
     /// [`Error::Frames`]: there is no memory for it.
@@ -263,7 +269,8 @@ impl Vm {
         self.frames.buddy.scatter(seed).map_err(|_| Error::Frames(frames))
     }
 
-    /// The reservations that would yield an extent of this size, in the order of preemption. O(reservations there).
+    /// The reservations that would yield an extent of this size, in the order of preemption.
+    /// O(reservations there).
     pub fn reservations(&self, level: Level) -> impl Iterator<Item = Extent> + '_ {
         let lists = &self.frames.reservations;
         lists.iter(level.0).map(|id| {
@@ -273,8 +280,8 @@ impl Vm {
         })
     }
 
-    /// The bytes that the manager's own structures hold: frames, reservations, population maps, objects, map entries.
-    /// Page tables are not included.
+    /// The bytes that the manager's own structures hold: frames, reservations, population maps,
+    /// objects, map entries. Page tables are not included.
     pub fn metadata_bytes(&self) -> usize {
         self.frames.metadata_bytes()
             + self.objects.metadata_bytes()

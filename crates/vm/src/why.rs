@@ -1,5 +1,5 @@
-//! Why memory is not mapped by a superpage, or was not made one: one vocabulary for the manager, for policies, and for
-//! every verb of `superpage` that explains, counts or refuses.
+//! Why memory is not mapped by a superpage, or was not made one: one vocabulary for the manager,
+//! for policies, and for every verb of `superpage` that explains, counts or refuses.
 
 use crate::Time;
 use alloc::string::{String, ToString};
@@ -8,8 +8,8 @@ use superpage_pages::PageSize;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])+ $why:ident = $name:literal, $words:literal;)+) => {
-        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any more. Where several
-        /// apply, `superpage inspect` gives the first in this order.
+        /// Why a block of memory, what one superpage would map, is not mapped by it, or not any
+        /// more. Where several apply, `superpage inspect` gives the first in this order.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Why {
             $($(#[$doc])+ $why,)+
@@ -33,13 +33,15 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Memory of the kernel or a device that is only mapped into the process; or a process that is the kernel's.
+    /// Memory of the kernel or a device that is only mapped into the process; or a process that is
+    /// the kernel's.
     Kernel = "kernel", "the kernel's or a device's";
     /// No whole block is in the mapping, with its virtual and physical alignment equal.
     TooSmall = "too-small", "no aligned SIZE in the mapping";
     /// The block is only partly in the mapping.
     Edge = "edge", "edge: less than an aligned SIZE at the mapping's ends";
-    /// The mapping maps a file at addresses that differ from the file offsets, modulo the size of a block.
+    /// The mapping maps a file at addresses that differ from the file offsets, modulo the size of a
+    /// block.
     Misaligned = "misaligned", "address and file offset differ modulo SIZE";
     /// The process disabled huge pages for itself, by `prctl(PR_SET_THP_DISABLE)`.
     Disabled = "disabled", "the process disabled huge pages by prctl";
@@ -47,19 +49,21 @@ reasons! {
     AdvisedAgainst = "advised-against", "MADV_NOHUGEPAGE";
     /// The kernel was built without transparent huge pages, or shows no settings.
     NoSettings = "no-settings", "the kernel shows no transparent huge pages";
-    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by `deny` alone, in
-    /// shared memory.
+    /// The setting says `never` or `deny`. It stops the kernel by itself; a promoter is stopped by
+    /// `deny` alone, in shared memory.
     Never = "never", "switched off for the whole system";
     /// The setting requires advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
     NotAdvised = "not-advised", "no MADV_HUGEPAGE";
-    /// The kernel reports that no large folios are possible here (`THPeligible` in `/proc/PID/smaps`) and nothing more:
-    /// for example, the process disabled them except where advised.
+    /// The kernel reports that no large folios are possible here (`THPeligible` in
+    /// `/proc/PID/smaps`) and nothing more: for example, the process disabled them except where
+    /// advised.
     NotEligible = "not-eligible", "not eligible, says the kernel: disabled by prctl except where advised, say";
     /// Private copies of pages of a file, which are made page by page.
     PrivateCopies = "private-copies", "private copies of a file's pages";
     /// One huge folio holds the block, but it is mapped page by page.
     MappedByPages = "mapped-by-pages", "in SIZE folios, but mapped page by page";
-    /// It belongs to a file, whose pages are cached in smaller folios than the block; the manager promotes none.
+    /// It belongs to a file, whose pages are cached in smaller folios than the block; the manager
+    /// promotes none.
     FileFolios = "file-folios", "the file is cached in folios under SIZE";
     /// Pages of the block are in swap space, or in the cache.
     Swapped = "swapped", "pages in swap space";
@@ -71,7 +75,8 @@ reasons! {
     NoHeadroom = "no-headroom", "too little memory would be left";
     /// Tasks wait for memory in a control group of the process, or in the system.
     Pressure = "pressure", "tasks wait for memory";
-    /// Nothing prevents it: khugepaged has not reached it yet, or `superpage daemon` would promote it.
+    /// Nothing prevents it: khugepaged has not reached it yet, or `superpage daemon` would promote
+    /// it.
     NotCollapsed = "not-collapsed", "full, not collapsed yet: khugepaged or superpage daemon would";
     /// It is a superpage already, or part of one.
     Superpage = "superpage", "it is a superpage";
@@ -85,7 +90,8 @@ reasons! {
     Contents = "contents", "a frame could not be filled";
     /// It was unmapped since it was looked at.
     Unmapped = "unmapped", "unmapped meanwhile";
-    /// The kernel refused the call (`EINVAL`): what else is known of the process may be out of date too.
+    /// The kernel refused the call (`EINVAL`): what else is known of the process may be out of date
+    /// too.
     Ineligible = "ineligible", "the kernel refused it (EINVAL)";
     /// A control group of the process is at its limit.
     GroupLimit = "group-limit", "a control group is at its limit";
@@ -102,12 +108,14 @@ reasons! {
 }
 
 impl Why {
-    /// The reason in words, for superpages of `size`. Every verb that explains why memory is not huge uses these words.
+    /// The reason in words, for superpages of `size`. Every verb that explains why memory is not
+    /// huge uses these words.
     pub fn words(self, size: PageSize) -> String {
         self.template().replace("SIZE", &size.to_string())
     }
 
-    /// Whether the block has changed since a scan found it: it need not be tried again before a scan finds it anew.
+    /// Whether the block has changed since a scan found it: it need not be tried again before a
+    /// scan finds it anew.
     pub const fn is_over(self) -> bool {
         use Why::{AdvisedAgainst, Gone, NotPopulated, Superpage, TooSmall, Unmapped};
         matches!(self, Superpage | NotPopulated | TooSmall | AdvisedAgainst | Unmapped | Gone)
@@ -127,8 +135,8 @@ impl core::error::Error for Why {}
 pub struct Refusal {
     /// Why.
     pub why: Why,
-    /// Until when all promotions in the address space are refused for that reason, without a look at the region; 0 if
-    /// it is a reason of this region.
+    /// Until when all promotions in the address space are refused for that reason, without a look
+    /// at the region; 0 if it is a reason of this region.
     pub until: Time,
 }
 

@@ -1,4 +1,5 @@
-//! The policy `adaptive`: what is filled ahead, what is left to the program to learn from, and what is given back.
+//! The policy `adaptive`: what is filled ahead, what is left to the program to learn from, and what
+//! is given back.
 
 use crate::machine::Machine;
 use superpage_pages::{Level, Vpn};
@@ -73,8 +74,8 @@ fn where_regions_stay_sparse_nothing_is_filled() {
 
 #[test]
 fn what_is_filled_stays_within_the_limit_of_what_the_controls_show() {
-    // Each fifth page is never touched, all others are in an order of their own: 20 % of a region that is
-    // filled is unused.
+    // Each fifth page is never touched, all others are in an order of their own: 20 % of a region
+    // that is filled is unused.
     let mut run = Run::new("adaptive:bloat=10%", 1 << 15, 24);
     let order = (0..PAGES).map(|at| at * 181 % PAGES).filter(|page| page % 5 != 0);
     for page in order {

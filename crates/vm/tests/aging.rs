@@ -1,12 +1,14 @@
-//! How pages grow old (Navarro et al., section 5.1: approximate LRU, as in FreeBSD 4). The daemon samples each active page
-//! in turn. A page starts with an activity of 5; a reference adds 3, up to 64; a round that finds none takes 1 away, and at 0
-//! the page is inactive. What nobody maps is inactive at once.
+//! How pages grow old (Navarro et al., section 5.1: approximate LRU, as in FreeBSD 4). The daemon
+//! samples each active page in turn. A page starts with an activity of 5; a reference adds 3, up to
+//! 64; a round that finds none takes 1 away, and at 0 the page is inactive. What nobody maps is
+//! inactive at once.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Extent, Vpn};
 use superpage_vm::Growth;
 
-/// 64 frames: the daemon wakes with fewer than 4 available and samples active pages until 40 are inactive or available.
+/// 64 frames: the daemon wakes with fewer than 4 available and samples active pages until 40 are
+/// inactive or available.
 const FRAMES: u64 = 64;
 /// The pages that are watched: too many for the rest to be 40.
 const WATCHED: u64 = 40;
@@ -15,7 +17,8 @@ const START: u64 = 512;
 /// A file that is read and closed: its pages are inactive.
 const SUPPLY: u32 = 9;
 
-/// A memory in which as many pages can go at once as the daemon wants, so that it samples each active page once a run.
+/// A memory in which as many pages can go at once as the daemon wants, so that it samples each
+/// active page once a run.
 struct Watch {
     machine: Machine,
     next: u64,
@@ -118,7 +121,8 @@ fn what_is_used_between_any_two_looks_stays_active() {
 #[test]
 fn an_inactive_page_that_is_used_again_is_as_active_as_a_new_one() {
     let mut watch = touched(Watch::new());
-    // One more page, of a file that is mapped, but it is read past the mapping: no reference bit tells.
+    // One more page, of a file that is mapped, but it is read past the mapping: no reference bit
+    // tells.
     watch.machine.file(4096, 1, true, 0);
     watch.machine.vm.open(1, 1).unwrap();
     for _ in 0..3 {
@@ -189,7 +193,8 @@ fn one_run_finds_enough_however_active_pages_were() {
         Watch::reference(&mut watch.machine);
         watch.round();
     }
-    // The kernel takes all free frames but three: what is inactive is not enough for the 16 that the daemon aims at.
+    // The kernel takes all free frames but three: what is inactive is not enough for the 16 that
+    // the daemon aims at.
     let mut machine = watch.machine;
     let free: Vec<Extent> = machine.vm.buddy().iter().collect();
     free.into_iter().skip(3).for_each(|extent| machine.vm.wire(extent).unwrap());
@@ -206,7 +211,8 @@ fn what_was_used_least_goes_first_where_all_were_used_of_late() {
         often.clone().for_each(|page| assert!(watch.machine.pmap.access(watch.machine.space, Vpn(page), Access::Read)));
         watch.round();
     }
-    // Memory is full of pages that were all just used, so that the daemon must let many rounds pass at once.
+    // Memory is full of pages that were all just used, so that the daemon must let many rounds pass
+    // at once.
     Watch::reference(&mut watch.machine);
     watch.machine.anonymous(4096, 64, Growth::Fixed);
     let mut fresh = 4096..4096 + 64;

@@ -9,7 +9,8 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: everything is left to the system's allocator; what is counted beside it allocates nothing.
+// SAFETY: everything is left to the system's allocator; what is counted beside it allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size() as isize);

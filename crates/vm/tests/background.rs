@@ -1,4 +1,5 @@
-//! Policies that do something in time of their own: `promote` on this crate's manager, and on a system that is none.
+//! Policies that do something in time of their own: `promote` on this crate's manager, and on a
+//! system that is none.
 
 mod contract;
 
@@ -227,7 +228,8 @@ fn a_look_tells_pages_that_are_shared_swapped_reserved_and_not_touched() {
     machine.end();
 }
 
-/// Two mappings in a region: the extent that is reserved for the first reaches past its end, where the second is.
+/// Two mappings in a region: the extent that is reserved for the first reaches past its end, where
+/// the second is.
 #[test]
 fn what_is_reserved_for_every_mapping_of_a_region_is_given_back() {
     let mut machine = Machine::new("4K 64K 2M", 4096, "reservation");
@@ -501,7 +503,8 @@ fn what_is_refused_is_tried_ever_more_rarely() {
     run(&mut *background, &mut system, 100);
     // At 2 s, and 2, 4, 8, 16 and 32 s after that.
     assert_eq!(system.promoted.len(), 6);
-    // Until then it is told to wait, which is nothing of the region: it is asked once, and tried again after it.
+    // Until then it is told to wait, which is nothing of the region: it is asked once, and tried
+    // again after it.
     system.outcome = Err(Refusal { why: Why::Pressure, until: 1000 * SECOND });
     run(&mut *background, &mut system, 999);
     assert_eq!(system.promoted.len(), 7);

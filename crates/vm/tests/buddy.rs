@@ -5,7 +5,8 @@ use std::ops::Range;
 use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
 use superpage_vm::{Buddy, BuddyError};
 
-/// The ladder of base pages of 4K and of superpages of `1 << order` base pages for each of `orders`.
+/// The ladder of base pages of 4K and of superpages of `1 << order` base pages for each of
+/// `orders`.
 fn ladder(orders: &[u32]) -> Ladder {
     let sizes: Vec<_> = [0].iter().chain(orders).map(|order| PageSize::from_shift(12 + order).unwrap()).collect();
     Ladder::new(&sizes).unwrap()
@@ -96,14 +97,15 @@ impl Plain {
         self.marked[frame as usize] = true;
     }
 
-    /// Of these extents the lowest that is not marked, or else the oldest, and the lowest of that age.
+    /// Of these extents the lowest that is not marked, or else the oldest, and the lowest of that
+    /// age.
     fn prefer(&self, extents: Vec<Extent>) -> Option<Extent> {
         let age = |extent: &Extent| if self.is_marked(*extent) { self.since[extent.start.0 as usize] } else { 0 };
         extents.into_iter().min_by_key(|extent| (age(extent), extent.start))
     }
 
-    /// What `allocate_coloured` is to find: the first frame of the colour in the lowest maximal extent that has one and no
-    /// mark, of the smallest size.
+    /// What `allocate_coloured` is to find: the first frame of the colour in the lowest maximal
+    /// extent that has one and no mark, of the smallest size.
     fn first_of_colour(&self, colours: u64, page: u64) -> Option<Extent> {
         let extents = self.ladder.levels().flat_map(|level| self.maximal(level));
         let plain = extents.into_iter().filter(|extent| !self.is_marked(*extent));
@@ -112,8 +114,8 @@ impl Plain {
         Some(Extent { start: Pfn(frame as u64), level: Level::BASE })
     }
 
-    /// What `allocate` is to find: the preferred maximal extent of the smallest size that has one, and of that the
-    /// preferred piece of each size down.
+    /// What `allocate` is to find: the preferred maximal extent of the smallest size that has one,
+    /// and of that the preferred piece of each size down.
     fn best_fit(&self, level: Level) -> Option<Extent> {
         let sizes = self.ladder.levels().skip(level.index());
         let mut found = sizes.filter_map(|level| self.prefer(self.maximal(level))).next()?;
@@ -158,7 +160,8 @@ enum Step {
     Free(usize, u8, Contents),
     /// Free only one piece, of this level, of one of the allocations.
     FreePiece(usize, u8, u64, Contents),
-    /// Free the extent around this frame if wholly taken, whatever allocations it lies in or consists of.
+    /// Free the extent around this frame if wholly taken, whatever allocations it lies in or
+    /// consists of.
     FreeAround(u64, u8, Contents),
     /// Mark this frame as holding a cache page.
     Mark(u64),
@@ -223,7 +226,8 @@ fn colours() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (1u32..13).prop_map(|order| 1 << order)]
 }
 
-/// Carries out `steps` on both, compares after each, gives all back and compares with the beginning.
+/// Carries out `steps` on both, compares after each, gives all back and compares with the
+/// beginning.
 fn run(ladder: Ladder, frames: u64, colours: u64, steps: Vec<Step>) {
     let mut buddy = Buddy::new(ladder, frames).unwrap().with_colours(colours).unwrap();
     let mut plain = Plain::new(ladder, frames);
@@ -276,7 +280,8 @@ fn run(ladder: Ladder, frames: u64, colours: u64, steps: Vec<Step>) {
                     give(&mut buddy, &mut plain, any, contents);
                 }
             }
-            // Where memory may hold few frames with marks, one of them is forgotten rather than any.
+            // Where memory may hold few frames with marks, one of them is forgotten rather than
+            // any.
             Step::Forget(at) => {
                 let near = (at % frames..frames).find(|frame| plain.marked[*frame as usize]).unwrap_or(at % frames);
                 buddy.forget_cached(Pfn(near));

@@ -1,9 +1,11 @@
-//! Cache pages in the buddy allocator, by examples. `buddy.rs` has the comparison with a plain model.
+//! Cache pages in the buddy allocator, by examples. `buddy.rs` has the comparison with a plain
+//! model.
 
 use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
 use superpage_vm::Buddy;
 
-/// The ladder of base pages of 4K and of superpages of `1 << order` base pages for each of `orders`.
+/// The ladder of base pages of 4K and of superpages of `1 << order` base pages for each of
+/// `orders`.
 fn ladder(orders: &[u32]) -> Ladder {
     let sizes: Vec<_> = [0].iter().chain(orders).map(|order| PageSize::from_shift(12 + order).unwrap()).collect();
     Ladder::new(&sizes).unwrap()
@@ -26,7 +28,8 @@ fn extents_with_cache_pages_are_taken_last_and_oldest_first() {
     // The contents are there until their owner drops them.
     assert_eq!((buddy.plain_frames(), buddy.cached_frames()), (0, 16));
     assert!(buddy.cached_in(extent(16, 1)).eq((16..24).map(Pfn)));
-    // Base pages of an old extent go before a whole one of later; then the pieces that are left, before a new one.
+    // Base pages of an old extent go before a whole one of later; then the pieces that are left,
+    // before a new one.
     buddy.free(extent(0, 1));
     buddy.free(extent(16, 1));
     let first = buddy.allocate(Level(0)).unwrap();

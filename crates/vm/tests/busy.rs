@@ -33,7 +33,8 @@ fn reading(policy: &str) -> (Machine, Pfn) {
 #[test]
 fn while_a_page_is_read_all_others_can_be_had() {
     let (mut machine, frame) = reading("reservation");
-    // Whoever needs it waits for the same frame, which is neither mapped nor asked of the store again.
+    // Whoever needs it waits for the same frame, which is neither mapped nor asked of the store
+    // again.
     assert_eq!(busy(&mut machine, 515, Access::Write), frame);
     assert_eq!((machine.frame(515), machine.disk.reading.len()), (None, 1));
     assert_eq!(machine.write(5).kind, FaultKind::Zero);
@@ -93,8 +94,9 @@ fn nothing_takes_a_busy_page_away() {
     machine.end();
 }
 
-/// A move onto other pages, to a shorter length, unmaps two parts, each of which leaves the other. Together they are the last
-/// mappings of an object of which a child reads a page. The move is refused before the first of them is unmapped.
+/// A move onto other pages, to a shorter length, unmaps two parts, each of which leaves the other.
+/// Together they are the last mappings of an object of which a child reads a page. The move is
+/// refused before the first of them is unmapped.
 #[test]
 fn a_move_that_is_refused_has_unmapped_nothing() {
     let mut machine = Machine::with_swap(ALPHA, 256, "reservation", 4096);
@@ -104,7 +106,8 @@ fn a_move_that_is_refused_has_unmapped_nothing() {
     (0..8).chain(64..88).for_each(|page| machine.put(page, 10 + page));
     machine.vm.remap(&mut machine.pmap, parent, Vpn(0).pages(8), Vpn(56).pages(8)).unwrap();
     let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
-    // Page 84 is the child's alone from now on, but still in the object that the parent maps from 64 up to 80.
+    // Page 84 is the child's alone from now on, but still in the object that the parent maps from
+    // 64 up to 80.
     machine.unmap(80, 8);
     machine.squeeze();
     machine.disk.slow = true;
@@ -135,7 +138,8 @@ fn what_is_stored_of_a_page_is_read_by_one_at_a_time() {
     let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
     machine.squeeze();
     machine.disk.slow = true;
-    // The child reads a copy of its own. The parent, who would write the page and have it written out, waits.
+    // The child reads a copy of its own. The parent, who would write the page and have it written
+    // out, waits.
     machine.space = child;
     let frame = busy(&mut machine, 0, Access::Write);
     machine.space = parent;
@@ -305,7 +309,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// An access of a program to a page, with what it finds and leaves there. Counts the faults that end while another waits.
+    /// An access of a program to a page, with what it finds and leaves there. Counts the faults
+    /// that end while another waits.
     fn access(&self, space: SpaceId, page: u64, write: Option<u64>, beside: &AtomicUsize) -> u64 {
         let access = if write.is_some() { Access::Write } else { Access::Read };
         let mut guard = self.state.lock().unwrap();
@@ -414,8 +419,8 @@ fn whoever_waits_for_the_store_keeps_nobody_else_waiting_and_all_contents_are_ri
     assert!(beside.load(Relaxed) > 0, "no fault was ever resolved while another waited");
 }
 
-/// The daemon found nothing to evict while the only page that can go was being read, and waits until something changes. The
-/// end of the read is such a change.
+/// The daemon found nothing to evict while the only page that can go was being read, and waits
+/// until something changes. The end of the read is such a change.
 #[test]
 fn the_daemon_is_wanted_again_when_a_read_is_done() {
     let mut machine = Machine::new("8K 64K", 64, "base");

@@ -1,4 +1,5 @@
-//! Page colouring (Navarro et al., section 6.3; Kessler and Hill): which frames single base pages get.
+//! Page colouring (Navarro et al., section 6.3; Kessler and Hill): which frames single base pages
+//! get.
 
 use crate::machine::{ALPHA, Machine};
 use proptest::prelude::*;
@@ -135,7 +136,8 @@ fn is_free(buddy: &Buddy, colours: u64, page: u64) -> bool {
 }
 
 proptest! {
-    /// A page gets a frame of its colour if, and only if, one is free that lies in no extent with cache pages.
+    /// A page gets a frame of its colour if, and only if, one is free that lies in no extent with
+    /// cache pages.
     #[test]
     fn a_page_gets_its_colour_if_a_plain_set_of_free_frames_has_one(
         order in 1u32..11,

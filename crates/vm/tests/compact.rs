@@ -66,7 +66,8 @@ fn an_extent_with_a_wired_frame_is_left_as_it_is() {
     machine.end();
 }
 
-/// Superpages of a smaller size move whole; reservations are broken; what a fork shares stays shared.
+/// Superpages of a smaller size move whole; reservations are broken; what a fork shares stays
+/// shared.
 #[test]
 fn superpages_move_whole() {
     let mut machine = Machine::new("4K 64K 2M", 4096, "reservation:cache=free");

@@ -1,4 +1,5 @@
-//! What a frame holds when a program sees it, and what is left of a fault whose frame could not be filled.
+//! What a frame holds when a program sees it, and what is left of a fault whose frame could not be
+//! filled.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Vpn};

@@ -1,5 +1,6 @@
-//! The contiguity-aware page daemon (Navarro et al., section 5.1, changes 2 and 3): woken by failed requests for extents,
-//! it restores what failed and no more, out of inactive pages; and closed files make pages inactive.
+//! The contiguity-aware page daemon (Navarro et al., section 5.1, changes 2 and 3): woken by failed
+//! requests for extents, it restores what failed and no more, out of inactive pages; and closed
+//! files make pages inactive.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
@@ -8,8 +9,8 @@ use superpage_vm::{FaultKind, Growth};
 /// The plain daemon that the paper compares with.
 const PLAIN: &str = "reservation:cache=held,wake=memory,close=keep";
 
-/// A memory of ten extents of 64 KB: nine hold 72 pages of a file that was read, of the last one frame is the kernel's. So
-/// seven frames are available, which is enough, but no extent.
+/// A memory of ten extents of 64 KB: nine hold 72 pages of a file that was read, of the last one
+/// frame is the kernel's. So seven frames are available, which is enough, but no extent.
 fn full(policy: &str) -> Machine {
     let mut machine = Machine::with_swap("8K 64K", 80, policy, 1000);
     machine.vm.wire(Extent { start: Pfn(79), level: Level::BASE }).unwrap();
@@ -159,8 +160,9 @@ fn pages_become_inactive_at_the_last_close_only() {
     end(machine);
 }
 
-/// A file of superpages of 8 pages, read whole through a mapping by a process that goes on to use little of it: some of it is
-/// inactive and still in superpages. No extent is free, though memory is not short.
+/// A file of superpages of 8 pages, read whole through a mapping by a process that goes on to use
+/// little of it: some of it is inactive and still in superpages. No extent is free, though memory
+/// is not short.
 fn inactive_superpages(speculate: &str) -> Machine {
     let policy = format!("reservation:speculate={speculate}");
     let mut machine = Machine::with_swap("8K 64K", 8 * 65, &policy, 1000);

@@ -1,5 +1,5 @@
-//! What a fault costs in lookups of page tables (Navarro et al., section 4.9: population maps say what is populated, so that
-//! nobody has to look them up).
+//! What a fault costs in lookups of page tables (Navarro et al., section 4.9: population maps say
+//! what is populated, so that nobody has to look them up).
 
 use crate::machine::{ALPHA, Machine};
 use std::cell::Cell;

@@ -1,6 +1,7 @@
-//! What each policy does in the same small worlds, in numbers: `counts.txt`. The other tests say that what it does is
-//! right; this one says that it does the same as before. Where a change is meant to change it,
-//! `SUPERPAGE_WRITE=1 cargo test -p superpage-vm --test all counts::` writes the file.
+//! What each policy does in the same small worlds, in numbers: `counts.txt`. The other tests say
+//! that what it does is right; this one says that it does the same as before. Where a change is
+//! meant to change it, `SUPERPAGE_WRITE=1 cargo test -p superpage-vm --test all counts::` writes
+//! the file.
 
 use crate::common::{Op, Setting, World, plain, scenario, setting_of};
 use std::fmt::Write as _;

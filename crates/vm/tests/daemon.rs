@@ -1,4 +1,5 @@
-//! The page daemon (Navarro et al., section 5.1): which pages go when memory is short, and what becomes of their frames.
+//! The page daemon (Navarro et al., section 5.1): which pages go when memory is short, and what
+//! becomes of their frames.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Protection};
@@ -18,8 +19,8 @@ fn small(policy: &str) -> Machine {
     Machine::with_swap("8K 64K", 64, policy, 1000)
 }
 
-/// All but three of the frames hold pages of a file, read in order, of which the daemon has taken the oldest out of use:
-/// all of the first 64 KB, and five pages of the next.
+/// All but three of the frames hold pages of a file, read in order, of which the daemon has taken
+/// the oldest out of use: all of the first 64 KB, and five pages of the next.
 fn thirteen_evicted(policy: &str) -> Machine {
     let mut machine = small(policy);
     machine.file(FILE, 200, true, 0);
@@ -54,7 +55,8 @@ fn the_oldest_pages_go_first_and_those_in_use_stay() {
 
 #[test]
 fn superpages_grow_old_no_faster_than_base_pages() {
-    // The first 40 pages, in superpages or not, are used between one run of the daemon and the next.
+    // The first 40 pages, in superpages or not, are used between one run of the daemon and the
+    // next.
     let lost = ["reservation:speculate=0/4,wake=memory", "base"].map(|policy| {
         let mut machine = small(policy);
         machine.anonymous(0, 400, Growth::Fixed);
@@ -160,7 +162,8 @@ fn cache_pages_count_as_free_or_hold_their_frames_or_are_freed() {
 fn a_held_cache_page_goes_when_a_base_page_is_needed_the_oldest_first() {
     let mut machine = thirteen_evicted("reservation:speculate=0/4,cache=held");
     machine.anonymous(2048, 8, Growth::Fixed);
-    // The first page of an extent full of cache pages: the rest of it is a reservation, and is broken for it.
+    // The first page of an extent full of cache pages: the rest of it is a reservation, and is
+    // broken for it.
     assert_eq!((0..3).map(|page| machine.write(2048 + page).preempted).collect::<Vec<_>>(), [1, 0, 0]);
     assert_eq!(machine.read(FILE + 3).kind, FaultKind::Resident, "three of thirteen are gone");
     assert_eq!(machine.read(FILE + 2).kind, FaultKind::File);
@@ -186,11 +189,12 @@ fn an_eviction_demotes_step_by_step_around_the_victim() {
     }
 }
 
-/// The policies that map an extent of a file in memory at once, and keep evicted pages in their frames until others need them.
+/// The policies that map an extent of a file in memory at once, and keep evicted pages in their
+/// frames until others need them.
 const EXTENTS_AND_CACHE: [&str; 2] = ["freebsd:cache=held", "reservation:cache=held,resident=extent"];
 
-/// Another process writes its secret to so many pages, more than there are free frames, so that cache pages lose theirs.
-/// Returns that process.
+/// Another process writes its secret to so many pages, more than there are free frames, so that
+/// cache pages lose theirs. Returns that process.
 fn another_writes(machine: &mut Machine, pages: u64) -> SpaceId {
     let space = std::mem::replace(&mut machine.space, machine.vm.create_space());
     machine.anonymous(0, pages, Growth::Fixed);
@@ -198,13 +202,15 @@ fn another_writes(machine: &mut Machine, pages: u64) -> SpaceId {
     std::mem::replace(&mut machine.space, space)
 }
 
-/// A cache page may lose its frame at any time and without its mappings being looked for. So no superpage is mapped over one:
-/// through it a process would read what another has written to that frame since.
+/// A cache page may lose its frame at any time and without its mappings being looked for. So no
+/// superpage is mapped over one: through it a process would read what another has written to that
+/// frame since.
 #[test]
 fn no_superpage_is_mapped_over_cache_pages_whose_frames_others_get() {
     for policy in EXTENTS_AND_CACHE {
         let mut machine = thirteen_evicted(policy);
-        // Another process reads a page that is in memory. Of the eight pages around it five are in the cache only.
+        // Another process reads a page that is in memory. Of the eight pages around it five are in
+        // the cache only.
         let first = std::mem::replace(&mut machine.space, machine.vm.create_space());
         machine.file(FILE, 200, true, 0);
         assert_eq!(machine.get(FILE + 13), value(13));
@@ -218,8 +224,9 @@ fn no_superpage_is_mapped_over_cache_pages_whose_frames_others_get() {
     }
 }
 
-/// The same where the process that lost the pages touches one again, all of whose neighbours are cache pages, and the
-/// superpage is demoted once their frames belong to others: no base page of it may stay.
+/// The same where the process that lost the pages touches one again, all of whose neighbours are
+/// cache pages, and the superpage is demoted once their frames belong to others: no base page of it
+/// may stay.
 #[test]
 fn no_base_pages_are_left_where_cache_pages_lost_their_frames() {
     for policy in EXTENTS_AND_CACHE {

@@ -1,5 +1,6 @@
-//! When the page daemon wakes, what it aims at and when it stops (Navarro et al., section 5.1: the daemon of FreeBSD 4): it is
-//! woken with less than about 0.5 % of memory available, makes four times as much available, and keeps half as much again inactive.
+//! When the page daemon wakes, what it aims at and when it stops (Navarro et al., section 5.1: the
+//! daemon of FreeBSD 4): it is woken with less than about 0.5 % of memory available, makes four
+//! times as much available, and keeps half as much again inactive.
 
 use crate::machine::Machine;
 use superpage_vm::Growth;

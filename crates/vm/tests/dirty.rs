@@ -1,5 +1,5 @@
-//! Dirty superpages of a file (Navarro et al., sections 4.7, 6.7): demoted at their first write, or not, or their dirty
-//! base pages inferred from digests of contents.
+//! Dirty superpages of a file (Navarro et al., sections 4.7, 6.7): demoted at their first write, or
+//! not, or their dirty base pages inferred from digests of contents.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;

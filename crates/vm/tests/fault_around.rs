@@ -1,4 +1,5 @@
-//! Fault-around: which pages are populated beside those that are touched, exactly as a naive model says, and what limits it.
+//! Fault-around: which pages are populated beside those that are touched, exactly as a naive model
+//! says, and what limits it.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
@@ -6,7 +7,8 @@ use superpage_vm::Growth;
 
 const ARM: &str = "4K 64K 2M";
 
-/// The rule, page by page: `reserved` gives the reservation of a page as its first page and its size.
+/// The rule, page by page: `reserved` gives the reservation of a page as its first page and its
+/// size.
 struct Model {
     populated: Vec<bool>,
     around: usize,
@@ -41,7 +43,8 @@ fn random(state: &mut u64, below: usize) -> usize {
     (*state >> 33) as usize % below
 }
 
-/// Touches pages in an order, or those of them that are not populated, and compares after each touch. The number of faults.
+/// Touches pages in an order, or those of them that are not populated, and compares after each
+/// touch. The number of faults.
 fn compare(
     sizes: &str,
     around: usize,
@@ -108,7 +111,8 @@ fn windows_are_those_of_the_naive_model() {
             compare(sizes, around, reserved, (0..1044).rev());
             let faults = compare(sizes, around, reserved, 0..1044);
             assert!(around > 1 || faults == 1044);
-            // In order: 0, 1, 2, 3, 4, 8, ... up to the window, which then goes on into the second 2 MB.
+            // In order: 0, 1, 2, 3, 4, 8, ... up to the window, which then goes on into the second
+            // 2 MB.
             if (sizes, around) == (ARM, 64) {
                 assert_eq!(faults, 8 + 2 * 512 / 64 - 1 + 1 + 4);
             }

@@ -1,5 +1,5 @@
-//! Files mapped by several processes, where addresses are compatible with superpages and where not (section 5.3), and
-//! their dirty bits.
+//! Files mapped by several processes, where addresses are compatible with superpages and where not
+//! (section 5.3), and their dirty bits.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Vpn};
@@ -128,7 +128,8 @@ fn an_extent_of_a_file_in_memory_is_mapped_at_its_first_touch_where_the_policy_s
         machine.vm.exit(&mut machine.pmap, other).unwrap();
         machine.end();
     }
-    // Neither a part that is not in memory, nor one with a private copy, nor one that is mapped, nor what lies otherwise.
+    // Neither a part that is not in memory, nor one with a private copy, nor one that is mapped,
+    // nor what lies otherwise.
     let mut machine = Machine::new(ALPHA, 2048, "reservation:resident=extent");
     machine.file(512, 64, true, 0);
     (0..40).for_each(|page| machine.put(512 + page, page + 1));

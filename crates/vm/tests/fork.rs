@@ -74,7 +74,8 @@ fn a_copy_takes_over_what_nobody_else_needs() {
     machine.end();
 }
 
-/// A guard page in a mapping divides it into windows on one object, which stays as long as one of them does.
+/// A guard page in a mapping divides it into windows on one object, which stays as long as one of
+/// them does.
 #[test]
 fn what_both_have_copied_goes_with_one_of_them_also_behind_a_guard_page() {
     for guard in [false, true] {

@@ -1,4 +1,5 @@
-//! What a program asks for (madvise(2)): the hint of a map entry, and what a policy makes of it at later faults.
+//! What a program asks for (madvise(2)): the hint of a map entry, and what a policy makes of it at
+//! later faults.
 
 use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Protection, Vpn};
@@ -118,7 +119,8 @@ fn no_superpage_is_made_again_against_advice() {
     let mut machine = Machine::new(X86, 4096, "reservation:hints=opt-out,demote-on-write=off");
     machine.anonymous(512, 512, Growth::Fixed);
     (512..1024).for_each(|page| machine.put(page, 1));
-    // In base pages, and again fully populated in one extent: the next fault there would promote it.
+    // In base pages, and again fully populated in one extent: the next fault there would promote
+    // it.
     for hint in [Hint::None, Hint::Base] {
         advise(&mut machine, 512, 512, hint);
         machine.protect(600, 1, Protection::READ);

@@ -1,5 +1,5 @@
-//! The static pool of Linux: set aside before or after memory is fragmented, reserved by mappings, never taken by
-//! anybody else.
+//! The static pool of Linux: set aside before or after memory is fragmented, reserved by mappings,
+//! never taken by anybody else.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Extent, Hint, Level, PageSize, Pfn, Protection, Vpn};

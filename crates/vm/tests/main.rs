@@ -1,7 +1,6 @@
-//! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run
-//! takes the
-//! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says
-//! if it lacks one.
+//! All tests of the crate's public interface as one program: what changes in the crate is linked
+//! once, and a run takes the time of its longest test. One file a question; a new file needs its
+//! line here, and `every_file_is_listed` says if it lacks one.
 
 extern crate alloc;
 

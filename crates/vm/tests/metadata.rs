@@ -1,4 +1,5 @@
-//! The bytes that the manager says it holds are those that it holds: nothing is forgotten, nothing counted twice.
+//! The bytes that the manager says it holds are those that it holds: nothing is forgotten, nothing
+//! counted twice.
 
 use crate::allocated::allocated;
 use crate::machine::{ALPHA, Machine};

@@ -120,7 +120,8 @@ fn leshy_takes_the_largest_blocks_of_which_enough_entries_missed() {
             miss(machine, page, 1, None, now);
         });
     };
-    // Of 2 MB one page is missing to half of them, so 16 blocks of 64 KB are chosen; the last one has a page less.
+    // Of 2 MB one page is missing to half of them, so 16 blocks of 64 KB are chosen; the last one
+    // has a page less.
     missed(&mut machine, 8192..8192 + 255, MS);
     // Half of the pages of 2 MB; half of 64 KB; one less than that.
     missed(&mut machine, 9216..9216 + 256, MS);
@@ -128,7 +129,8 @@ fn leshy_takes_the_largest_blocks_of_which_enough_entries_missed() {
     missed(&mut machine, 11264..11271, MS);
     miss(&mut machine, 10240, 400, None, MS);
     advance(&mut machine, 10 * MS);
-    // 2 MB has the most misses but for the 64 KB before it, and after it there were 528 of 600 base pages.
+    // 2 MB has the most misses but for the 64 KB before it, and after it there were 528 of 600 base
+    // pages.
     assert_eq!(levels(&machine, [10240, 9216, 8192, 8208, 8256, 8272, 11264]), [1, 2, 1, 1, 1, 0, 0]);
     assert_eq!(machine.vm.stats().promotions[1..4], [6, 1, 0]);
     // A first touch in what was promoted takes the whole of it; elsewhere a base page.
@@ -138,8 +140,9 @@ fn leshy_takes_the_largest_blocks_of_which_enough_entries_missed() {
         assert_eq!(levels(&machine, [page]), [level]);
     }
     (11265..11271).for_each(|page| machine.put(page, page));
-    // The misses of the interval before still count: the 64 KB that lacked a page are half full with another. Some in a
-    // superpage of 2 MB do not make it smaller, and one that its mapping cuts is made of 64 KB.
+    // The misses of the interval before still count: the 64 KB that lacked a page are half full
+    // with another. Some in a superpage of 2 MB do not make it smaller, and one that its mapping
+    // cuts is made of 64 KB.
     missed(&mut machine, 11271..11272, 11 * MS);
     missed(&mut machine, 9216..9216 + 16, 11 * MS);
     machine.unmap(12288 + 300, 212);

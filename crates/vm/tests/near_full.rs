@@ -1,5 +1,6 @@
-//! Memory and swap space nearly full, with pages shared by fork: an access goes through after two faults at most, or it is
-//! said that memory is out; whether the daemon runs before the access is tried again or after it.
+//! Memory and swap space nearly full, with pages shared by fork: an access goes through after two
+//! faults at most, or it is said that memory is out; whether the daemon runs before the access is
+//! tried again or after it.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Vpn};
@@ -7,7 +8,8 @@ use superpage_vm::{FaultError, Growth, Pmap, SpaceId};
 
 const PAGES: u64 = 140;
 
-/// Policies that reclaim, with each answer of what becomes of cache pages; in some every first write traps.
+/// Policies that reclaim, with each answer of what becomes of cache pages; in some every first
+/// write traps.
 const POLICIES: [&str; 9] = [
     "base:reclaim=lru",
     "reservation",
@@ -27,7 +29,8 @@ enum Daemon {
     AfterAccess,
 }
 
-/// Machines that differ in memory and swap space, with several processes that share their memory after fork.
+/// Machines that differ in memory and swap space, with several processes that share their memory
+/// after fork.
 struct Crowd {
     machine: Machine,
     spaces: Vec<SpaceId>,
@@ -57,7 +60,8 @@ impl Crowd {
         self.machine.vm.run_daemon(&mut self.machine.pmap, &mut self.machine.disk)
     }
 
-    /// Until it sleeps: a run that takes nothing out of use ends it, and many in a row would mean that it never does.
+    /// Until it sleeps: a run that takes nothing out of use ends it, and many in a row would mean
+    /// that it never does.
     fn answer_daemon(&mut self) {
         let mut runs = 0;
         while self.machine.vm.daemon_wanted() && self.run_daemon() {

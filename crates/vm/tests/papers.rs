@@ -5,7 +5,8 @@ use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Pfn, Vpn};
 use superpage_vm::{Config, Growth, Need, Policy, Target, Vm, planned};
 
-/// Eight regions in a wake-up, from where the last one stopped, and none with too many holes or no access.
+/// Eight regions in a wake-up, from where the last one stopped, and none with too many holes or no
+/// access.
 #[test]
 fn khugepaged_collapses_eight_regions_in_ten_seconds() {
     let huge = |machine: &Machine| (1..21).filter(|region| machine.level(region * 512) == Some(Level(1))).count();
@@ -225,7 +226,8 @@ fn eager_takes_sizes_up_to_its_ceilings_while_enough_is_free() {
     machine.vm.advise(&mut machine.pmap, machine.space, Vpn(4608).pages(1536), Hint::Huge).unwrap();
     advance(&mut machine, 0, 0);
     assert_eq!([4096, 4608].map(|page| machine.write(page).mapped), [Level(1), Level(3)]);
-    // 1024 pages are to stay free: first there is no room for 2 MB, then for nothing but base pages.
+    // 1024 pages are to stay free: first there is no room for 2 MB, then for nothing but base
+    // pages.
     machine.anonymous(8192, 4096, Growth::Fixed);
     fill(&mut machine, 8192, 1024 + 512);
     advance(&mut machine, 1, 0);

@@ -88,9 +88,9 @@ fn freebsd_reserves_past_the_end_of_anonymous_objects_only() {
     }
 }
 
-/// Three reservations of 2 MB and no frame beside them, the least recent with a page in its first 64 KB and one in
-/// the next;
-/// then a page that preempts it. The first frames of the reservations that are left, and the machine.
+/// Three reservations of 2 MB and no frame beside them, the least recent with a page in its first
+/// 64 KB and one in the next; then a page that preempts it. The first frames of the reservations
+/// that are left, and the machine.
 fn preempt(policy: &str) -> (Vec<Pfn>, Machine) {
     let mut machine = Machine::new(ARM, 3 * 512, policy);
     machine.anonymous(0, 3 * 512, Growth::Fixed);
@@ -121,8 +121,8 @@ fn freebsd_breaks_all_of_a_reservation_and_frees_every_hole() {
 
 #[test]
 fn freebsd_has_one_queue_whatever_a_reservation_would_yield() {
-    // The least recent reservation yields 64 KB, a more recent one only base pages: a list for each size finds
-    // that first.
+    // The least recent reservation yields 64 KB, a more recent one only base pages: a list for each
+    // size finds that first.
     for (policy, first) in [("freebsd", true), ("freebsd:lists=by-size", false)] {
         let mut machine = Machine::new(ARM, 1024, policy);
         machine.anonymous(0, 1024, Growth::Fixed);
@@ -220,8 +220,8 @@ fn a_region_with_untouched_pages_is_promoted_unless_all_must_be_accessed() {
         assert_eq!(stats.promotions[1], promoted, "{policy}");
         machine.end();
     }
-    // Of each 16 KB three pages are touched and the fourth is populated beside them; then three of four touched,
-    // and nothing beside.
+    // Of each 16 KB three pages are touched and the fourth is populated beside them; then three of
+    // four touched, and nothing beside.
     let (stats, machine) = touch("4K 16K 64K", "reservation:threshold=6/8,accessed=all", 15);
     assert_eq!((stats.resident_pages, &stats.promotions[1..3]), (16, &[0, 0][..]));
     machine.end();
@@ -423,7 +423,8 @@ fn a_folio_that_is_no_page_of_the_machine_is_contiguous_base_pages() {
     }
 }
 
-/// Found by a random sequence: what is counted of a superpage's parts went wrong where a size between is lacking.
+/// Found by a random sequence: what is counted of a superpage's parts went wrong where a size
+/// between is lacking.
 #[test]
 fn a_demotion_past_a_size_that_page_tables_lack_counts_its_parts() {
     let mut machine = Machine::new("4K 16K 64K 256K", 1024, "mthp:size=256K,stepwise=on");
@@ -431,7 +432,8 @@ fn a_demotion_past_a_size_that_page_tables_lack_counts_its_parts() {
         SoftPmap::new(Ladder::new(&[PageSize::KB4, "16K".parse().unwrap(), "256K".parse().unwrap()]).unwrap());
     machine.anonymous(64, 64, Growth::Fixed);
     assert_eq!(machine.write(70).mapped, Level(3));
-    // From 256 KB to 16 KB, and one of them to base pages: `unmap` validates the counts of the other fifteen.
+    // From 256 KB to 16 KB, and one of them to base pages: `unmap` validates the counts of the
+    // other fifteen.
     machine.unmap(81, 1);
     assert_eq!(machine.vm.stats().mapped[..4], [3, 15, 0, 0]);
     machine.unmap(64, 4);

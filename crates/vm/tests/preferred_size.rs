@@ -71,7 +71,8 @@ fn what_is_advised_before_it_is_used_is_as_if_it_had_been_mapped_so() {
             machine.vm.advise(&mut machine.pmap, machine.space, Vpn(start).pages(pages), hint).unwrap();
             machine.vm.validate(&machine.pmap).unwrap();
         };
-        // Its neighbours are two that are alike, and one of them comes later: both are one object then.
+        // Its neighbours are two that are alike, and one of them comes later: both are one object
+        // then.
         machine.anonymous(1032, 4, Growth::Fixed);
         machine.anonymous(1036, 8, Growth::Fixed);
         advise(&mut machine, 1036, 8, hint);

@@ -1,5 +1,5 @@
-//! What must agree before a region becomes a superpage (Navarro et al., sections 4.5, 4.9): all of it lies in one mapping,
-//! and its dirty bits are alike where they matter.
+//! What must agree before a region becomes a superpage (Navarro et al., sections 4.5, 4.9): all of
+//! it lies in one mapping, and its dirty bits are alike where they matter.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Protection, Vpn};
@@ -27,8 +27,8 @@ fn a_superpage_never_reaches_over_an_edge_of_its_mapping() {
     }
 }
 
-/// The file's pages are mapped with equal rights in equal order, but a part of them by a private mapping, whose pages will
-/// be others once they may be written.
+/// The file's pages are mapped with equal rights in equal order, but a part of them by a private
+/// mapping, whose pages will be others once they may be written.
 #[test]
 fn two_mappings_side_by_side_are_no_superpage() {
     for private in [0, 1] {

@@ -1,4 +1,5 @@
-//! Protection of a part of a superpage demotes only what holds the edges of the part (Navarro et al., section 4.6).
+//! Protection of a part of a superpage demotes only what holds the edges of the part (Navarro et
+//! al., section 4.6).
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Protection};

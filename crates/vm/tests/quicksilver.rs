@@ -1,4 +1,5 @@
-//! Quicksilver: reservations that are filled early, by faults or in the background, and evicted while inactive.
+//! Quicksilver: reservations that are filled early, by faults or in the background, and evicted
+//! while inactive.
 
 use crate::machine::Machine;
 use superpage_pages::Level;

@@ -1,5 +1,5 @@
-//! Random sequences of all operations, over several processes, ladders and policies, with little memory: the state is
-//! valid and every page holds what was written to it after each of them.
+//! Random sequences of all operations, over several processes, ladders and policies, with little
+//! memory: the state is valid and every page holds what was written to it after each of them.
 
 use crate::common::{COLLAPSED, Op, PROGRAM, Setting, World, plain, setting, setting_of};
 use crate::tutorial::hot::HOT;
@@ -12,14 +12,16 @@ fn settings() -> impl Strategy<Value = Setting> {
     any::<(u8, u128, u16)>().prop_map(|(ladder, answers, frames)| setting(ladder, answers, frames))
 }
 
-/// Plain operations, those of scenarios among them; where a test fails, each of them may turn out to be needless.
+/// Plain operations, those of scenarios among them; where a test fails, each of them may turn out
+/// to be needless.
 fn operations() -> impl Strategy<Value = Vec<Op>> {
     let all = collection::vec(any::<Op>(), 1..80).prop_map(plain);
     let each = all.prop_flat_map(|ops| ops.into_iter().map(|op| option::weighted(0.999, Just(op))).collect::<Vec<_>>());
     each.prop_map(|ops| ops.into_iter().flatten().collect())
 }
 
-/// Does these operations in this world; the state is valid after each, and every page holds what was written to it.
+/// Does these operations in this world; the state is valid after each, and every page holds what
+/// was written to it.
 fn run(mut world: World, ops: impl IntoIterator<Item = Op>) -> Stats {
     ops.into_iter().for_each(|op| world.step(op));
     let stats = world.vm.stats();
@@ -27,8 +29,9 @@ fn run(mut world: World, ops: impl IntoIterator<Item = Op>) -> Stats {
     stats
 }
 
-/// The whole test of a policy: in 20 worlds, with what `parameters` leave open drawn, every state is valid, each page
-/// holds what was written to it, misses are told, no frame is lost, and the same again gives the same counts.
+/// The whole test of a policy: in 20 worlds, with what `parameters` leave open drawn, every state
+/// is valid, each page holds what was written to it, misses are told, no frame is lost, and the
+/// same again gives the same counts.
 pub(crate) fn check(definition: &'static Definition, parameters: &str) {
     let mut done = 0;
     for case in 0..20 {
@@ -153,8 +156,8 @@ proptest! {
 
 // Cases to keep: what proptest prints, as it is.
 
-/// A write to a page of a privately mapped file begins to read it, and the process does not wait; the file is then
-/// written, and the process writes after all: its copy is of the file as it was.
+/// A write to a page of a privately mapped file begins to read it, and the process does not wait;
+/// the file is then written, and the process writes after all: its copy is of the file as it was.
 #[test]
 fn a_private_copy_is_of_the_time_when_its_read_began() {
     let map = [0, 26, 48, 9, 16, 195];
@@ -199,9 +202,8 @@ fn an_extent_is_compacted_beside_a_page_that_is_being_read() {
     run(World::of(setting).slow(), ops);
 }
 
-/// What is reserved in a region is released; another mapping lies in it behind the end of one whose reservation
-/// goes on.
-/// `background.rs` has the same in words.
+/// What is reserved in a region is released; another mapping lies in it behind the end of one whose
+/// reservation goes on. `background.rs` has the same in words.
 #[test]
 fn what_is_reserved_in_a_region_of_two_mappings_is_released() {
     let setting = Setting {
@@ -345,9 +347,9 @@ fn a_region_that_was_written_under_page_colours_is_promoted_in_place() {
     run(World::of(setting), [[0, 40, 254, 7, 0, 192], [33, 40, 254, 7, 0, 192], [29, 40, 254, 7, 0, 195]]);
 }
 
-/// A file is mapped and read twice while memory is short, and memory is short once more: some of its extents are
-/// mapped at once
-/// while pages of them are cache pages. `daemon.rs` has the same in words.
+/// A file is mapped and read twice while memory is short, and memory is short once more: some of
+/// its extents are mapped at once while pages of them are cache pages. `daemon.rs` has the same in
+/// words.
 #[test]
 fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
     let setting = Setting {
@@ -366,9 +368,9 @@ fn extents_of_a_file_are_mapped_while_pages_of_them_are_cache_pages() {
     run(World::of(setting), press.into_iter().chain([map]).chain(read_twice).chain([press_again]));
 }
 
-/// Between a fault of a write and the write itself the background makes a superpage of the region, which may not
-/// be written
-/// until all of it is dirty: the write faults again, and goes through if the background leaves it alone.
+/// Between a fault of a write and the write itself the background makes a superpage of the region,
+/// which may not be written until all of it is dirty: the write faults again, and goes through if
+/// the background leaves it alone.
 #[test]
 fn a_superpage_is_made_between_the_fault_of_a_write_and_the_write() {
     let setting = Setting {

@@ -1,9 +1,9 @@
-//! The random operations are worth their time only if they come to every mechanism: here those of some worlds are
-//! counted.
-//! Contents are checked, and the state of each world in the end; after each operation that is for `random_operations`.
+//! The random operations are worth their time only if they come to every mechanism: here those of
+//! some worlds are counted. Contents are checked, and the state of each world in the end; after
+//! each operation that is for `random_operations`.
 //!
-//! `SEEDS=50 cargo test -p superpage-vm --test all reach -- --nocapture` tries so many seeds, each alone, and
-//! prints how often each mechanism was reached.
+//! `SEEDS=50 cargo test -p superpage-vm --test all reach -- --nocapture` tries so many seeds, each
+//! alone, and prints how often each mechanism was reached.
 
 use crate::common::{Op, World, plain};
 use superpage_pages::Random;

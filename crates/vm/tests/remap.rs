@@ -1,4 +1,5 @@
-//! What moves with a mapping (`mremap`): contents, and whether they are dirty, in base pages and in superpages.
+//! What moves with a mapping (`mremap`): contents, and whether they are dirty, in base pages and in
+//! superpages.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Vpn};

@@ -1,4 +1,5 @@
-//! What processes ask for at the edges: bad ranges, growth and shrinkage, moves, policy `base`, ladders of one size.
+//! What processes ask for at the edges: bad ranges, growth and shrinkage, moves, policy `base`,
+//! ladders of one size.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Protection, Vpn};
@@ -115,7 +116,8 @@ fn base_uses_only_base_pages_on_any_ladder() {
     }
 }
 
-/// The object of a heap shrinks with it: what is added later belongs to the same object, and a superpage spans both.
+/// The object of a heap shrinks with it: what is added later belongs to the same object, and a
+/// superpage spans both.
 #[test]
 fn a_heap_that_shrank_and_grew_again_is_one_superpage() {
     let mut machine = Machine::alpha(1024);

@@ -87,7 +87,8 @@ fn the_order_is_buddy_same_size_larger_sizes_smaller_sizes() {
         .collect();
     assert_eq!(order, [0, 1, 0], "buddy; then the 64 KB list, which yields seven");
     assert_eq!(machine.lists()[2], 1, "the larger reservation is spared as long as the right list has one");
-    // Six of the seven are left in the buddy allocator. Then the list of the larger size has its turn.
+    // Six of the seven are left in the buddy allocator. Then the list of the larger size has its
+    // turn.
     for i in 3..8 {
         machine.anonymous(4096 + 64 * i, 8, Growth::Fixed);
         assert_eq!(machine.write(4096 + 64 * i).preempted, 0);
@@ -103,7 +104,8 @@ fn without_any_list_that_yields_it_a_smaller_size_is_taken() {
     machine.anonymous(0, 8, Growth::Fixed);
     machine.write(0);
     machine.anonymous(64, 16, Growth::Fixed);
-    // 64 KB are nowhere: base pages, from the buddy allocator first, then by preemption from the 8 KB list.
+    // 64 KB are nowhere: base pages, from the buddy allocator first, then by preemption from the 8
+    // KB list.
     let faults: Vec<_> = (64..67).map(|page| machine.write(page)).collect();
     assert!(faults.iter().all(|fault| fault.allocated == Some(Level(0))));
     assert_eq!(faults.iter().map(|fault| fault.preempted).collect::<Vec<_>>(), [0, 0, 1]);
@@ -167,13 +169,15 @@ fn with_one_list_the_least_recent_of_all_is_preempted() {
 
 #[test]
 fn a_page_found_in_the_newest_reservation_makes_it_newer_still() {
-    // Three lists in one queue: what counts is the last page, not when the reservation came to its list.
+    // Three lists in one queue: what counts is the last page, not when the reservation came to its
+    // list.
     let mut machine = Machine::new(ALPHA, 3 * 64, "reservation:lists=one");
     for start in [0, 512, 1024] {
         machine.anonymous(start, 64, Growth::Fixed);
         machine.write(start);
     }
-    // The second yields 8 KB, the third 64 KB, and then the first page of all is followed by another one in the second.
+    // The second yields 8 KB, the third 64 KB, and then the first page of all is followed by
+    // another one in the second.
     machine.write_all((1..8).map(|part| 512 + 8 * part));
     machine.write(1);
     machine.write(513);

@@ -1,5 +1,6 @@
-//! Speculative demotion (Navarro et al., section 4.6): with memory short, referenced superpages are demoted with a
-//! probability, so that unused base pages are found; those used whole are made again.
+//! Speculative demotion (Navarro et al., section 4.6): with memory short, referenced superpages are
+//! demoted with a probability, so that unused base pages are found; those used whole are made
+//! again.
 
 use crate::machine::Machine;
 use superpage_pages::Level;
@@ -57,7 +58,8 @@ fn what_is_used_whole_is_made_a_superpage_again() {
     let mut fresh = 8 * REGIONS;
     press(&mut machine, &mut fresh);
     assert_eq!(superpages(&machine, 0..REGIONS), 0);
-    // Ten regions are used whole, of ten others seven pages. Once they are superpages again, they are demoted as before.
+    // Ten regions are used whole, of ten others seven pages. Once they are superpages again, they
+    // are demoted as before.
     let mut again = std::collections::BTreeSet::new();
     for _ in 0..10 {
         (160..240).for_each(|page| assert_eq!(machine.get(page), page));

@@ -1,4 +1,5 @@
-//! The preemption adversary of Navarro et al., section 6.6: 4 MB of memory, touched with a stride of 4 MB.
+//! The preemption adversary of Navarro et al., section 6.6: 4 MB of memory, touched with a stride
+//! of 4 MB.
 
 use crate::machine::Machine;
 use superpage_vm::Growth;

@@ -1,4 +1,5 @@
-//! Swap space: pages of anonymous memory written there and read back, when it is full, and when its slots are given back.
+//! Swap space: pages of anonymous memory written there and read back, when it is full, and when its
+//! slots are given back.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Vpn};
@@ -180,7 +181,8 @@ fn after_fork_both_read_from_swap_and_a_write_copies() {
     assert_eq!(machine.read(3).kind, FaultKind::Swap);
     machine.space = parent;
     assert_eq!(machine.read(3).kind, FaultKind::Resident, "one page for both");
-    // The write of a page in swap space: it is read into the copy, and stays in swap space for the parent.
+    // The write of a page in swap space: it is read into the copy, and stays in swap space for the
+    // parent.
     machine.space = child;
     let faults = machine.vm.stats();
     machine.put(4, 1000);

@@ -8,7 +8,8 @@ use superpage_vm::{Error, FaultKind, How, Map, Promoted, Region, SpaceId, Why};
 const POLICY: &str = "thp:text=on";
 const TEXT: Protection = Protection::READ_EXECUTE;
 
-/// Text of 1024 pages from page 512 of a file on, at address 1024, in a file that holds each page's number.
+/// Text of 1024 pages from page 512 of a file on, at address 1024, in a file that holds each page's
+/// number.
 fn machine(policy: &str) -> Machine {
     let mut machine = Machine::new(X86, 8192, policy);
     (0..4096).for_each(|page| assert!(machine.disk.stored.insert((Some(1), page), page).is_none()));

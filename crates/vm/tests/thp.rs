@@ -1,13 +1,13 @@
-//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred and underused split,
-//! folios of several sizes.
+//! What Linux does beside taking a huge page at the first touch: `defrag`, khugepaged, deferred and
+//! underused split, folios of several sizes.
 
 use crate::background::{SECOND, X86, advance};
 use crate::machine::Machine;
 use superpage_pages::{Extent, Hint, Level, Pfn, Vpn};
 use superpage_vm::{Growth, How, Map, Place, Policy, Prefer, Region, Why};
 
-/// Memory in which each third page of a full one is left, so that no extent of 2 MB is free; faults take huge pages
-/// from now on.
+/// Memory in which each third page of a full one is left, so that no extent of 2 MB is free; faults
+/// take huge pages from now on.
 fn scattered(policy: &str) -> Machine {
     let mut machine = Machine::new("4K 2M", 4096, &format!("{policy},place=base"));
     machine.anonymous(1 << 16, 4032, Growth::Fixed);
@@ -19,8 +19,8 @@ fn scattered(policy: &str) -> Machine {
     machine
 }
 
-/// The table of `vma_thp_gfp_mask`: by `defrag`, whether a fault compacts and whether the thread does, elsewhere and
-/// where the program asks for huge pages.
+/// The table of `vma_thp_gfp_mask`: by `defrag`, whether a fault compacts and whether the thread
+/// does, elsewhere and where the program asks for huge pages.
 #[test]
 fn defrag_says_who_compacts_by_what_is_asked_for() {
     for (defrag, fault, thread) in [
@@ -84,7 +84,8 @@ fn khugepaged_is_a_switch_of_thp() {
     machine.end();
 }
 
-/// What is refused for its own sake, here since it cannot be zeroed, does not keep the blocks behind it from a try.
+/// What is refused for its own sake, here since it cannot be zeroed, does not keep the blocks
+/// behind it from a try.
 #[test]
 fn khugepaged_tries_each_block_of_a_region() {
     let mut machine = Machine::new("4K 64K 2M", 4096, "mthp:size=64K,khugepaged=on,place=base");
@@ -268,13 +269,15 @@ fn eviction_and_compaction_split_what_they_touch() {
     machine.end();
 }
 
-/// Three huge pages of which 1, 400 and 401 pages are used, the third the oldest; memory becomes short.
+/// Three huge pages of which 1, 400 and 401 pages are used, the third the oldest; memory becomes
+/// short.
 #[test]
 fn underused_huge_pages_lose_their_zeroes_where_memory_is_short() {
     for (parameters, given_back, looked) in [
         ("underused=on,max-none=511", 0, 0),
         ("underused=off,max-none=111", 0, 0),
-        // 111 pages of zeroes are not more than that. The look at the third ends with its 401st page in use.
+        // 111 pages of zeroes are not more than that. The look at the third ends with its 401st
+        // page in use.
         ("underused=on,max-none=111", 112, 401 + 512),
         ("underused=on,max-none=0,deferred-split=off", 111, 512),
         ("underused=on,max-none=400", 511, 512 + 112 + 112),
@@ -323,7 +326,8 @@ fn folios_have_their_sizes_by_what_is_asked_for() {
     }
 }
 
-/// Of a region of 2 MB the first 64 KB are populated, of the second all but a page, of the fourth one page.
+/// Of a region of 2 MB the first 64 KB are populated, of the second all but a page, of the fourth
+/// one page.
 #[test]
 fn khugepaged_makes_folios_of_what_is_occupied_and_no_more() {
     for (parameters, levels) in [

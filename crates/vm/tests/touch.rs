@@ -1,5 +1,5 @@
-//! The promotion adversary of Navarro et al., section 6.6: one access to each page, then all is freed. Each page's entry is
-//! promoted three times and demoted three times.
+//! The promotion adversary of Navarro et al., section 6.6: one access to each page, then all is
+//! freed. Each page's entry is promoted three times and demoted three times.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;

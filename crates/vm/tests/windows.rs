@@ -1,5 +1,5 @@
-//! What a mapping gave up is gone, whoever shared it: after fork, no page outlives the last mapping that could reach it, and
-//! none of them comes back when the mapping grows again.
+//! What a mapping gave up is gone, whoever shared it: after fork, no page outlives the last mapping
+//! that could reach it, and none of them comes back when the mapping grows again.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Vpn};
@@ -21,7 +21,8 @@ const GROW: [fn(&mut Machine); 2] = [
     |machine| machine.vm.remap(&mut machine.pmap, machine.space, Vpn(0).pages(KEPT), Vpn(0).pages(PAGES)).unwrap(),
 ];
 
-/// Two ladders, with memory for several times what is used, and so little that most of it is in swap space.
+/// Two ladders, with memory for several times what is used, and so little that most of it is in
+/// swap space.
 const MACHINES: [(&str, u64); 3] = [("8K 64K", 256), ("4K", 256), ("8K 64K", 32)];
 
 fn heap(sizes: &str, frames: u64, policy: &str) -> Machine {

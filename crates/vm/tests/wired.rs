@@ -1,4 +1,5 @@
-//! The kernel's own pages (Navarro et al., section 5.2): clustered in pools, or scattered over memory.
+//! The kernel's own pages (Navarro et al., section 5.2): clustered in pools, or scattered over
+//! memory.
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Pfn};
@@ -11,8 +12,8 @@ fn whole(machine: &Machine) -> u64 {
     machine.vm.buddy().free_extents(Level(3))
 }
 
-/// Memory fills up while the kernel takes a page now and then; then the program ends. Gives the frames of the kernel and
-/// the extents of the largest size that are whole again.
+/// Memory fills up while the kernel takes a page now and then; then the program ends. Gives the
+/// frames of the kernel and the extents of the largest size that are whole again.
 fn fill_and_free(policy: &str) -> (Machine, Vec<Pfn>, u64) {
     let mut machine = Machine::new(ALPHA, FRAMES, policy);
     assert_eq!(whole(&machine), 8);
@@ -86,7 +87,8 @@ fn with_memory_full_the_kernel_takes_a_reserved_frame_or_none() {
     machine.end();
 }
 
-/// Programs and the kernel take pages in turn, and the programs end: how many blocks of 2 MB have a page of the kernel.
+/// Programs and the kernel take pages in turn, and the programs end: how many blocks of 2 MB have a
+/// page of the kernel.
 fn tainted(policy: &str) -> (u64, Vec<u64>) {
     let mut machine = Machine::new("4K 2M", 16 * 512, policy);
     machine.anonymous(0, 16 * 512, Growth::Fixed);
@@ -123,7 +125,8 @@ fn the_kernels_pages_are_steered_to_the_upper_end() {
 fn the_kernels_pages_are_steered_to_a_block_that_has_some() {
     let second = |policy: &str| {
         let mut machine = Machine::new("4K 2M 1G", 2 << 18, policy);
-        // A program has the first gigabyte; when the kernel has a page in the second, a little of the first is free.
+        // A program has the first gigabyte; when the kernel has a page in the second, a little of
+        // the first is free.
         machine.anonymous(0, 1 << 18, Growth::Fixed);
         (0..1 << 18).step_by(512).for_each(|page| machine.put(page, 1));
         let first = machine.vm.wire_page().unwrap();

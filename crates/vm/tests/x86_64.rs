@@ -1,5 +1,6 @@
-//! The manager on real page tables: those of x86-64, in bytes of a memory that programs read through them, by way of a TLB that
-//! forgets nothing until it is told to. Each byte that is read is held against what was written last.
+//! The manager on real page tables: those of x86-64, in bytes of a memory that programs read
+//! through them, by way of a TLB that forgets nothing until it is told to. Each byte that is read
+//! is held against what was written last.
 
 #[path = "../../../kernel/src/tables.rs"]
 mod tables;
@@ -48,7 +49,8 @@ impl Physical {
         self.frame(table)[index * 8..][..8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// What the processor does: the frame of a page, by the TLB or by the tables from `root` on. `None`: it faults.
+    /// What the processor does: the frame of a page, by the TLB or by the tables from `root` on.
+    /// `None`: it faults.
     fn translate(&mut self, root: Option<Pfn>, space: SpaceId, at: Vpn, access: Access) -> Option<Pfn> {
         let allows = |bits: u64| match access {
             Access::Read => true,
@@ -155,7 +157,8 @@ struct Kernel {
     vm: Vm,
     pmap: Tables<Shared>,
     memory: Shared,
-    /// What programs rely on: the rights of each mapped page, and what it holds; no bytes are all zeroes.
+    /// What programs rely on: the rights of each mapped page, and what it holds; no bytes are all
+    /// zeroes.
     programs: HashMap<SpaceId, Program>,
 }
 
@@ -194,7 +197,8 @@ impl Kernel {
         self.programs.remove(&space);
     }
 
-    /// An access of a program: the frame, after as many faults as it takes; or it is told that it may not.
+    /// An access of a program: the frame, after as many faults as it takes; or it is told that it
+    /// may not.
     fn access(&mut self, space: SpaceId, at: u64, access: Access) -> Result<Pfn, FaultError> {
         for _ in 0..64 {
             let root = self.pmap.root(space);
@@ -414,7 +418,8 @@ fn what_one_call_takes_away_is_invalidated_once() {
     assert_eq!(kernel.vm.stats().mapped[Level::BASE.index()], 0);
 }
 
-/// To a place whose tables the move itself empties: those of the page alone, or the next level's too.
+/// To a place whose tables the move itself empties: those of the page alone, or the next level's
+/// too.
 #[test]
 fn a_page_moves_to_where_its_own_table_was() {
     for by in [1, 512, 1 << 18, 1 << 27] {

@@ -1,4 +1,5 @@
-//! The mappings of a program's first process, in the order in which it made them: of a recording, or of a native run.
+//! The mappings of a program's first process, in the order in which it made them: of a recording,
+//! or of a native run.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -118,10 +119,12 @@ impl Mappings {
         start..self.heap.start
     }
 
-    /// How far these regions of `size` bytes lie from where they are in another run; `None` where that is not known.
+    /// How far these regions of `size` bytes lie from where they are in another run; `None` where
+    /// that is not known.
     ///
-    /// The heap begins where the program's data end, in both. The n-th mapping of a length, with the same rights, is
-    /// the n-th there, if both runs have as many of it and have unmapped the same parts of both.
+    /// The heap begins where the program's data end, in both. The n-th mapping of a length, with
+    /// the same rights, is the n-th there, if both runs have as many of it and have unmapped the
+    /// same parts of both.
     fn shifts(&self, other: &Mappings, regions: &[u64], size: u64) -> Vec<Option<i64>> {
         let (own, others) = (self.by_key(), other.by_key());
         let (heap, image) = (&self.heap, self.image());
@@ -164,8 +167,9 @@ impl Mappings {
         ranges
     }
 
-    /// The addresses of these regions in another run, in which mappings have other alignments: there, it is the region
-    /// that holds most of it and can be huge. `None` where it is not known, or none can.
+    /// The addresses of these regions in another run, in which mappings have other alignments:
+    /// there, it is the region that holds most of it and can be huge. `None` where it is not known,
+    /// or none can.
     pub(super) fn translate(&self, other: &Mappings, regions: &[u64], size: u64) -> Vec<Option<u64>> {
         let anonymous = other.anonymous();
         let fits = |start: u64| anonymous.iter().any(|range| range.start <= start && start + size <= range.end);

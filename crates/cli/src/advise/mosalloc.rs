@@ -1,10 +1,11 @@
 //! A plan as a layout of Mosalloc's pools (Agbarya et al., MICRO 2020), as its repository
-//! (technion-csl/mosalloc) reads them: a line for each pool's size, with -1 in place of a page's size, and one for
-//! each range of huge pages in it.
+//! (technion-csl/mosalloc) reads them: a line for each pool's size, with -1 in place of a page's
+//! size, and one for each range of huge pages in it.
 //!
-//! A region of the heap has its place in the pool `brk`, from the heap's start. Where an anonymous mapping comes to lie
-//! in the pool `mmap` is not known from a recording: that takes the first gap that fits, and only what the program maps
-//! through the C library's function after the library was loaded.
+//! A region of the heap has its place in the pool `brk`, from the heap's start. Where an anonymous
+//! mapping comes to lie in the pool `mmap` is not known from a recording: that takes the first gap
+//! that fits, and only what the program maps through the C library's function after the library was
+//! loaded.
 
 use super::mappings::Mappings;
 use std::ffi::OsString;
@@ -13,8 +14,8 @@ use std::ops::Range;
 /// The only size of a plan's regions that it has.
 pub(super) const SIZE: u64 = 2 << 20;
 
-/// The command with the GNU C library's allocator set as Mosalloc sets it: all memory is from the heap, of one arena,
-/// which neither shrinks nor grows ahead.
+/// The command with the GNU C library's allocator set as Mosalloc sets it: all memory is from the
+/// heap, of one arena, which neither shrinks nor grows ahead.
 pub(super) fn command(command: &[OsString]) -> Vec<OsString> {
     let all = u64::MAX;
     let own = format!(

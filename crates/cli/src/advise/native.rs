@@ -1,4 +1,5 @@
-//! The mappings that a program makes natively, without address space randomization, as `strace` reports them.
+//! The mappings that a program makes natively, without address space randomization, as `strace`
+//! reports them.
 
 use super::mappings::Mappings;
 use crate::stop::Stop;
@@ -11,7 +12,8 @@ use std::io::ErrorKind;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a command under strace, and drops what it prints on standard output. A signal to stop ends both.
+/// Runs a command under strace, and drops what it prints on standard output. A signal to stop ends
+/// both.
 ///
 /// # Errors
 /// A sentence: strace is missing, or is not allowed to trace, or a signal came.
@@ -56,7 +58,8 @@ pub(super) fn run(command: &[OsString], stop: &Stop) -> Result<(Mappings, ExitSt
 
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits for strace, which ends after all that it traces; `None` if a signal came first, and both were ended.
+/// Waits for strace, which ends after all that it traces; `None` if a signal came first, and both
+/// were ended.
 fn wait(child: &mut Child, stop: &Stop) -> std::io::Result<Option<ExitStatus>> {
     loop {
         match child.try_wait()? {
@@ -67,8 +70,9 @@ fn wait(child: &mut Child, stop: &Stop) -> std::io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Asks the command to end (`SIGTERM`), and kills it and strace if they have not after half a second: before a second
-/// signal ends this process. strace ends when there is nothing left to trace.
+/// Asks the command to end (`SIGTERM`), and kills it and strace if they have not after half a
+/// second: before a second signal ends this process. strace ends when there is nothing left to
+/// trace.
 fn end(child: &mut Child) -> std::io::Result<()> {
     let since = Instant::now();
     signal(child, Signal::TERM);
@@ -92,7 +96,8 @@ fn signal(strace: &Child, signal: Signal) {
     let _ = (strace, signal);
 }
 
-/// The mappings of the process that was first, from the lines of each thread by its number; `None` where there is none.
+/// The mappings of the process that was first, from the lines of each thread by its number; `None`
+/// where there is none.
 fn read(threads: &BTreeMap<u32, String>) -> Option<Mappings> {
     let lines = |thread: &u32| threads.get(thread).into_iter().flat_map(|text| text.lines()).filter_map(timed);
     let (_, first) = threads.keys().filter_map(|thread| Some((lines(thread).next()?.0, *thread))).min()?;

@@ -24,8 +24,8 @@ use superpage_report::{Export, Screen};
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Compare {
-    /// A policy to compare with the system as it is (now); repeat for several, even the same one [default: now, base,
-    /// thp, mthp:size=64K, hugetlb, promote]
+    /// A policy to compare with the system as it is (now); repeat for several, even the same one
+    /// [default: now, base, thp, mthp:size=64K, hugetlb, promote]
     #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
@@ -231,7 +231,8 @@ impl Compare {
         let options = self.options();
         let exports = self.exports()?;
         let settings = settings(&options);
-        // A signal does not end this process at once: the command is ended first, and settings are put back.
+        // A signal does not end this process at once: the command is ended first, and settings are
+        // put back.
         let stop = Stop::of(&ENDING, Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new(self.time_limit))?;
         let wanted = exports.len();

@@ -29,7 +29,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
-/// Promote the memory of running programs to huge pages: what is populated and settled, or what a policy says
+/// Promote the memory of running programs to huge pages: what is populated and settled, or what a
+/// policy says
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Daemon {
@@ -41,8 +42,8 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
 
-    /// Promote in the processes of this control group and of those below it: a folder, a path as in /proc/PID/cgroup, or
-    /// a unit of systemd, whenever it runs
+    /// Promote in the processes of this control group and of those below it: a folder, a path as in
+    /// /proc/PID/cgroup, or a unit of systemd, whenever it runs
     #[arg(long, value_name = "PATH|UNIT")]
     cgroup: Vec<PathBuf>,
 
@@ -54,12 +55,13 @@ pub(crate) struct Daemon {
     #[arg(long)]
     all: bool,
 
-    /// The policy, with its parameters: any that has background work, such as khugepaged or ingens; promote if none is given
+    /// The policy, with its parameters: any that has background work, such as khugepaged or ingens;
+    /// promote if none is given
     #[arg(long, value_name = "NAME:KEY=VALUE,...")]
     policy: Option<String>,
 
-    /// Read processes, parameters and metrics from this file, where the command line does not give them; SIGHUP reads
-    /// it again
+    /// Read processes, parameters and metrics from this file, where the command line does not give
+    /// them; SIGHUP reads it again
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 
@@ -176,7 +178,8 @@ impl Daemon {
         let filter = selected.unwrap_or_else(|| Targets::new().with_default(level));
         let to_person = std::io::stderr().is_terminal();
         let logs = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(to_person);
-        // It would tell of what it cannot write by `eprintln!`, which panics then: a full disk under a log ends no daemon.
+        // It would tell of what it cannot write by `eprintln!`, which panics then: a full disk
+        // under a log ends no daemon.
         let logs = logs.log_internal_errors(false);
         let registry = tracing_subscriber::registry().with(filter);
         // A test that calls this twice keeps the first.
@@ -257,7 +260,8 @@ fn process(text: &str) -> Result<i32, String> {
     }
 }
 
-/// How long the promotion of `own` regions takes beside those of the other services; `waiting` has the regions of each.
+/// How long the promotion of `own` regions takes beside those of the other services; `waiting` has
+/// the regions of each.
 fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> String {
     let time = |each: Duration| time(each.as_secs_f64());
     let takes = |each| format!("{:.0?}", options.takes(in_turns(own, waiting.iter().copied()), each));
@@ -283,7 +287,8 @@ fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> Strin
 /// One row for each process with relevant memory, and a line for the rest.
 fn table(findings: &[Finding], region: u64, (options, looked): (&Options, Duration), screen: Screen) -> String {
     let by_age = options.goes_by_age();
-    // What goes by age has regions that are too sparse for it; another policy leaves what it leaves.
+    // What goes by age has regions that are too sparse for it; another policy leaves what it
+    // leaves.
     let (left, sparse) = match (Column::number("too young"), Column::number("not chosen"), Column::number("too sparse"))
     {
         (young, _, sparse) if by_age => (young.only_wide(), sparse),

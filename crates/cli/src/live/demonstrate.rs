@@ -64,7 +64,8 @@ impl Program {
     fn work(self, asks: bool) {
         match self {
             Program::Table => {
-                // Each line of 64 bytes names the next one: all of them, in no order that a prefetcher sees.
+                // Each line of 64 bytes names the next one: all of them, in no order that a
+                // prefetcher sees.
                 let lines = 1_usize << 22;
                 let mut table = zeroes(8 * lines, asks);
                 (0..lines).for_each(|at| table[8 * at] = (at * 1_664_525 + 1_013_904_223) % lines);

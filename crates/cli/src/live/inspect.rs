@@ -17,9 +17,11 @@ use superpage_live::inspect::{Expectation, Mapping, Process, Service, System};
 use superpage_live::promote::Selected;
 use superpage_report::{Screen, foreign, foreign_json};
 
-/// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
+/// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or
+/// what the system has free.
 ///
-/// Nothing is changed. Folios and contiguity are shown to root only, the rest for one's own processes to all.
+/// Nothing is changed. Folios and contiguity are shown to root only, the rest for one's own
+/// processes to all.
 #[derive(clap::Args)]
 #[command(after_long_help = "Columns, for each mapping; those in brackets with --wide:\n  \
     resident     what is in memory [populated: its share of the mapping's size]\n  \
@@ -36,7 +38,8 @@ use superpage_report::{Screen, foreign, foreign_json};
     superpage inspect --system --memory-state today.memory\n  \
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
-    /// What to inspect: numbers or names of processes, as ps shows them, units of systemd, control groups
+    /// What to inspect: numbers or names of processes, as ps shows them, units of systemd, control
+    /// groups
     #[arg(value_name = "PID|NAME|UNIT", required_unless_present = "system", conflicts_with = "system")]
     which: Vec<Selected>,
 
@@ -44,8 +47,8 @@ pub(crate) struct Inspect {
     #[arg(long)]
     system: bool,
 
-    /// Write which frames of this machine are free, movable and immovable, for `superpage sim --fragment FILE`. Needs
-    /// root
+    /// Write which frames of this machine are free, movable and immovable, for `superpage sim
+    /// --fragment FILE`. Needs root
     #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["which", "watch", "format"])]
     memory_state: Option<PathBuf>,
 

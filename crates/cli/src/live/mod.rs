@@ -23,8 +23,8 @@ pub(crate) enum Live {
     Compare(Box<compare::Compare>),
     /// Promote the memory of running programs to huge pages, where it is populated and settled
     Daemon(daemon::Daemon),
-    /// Show where the memory of a process is, in pages of which sizes, and why it is not huge; or what the system has
-    /// free
+    /// Show where the memory of a process is, in pages of which sizes, and why it is not huge; or
+    /// what the system has free
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(Box<run::Run>),
@@ -87,7 +87,8 @@ fn write_files(folder: &Path, lines: &[Line]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Restores what a killed process had changed, and reports it. Returns the sentence that says why it cannot.
+/// Restores what a killed process had changed, and reports it. Returns the sentence that says why
+/// it cannot.
 fn recover() -> Option<String> {
     match superpage_linux::settings::recover() {
         Ok(None) => None,

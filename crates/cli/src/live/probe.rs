@@ -23,12 +23,13 @@ pub(crate) struct Measure {
     #[arg(long)]
     quick: bool,
 
-    /// Also measure folios between 4 KB and 2 MB, their faults and promotion: allows them for the whole system meanwhile
+    /// Also measure folios between 4 KB and 2 MB, their faults and promotion: allows them for the
+    /// whole system meanwhile
     #[arg(long)]
     folios: bool,
 
-    /// Allocate this share of the available memory in base pages and free half of them at random, before contiguity is
-    /// measured again; 0 for none
+    /// Allocate this share of the available memory in base pages and free half of them at random,
+    /// before contiguity is measured again; 0 for none
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     churn: f64,
 

@@ -29,8 +29,8 @@ pub(crate) struct Run {
     #[arg(long)]
     wait: bool,
 
-    /// Place the command's code on huge pages too: file (as pages of its file), remap (as a copy), auto (whichever is
-    /// possible)
+    /// Place the command's code on huge pages too: file (as pages of its file), remap (as a copy),
+    /// auto (whichever is possible)
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = way)]
     text: Option<Way>,
@@ -238,7 +238,8 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     }
 }
 
-/// The processes that the command leaves behind. If a promoter was to promote in them, this is reported in any case.
+/// The processes that the command leaves behind. If a promoter was to promote in them, this is
+/// reported in any case.
 fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
     let promotes = policy.live().background.is_some();
     if outcome.left.is_empty() || !(verbose || promotes) {

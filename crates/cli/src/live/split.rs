@@ -17,7 +17,8 @@ use superpage_report::{Column, Table, bytes};
     It splits once: khugepaged and a superpage daemon that may promote there make huge pages again. Pages\n\
     of a hugetlb pool cannot be split, and pages that a device or another process has pinned stay.")]
 pub(crate) struct Split {
-    /// In what to split: numbers or names of processes, as ps shows them, units of systemd, control groups
+    /// In what to split: numbers or names of processes, as ps shows them, units of systemd, control
+    /// groups
     #[arg(value_name = "PID|NAME|UNIT", required = true)]
     which: Vec<Selected>,
 

@@ -1,12 +1,14 @@
-//! Infers what a kernel without `PAGEMAP_SCAN` does not report: which pages are the zero page, and which ones huge
-//! pages map.
+//! Infers what a kernel without `PAGEMAP_SCAN` does not report: which pages are the zero page, and
+//! which ones huge pages map.
 //!
-//! If frames are visible, the zero page is known by its frame, and a block may be a huge page if it is one folio.
-//! `smaps` shows whether such folios are mapped whole or page by page, though only how many of a mapping are. It does
-//! not matter which of them are chosen: they are alike in everything else.
+//! If frames are visible, the zero page is known by its frame, and a block may be a huge page if it
+//! is one folio. `smaps` shows whether such folios are mapped whole or page by page, though only
+//! how many of a mapping are. It does not matter which of them are chosen: they are alike in
+//! everything else.
 //!
-//! If frames are hidden, only the counts of `smaps` are available. The sums of a mapping are right; which of its zero
-//! pages and pages shared since a fork are which, and which of its full blocks are huge, can be wrong.
+//! If frames are hidden, only the counts of `smaps` are available. The sums of a mapping are right;
+//! which of its zero pages and pages shared since a fork are which, and which of its full blocks
+//! are huge, can be wrong.
 
 use super::{Entry, Frames, aligned_frames};
 use procfs::process::MemoryMap;
@@ -35,7 +37,8 @@ impl Told {
     }
 }
 
-/// Marks the entries of a block. Without `told` any block that may be a huge page counts as one, by its frames alone.
+/// Marks the entries of a block. Without `told` any block that may be a huge page counts as one, by
+/// its frames alone.
 pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut Option<Told>) {
     let whole = match (frames, told.as_mut()) {
         (Some(frames), _) => {
@@ -66,8 +69,8 @@ pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut 
     block.iter_mut().for_each(|entry| entry.mark(false, true));
 }
 
-/// Whether a block is a folio of its size; if that is the huge zero page, it is marked instead. A folio smaller than
-/// the block would have another head in its middle.
+/// Whether a block is a folio of its size; if that is the huge zero page, it is marked instead. A
+/// folio smaller than the block would have another head in its middle.
 fn one_folio(block: &mut [Entry], first: u64, frames: &Frames) -> bool {
     let head = frames.flag(first);
     if head & Frames::ZERO != 0 {

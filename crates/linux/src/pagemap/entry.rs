@@ -66,8 +66,8 @@ impl Entry {
     }
 }
 
-/// The first frame of a block of pages that are all resident, in consecutive frames with the alignment of the pages;
-/// also `None` if the kernel hides frames.
+/// The first frame of a block of pages that are all resident, in consecutive frames with the
+/// alignment of the pages; also `None` if the kernel hides frames.
 pub fn aligned_frames(block: &[Entry]) -> Option<u64> {
     let first = block[0].frame();
     let aligned = first != 0 && first.is_multiple_of(block.len() as u64);

@@ -43,8 +43,8 @@ impl Frames {
         self.zero
     }
 
-    /// The flags of consecutive frames: about 0.1 us each. Those that cannot be read are 0: memory ends there, or
-    /// belongs to a device.
+    /// The flags of consecutive frames: about 0.1 us each. Those that cannot be read are 0: memory
+    /// ends there, or belongs to a device.
     pub fn flags(&self, first: u64, flags: &mut [u64]) {
         let mut bytes = vec![0; flags.len() * 8];
         let read = self.flags.read_at(&mut bytes, first * 8).unwrap_or(0);
@@ -83,7 +83,8 @@ fn zero_frame() -> io::Result<u64> {
     let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), page, rights, flags) }?;
-    // SAFETY: the page is ours. A kernel without huge pages, which does not know the advice, has no huge page of zeroes either.
+    // SAFETY: the page is ours. A kernel without huge pages, which does not know the advice, has no
+    // huge page of zeroes either.
     let _ = unsafe { madvise(start, page, Advice::LinuxNoHugepage) };
     // SAFETY: the byte is in the mapping, which is ours alone.
     unsafe { start.cast::<u8>().read_volatile() };

@@ -32,7 +32,8 @@ pub fn private_copies(pid: u32, range: Range<u64>) -> Result<bool, Error> {
     }
 }
 
-/// The page of an address, if that is in a file mapping and not a private copy yet: a write through `ptrace` makes one.
+/// The page of an address, if that is in a file mapping and not a private copy yet: a write through
+/// `ptrace` makes one.
 pub fn page_of_file(pid: u32, address: u64) -> Result<Option<u64>, Error> {
     let page = address / base_page_bytes() * base_page_bytes();
     Ok((!private_copies(pid, page..page + base_page_bytes())?).then_some(page))

@@ -1,12 +1,14 @@
-//! The page table of a process as the kernel shows it: `/proc/PID/pagemap`, one entry per base page.
+//! The page table of a process as the kernel shows it: `/proc/PID/pagemap`, one entry per base
+//! page.
 //!
-//! Entries are read in large pieces, and only where `PAGEMAP_SCAN` (Linux 6.7) finds pages: a reservation of a terabyte
-//! with a few pages in it costs what those pages cost. The scan also reports the kinds of pages that the entries do
-//! not: zero pages, and pages mapped by huge pages. Older kernels lack it: there all entries are read, and the kinds
-//! are inferred, see `conclude.rs`.
+//! Entries are read in large pieces, and only where `PAGEMAP_SCAN` (Linux 6.7) finds pages: a
+//! reservation of a terabyte with a few pages in it costs what those pages cost. The scan also
+//! reports the kinds of pages that the entries do not: zero pages, and pages mapped by huge pages.
+//! Older kernels lack it: there all entries are read, and the kinds are inferred, see
+//! `conclude.rs`.
 //!
-//! A [`Pagemap`] belongs to the memory that it was opened on. After an `exec` of the process it is empty, and never
-//! shows the memory of the new program.
+//! A [`Pagemap`] belongs to the memory that it was opened on. After an `exec` of the process it is
+//! empty, and never shows the memory of the new program.
 
 mod conclude;
 mod entry;
@@ -95,7 +97,8 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
 /// The most runs reported by one call.
 const RUNS: usize = 1024;
 
-/// The most pages scanned by one call: 64 MB, so that the process waits less than a millisecond for its memory map.
+/// The most pages scanned by one call: 64 MB, so that the process waits less than a millisecond for
+/// its memory map.
 const PAGES: u64 = 16384;
 
 /// Entries that are processed together: 256 KB of them.
@@ -142,8 +145,8 @@ impl Pagemap {
         self.file.read_at(&mut [0; 8], 0).is_ok_and(|read| read > 0)
     }
 
-    /// Reports the pages of a range that are resident, in runs, ascending. 7 ms for a GB of base pages and 0.04 ms for
-    /// a GB of huge ones; without scan as for [`blocks`](Pagemap::blocks).
+    /// Reports the pages of a range that are resident, in runs, ascending. 7 ms for a GB of base
+    /// pages and 0.04 ms for a GB of huge ones; without scan as for [`blocks`](Pagemap::blocks).
     ///
     /// # Errors
     /// A system call failed. Memory that is gone has no pages, which is not an error.
@@ -180,16 +183,17 @@ impl Pagemap {
         }
     }
 
-    /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a page, present or
-    /// swapped, ascending: the number of the block's first base page and its entries. Pages of the block outside the
-    /// range are shown as absent. It returns whether to continue. `told` holds the counts of `smaps` for the range; it
-    /// matters without scan only.
+    /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a
+    /// page, present or swapped, ascending: the number of the block's first base page and its
+    /// entries. Pages of the block outside the range are shown as absent. It returns whether to
+    /// continue. `told` holds the counts of `smaps` for the range; it matters without scan only.
     ///
-    /// About 20 us and 7 ms per GB of memory in use, in huge and in base pages; addresses without pages cost nothing.
-    /// Without scan 1.2 ms per GB of addresses and 30 ms per GB of base pages.
+    /// About 20 us and 7 ms per GB of memory in use, in huge and in base pages; addresses without
+    /// pages cost nothing. Without scan 1.2 ms per GB of addresses and 30 ms per GB of base pages.
     ///
     /// # Errors
-    /// A system call failed, the memory is gone ([`gone`]), or `each` stopped ([`io::ErrorKind::TimedOut`]).
+    /// A system call failed, the memory is gone ([`gone`]), or `each` stopped
+    /// ([`io::ErrorKind::TimedOut`]).
     pub fn blocks(
         &self,
         range: Range<u64>,
@@ -256,7 +260,8 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Reads the entries from a page on, in order; returns how many, fewer than requested if the memory is gone.
+    /// Reads the entries from a page on, in order; returns how many, fewer than requested if the
+    /// memory is gone.
     pub fn entries(&self, page: u64, entries: &mut [Entry]) -> io::Result<usize> {
         let mut bytes = [0; 8192];
         let mut have = 0;
@@ -277,8 +282,8 @@ impl Pagemap {
         Ok(have)
     }
 
-    /// The pages of a range that are present or swapped, in runs of one kind, ascending and disjoint, as long as `each` returns that
-    /// more are wanted.
+    /// The pages of a range that are present or swapped, in runs of one kind, ascending and
+    /// disjoint, as long as `each` returns that more are wanted.
     fn in_use(&self, range: Range<u64>, mut each: impl FnMut(Run) -> bool) -> io::Result<()> {
         let mut runs = [Run::default(); RUNS];
         let mut next = range.start;
@@ -287,7 +292,8 @@ impl Pagemap {
             if !runs[..found].iter().all(|run| each(*run)) {
                 return Ok(());
             }
-            // The end of the walk can be before the end of the last run, and the next call would repeat it.
+            // The end of the walk can be before the end of the last run, and the next call would
+            // repeat it.
             let end = runs[..found].last().map_or(walked, |run| run.end.max(walked));
             if end <= next {
                 return Err(io::Error::other("the kernel's scan does not advance"));
@@ -310,7 +316,8 @@ impl Pagemap {
             return_mask: Run::PRESENT | Run::SWAPPED | Run::ZERO | Run::HUGE,
             ..ScanArgument::default()
         };
-        // SAFETY: the argument and the runs that it names, as many as it says, are ours and live through the call.
+        // SAFETY: the argument and the runs that it names, as many as it says, are ours and live
+        // through the call.
         let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN as libc::Ioctl, &mut argument) };
         if found < 0 {
             return Err(io::Error::last_os_error());
@@ -319,7 +326,8 @@ impl Pagemap {
     }
 }
 
-/// Whether an error means that the memory is gone: the process has ended, or executed another program.
+/// Whether an error means that the memory is gone: the process has ended, or executed another
+/// program.
 pub fn gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::UnexpectedEof
 }

@@ -51,13 +51,13 @@ impl Physical {
         PageSize::from_bytes(huge_page_bytes()).expect("a power of two")
     }
 
-    /// Calls `each` with the frames of every block, ascending, about 0.1 us a frame. Blocks without memory are left
-    /// out; a frame of another block that is none is immovable.
+    /// Calls `each` with the frames of every block, ascending, about 0.1 us a frame. Blocks without
+    /// memory are left out; a frame of another block that is none is immovable.
     ///
-    /// Free is what the buddy allocator has, and memory that the kernel has not begun to use (128 MB and more without a
-    /// flag: accepted or initialised late). Movable is what is on the lists of pages to reclaim (LRU). All else is
-    /// immovable, also the few free pages that processors keep for themselves, which have no flag. Memory changes while
-    /// it is read.
+    /// Free is what the buddy allocator has, and memory that the kernel has not begun to use (128
+    /// MB and more without a flag: accepted or initialised late). Movable is what is on the lists
+    /// of pages to reclaim (LRU). All else is immovable, also the few free pages that processors
+    /// keep for themselves, which have no flag. Memory changes while it is read.
     ///
     /// # Errors
     /// The flags of frames cannot be read.
@@ -85,8 +85,8 @@ impl Physical {
     }
 }
 
-/// The uses of the frames of a piece of memory, from their flags and whether they are memory; `None` where there is
-/// none.
+/// The uses of the frames of a piece of memory, from their flags and whether they are memory;
+/// `None` where there is none.
 fn uses(flags: &[u64], there: &[bool]) -> Vec<Option<FrameUse>> {
     let unused = there.iter().all(|there| *there) && flags.iter().all(|flags| *flags == 0);
     let mut before = if unused { FrameUse::Free } else { FrameUse::Immovable };

@@ -1,5 +1,5 @@
-//! `/proc/PID/maps` and `smaps`, which are not snapshots: the kernel writes them piece by piece as they are read, while
-//! the process maps and unmaps.
+//! `/proc/PID/maps` and `smaps`, which are not snapshots: the kernel writes them piece by piece as
+//! they are read, while the process maps and unmaps.
 
 use super::{ended, refused};
 use crate::Error;
@@ -12,14 +12,14 @@ pub fn read(path: &str) -> io::Result<Vec<u8>> {
     read_while(path, &|| true)
 }
 
-/// Reads one of them in pieces of the kernel's size, a page, and asks before each whether to continue: `smaps` of
-/// a process with much memory or many mappings can take the kernel seconds.
+/// Reads one of them in pieces of the kernel's size, a page, and asks before each whether to
+/// continue: `smaps` of a process with much memory or many mappings can take the kernel seconds.
 ///
 /// # Errors
 /// [`io::ErrorKind::TimedOut`] if not.
 pub fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
-    // With a large buffer from the start: otherwise the first read is of a few bytes, for which the kernel writes a
-    // single line.
+    // With a large buffer from the start: otherwise the first read is of a few bytes, for which the
+    // kernel writes a single line.
     let (mut file, mut text, mut have) = (File::open(path)?, vec![0; 64 << 10], 0);
     loop {
         if !go_on() {
@@ -39,8 +39,9 @@ pub fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The mappings, ascending and disjoint: a mapping that grew or was merged between two pieces is reported twice, and
-/// the later report is newer. `ends` returns a mapping's addresses; `cut` makes it end earlier.
+/// The mappings, ascending and disjoint: a mapping that grew or was merged between two pieces is
+/// reported twice, and the later report is newer. `ends` returns a mapping's addresses; `cut` makes
+/// it end earlier.
 pub fn newest<T>(
     told: impl IntoIterator<Item = T>,
     ends: impl Fn(&T) -> (u64, u64),
@@ -60,8 +61,9 @@ pub fn newest<T>(
     kept
 }
 
-/// The mappings of a process from `/proc/PID/smaps`: ascending and disjoint. The kernel walks the whole page table for
-/// it, some 15 ms for a GB of base pages. Asks every few dozen microseconds whether to continue.
+/// The mappings of a process from `/proc/PID/smaps`: ascending and disjoint. The kernel walks the
+/// whole page table for it, some 15 ms for a GB of base pages. Asks every few dozen microseconds
+/// whether to continue.
 ///
 /// # Errors
 /// Those of [`refused`], and [`Error::Unable`] if it was told to stop.

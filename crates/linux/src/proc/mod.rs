@@ -1,4 +1,5 @@
-//! What the kernel reports of processes as text. The names in it, of programs and of files, are untrusted bytes.
+//! What the kernel reports of processes as text. The names in it, of programs and of files, are
+//! untrusted bytes.
 
 pub mod maps;
 
@@ -11,14 +12,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Reads a file of `/proc`, with a replacement character for each piece of a name that is not UTF-8: names are for
-/// display, and the numbers beside them count all the same.
+/// Reads a file of `/proc`, with a replacement character for each piece of a name that is not
+/// UTF-8: names are for display, and the numbers beside them count all the same.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] returns them. A path that the
-/// library would mistake for a segment of shared memory, `/SYSVx`, is returned as `/./SYSVx`, which means the same.
+/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] returns them. A
+/// path that the library would mistake for a segment of shared memory, `/SYSVx`, is returned as
+/// `/./SYSVx`, which means the same.
 pub fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
     let text = String::from_utf8_lossy(text);
     let mut safe = String::new();
@@ -38,10 +40,12 @@ pub fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
     MemoryMaps::from_buf_read(if safe.is_empty() { text.as_bytes() } else { safe.as_bytes() })
 }
 
-/// The text of `maps` or `smaps` in parts of whole mappings, each of about `size` bytes or slightly more.
+/// The text of `maps` or `smaps` in parts of whole mappings, each of about `size` bytes or slightly
+/// more.
 pub fn parts(mut text: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        // A mapping begins with its address, in lower-case hexadecimal digits; its fields begin with a capital letter.
+        // A mapping begins with its address, in lower-case hexadecimal digits; its fields begin
+        // with a capital letter.
         let begins = |pair: &[u8]| pair[0] == b'\n' && (pair[1].is_ascii_digit() || pair[1].is_ascii_lowercase());
         let end =
             text.get(size - 1..).and_then(|rest| rest.windows(2).position(begins)).map_or(text.len(), |at| size + at);
@@ -63,8 +67,8 @@ fn is_segment(path: &str) -> bool {
 pub enum State {
     /// A program that runs.
     Runs,
-    /// It runs, but its first thread, through which `/proc/PID` shows its memory, has ended: the number of another
-    /// thread.
+    /// It runs, but its first thread, through which `/proc/PID` shows its memory, has ended: the
+    /// number of another thread.
     Headless(i32),
     /// It has ended, and waits to be reaped by its parent.
     Zombie,
@@ -91,7 +95,8 @@ impl State {
     }
 }
 
-/// A process by its number, and by when it started: its number may be given to another one when it has ended.
+/// A process by its number, and by when it started: its number may be given to another one when it
+/// has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named {
     /// Its number.
@@ -106,8 +111,8 @@ impl Named {
         stat(pid).map(|stat| Named { pid, started: stat.starttime })
     }
 
-    /// Whether it has not ended. Some 10 us. One that cannot be looked at, as with too many open files, is taken
-    /// to live.
+    /// Whether it has not ended. Some 10 us. One that cannot be looked at, as with too many open
+    /// files, is taken to live.
     pub fn lives(self) -> bool {
         match fs::read(format!("/proc/{}/stat", self.pid)) {
             Ok(text) => {
@@ -156,8 +161,8 @@ pub(crate) fn stat_of(path: impl AsRef<Path>) -> Option<Stat> {
     parse_stat(&fs::read(path).ok()?)
 }
 
-/// [`stat`] of a text. A name, in parentheses, may have anything in it. procfs panics where there is nothing on
-/// either side of them.
+/// [`stat`] of a text. A name, in parentheses, may have anything in it. procfs panics where there
+/// is nothing on either side of them.
 pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim();
@@ -171,16 +176,17 @@ pub fn is_kernels(stat: &Stat) -> bool {
     StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
 }
 
-/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too slow
-/// (`status` of many processes, again and again), or is not to be asked since it knows no text that lacks any field
+/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where
+/// procfs is too slow (`status` of many processes, again and again), or is not to be asked since it
+/// knows no text that lacks any field
 /// that it expects, as those of gVisor.
 pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count; the
-/// kernel tells for each mapping.
+/// Whether a process disabled huge pages for itself. One that did so except where it is advised
+/// does not count; the kernel tells for each mapping.
 pub fn disabled(status: &Status) -> bool {
     status.thp_enabled == Some(false)
 }

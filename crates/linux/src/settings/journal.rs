@@ -16,10 +16,11 @@ pub(super) struct Change {
     pub(super) path: PathBuf,
     /// Its old value.
     pub(super) before: String,
-    /// The value that the kernel has accepted; while it is written, the value to be set. A setting with another value
-    /// is not ours to restore.
+    /// The value that the kernel has accepted; while it is written, the value to be set. A setting
+    /// with another value is not ours to restore.
     pub(super) set: String,
-    /// It is being written: the kernel may have taken a part of a number, where a signal ended the call.
+    /// It is being written: the kernel may have taken a part of a number, where a signal ended the
+    /// call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) writing: bool,
 }
@@ -39,7 +40,8 @@ impl Change {
 /// All changes of one process that are not yet restored, oldest first.
 #[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// The boot of the system in which the changes were made; after another boot, settings have their initial values.
+    /// The boot of the system in which the changes were made; after another boot, settings have
+    /// their initial values.
     boot: String,
     /// The process that made them.
     pid: u32,
@@ -58,7 +60,8 @@ pub(super) enum Owner {
 }
 
 impl Journal {
-    /// Replaces the journal by `changes` of this process, or removes it if there are none. It is on disk on return.
+    /// Replaces the journal by `changes` of this process, or removes it if there are none. It is on
+    /// disk on return.
     pub(super) fn store(file: &Path, root: &Path, changes: &[Change]) -> Result<(), Error> {
         if changes.is_empty() {
             return match fs::remove_file(file) {
@@ -115,8 +118,8 @@ impl Journal {
         self.pid
     }
 
-    /// The state of that process. It lives if it holds the lock, whose file is `lock`: `/proc` may hide the processes of
-    /// other users (`hidepid`).
+    /// The state of that process. It lives if it holds the lock, whose file is `lock`: `/proc` may
+    /// hide the processes of other users (`hidepid`).
     pub(super) fn owner(&self, root: &Path, lock: &Path) -> Owner {
         if self.boot != boot(root) {
             Owner::EarlierBoot
@@ -127,13 +130,14 @@ impl Journal {
         }
     }
 
-    /// Whether the kernel names that process as the holder of the lock. It goes on to do so where a child has inherited
-    /// it.
+    /// Whether the kernel names that process as the holder of the lock. It goes on to do so where a
+    /// child has inherited it.
     fn holds(&self, lock: &Path) -> bool {
         fs::symlink_metadata(lock).is_ok_and(|file| holders_of(&file).contains(&(true, self.pid as i32)))
     }
 
-    /// Whether that process has ended, and another holds the lock that it took. Only for whom `/proc` hides nobody.
+    /// Whether that process has ended, and another holds the lock that it took. Only for whom
+    /// `/proc` hides nobody.
     pub(super) fn has_ended_with_lock(&self, root: &Path, lock: &Path) -> bool {
         self.boot == boot(root) && started(root, self.pid) != Some(self.started) && self.holds(lock)
     }

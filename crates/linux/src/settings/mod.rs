@@ -1,16 +1,17 @@
 //! System-wide settings of the kernel: changed under a lock, with a journal, and restored.
 //!
-//! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes its old value into a journal that is on disk
-//! before the change, so that the value can be restored whatever ends the process: by [`Settings::restore`] or when the
-//! [`Settings`] are dropped (also by a panic), otherwise by the next call of [`recover`]. A lock file lets only one
-//! process at a time change settings, and none while others measure under them ([`Settings::share`]); the kernel
-//! releases it when its holder dies. Lock and journal are in `/run/superpage`, or in the directory that the environment
-//! variable `SUPERPAGE_RUN_DIR` names.
+//! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes its old value into a
+//! journal that is on disk before the change, so that the value can be restored whatever ends the
+//! process: by [`Settings::restore`] or when the [`Settings`] are dropped (also by a panic),
+//! otherwise by the next call of [`recover`]. A lock file lets only one process at a time change
+//! settings, and none while others measure under them ([`Settings::share`]); the kernel releases it
+//! when its holder dies. Lock and journal are in `/run/superpage`, or in the directory that the
+//! environment variable `SUPERPAGE_RUN_DIR` names.
 //!
-//! The lock does not protect against others who write the same files without it. A setting whose value differs from the
-//! one set here is theirs: it is left alone, and that is reported. While a number is being written the kernel may have
-//! taken a part of it (`kill -9` while it makes huge pages), so until the call returns all between the old value and
-//! the new one is ours.
+//! The lock does not protect against others who write the same files without it. A setting whose
+//! value differs from the one set here is theirs: it is left alone, and that is reported. While a
+//! number is being written the kernel may have taken a part of it (`kill -9` while it makes huge
+//! pages), so until the call returns all between the old value and the new one is ours.
 
 mod journal;
 
@@ -27,15 +28,17 @@ use std::time::{Duration, Instant};
 
 /// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-/// The setting of huge pages for shared memory that no mounted file system rules: `never`, `advise`, `within_size`, ...
-/// It also decides where such memory is mapped: with `never`, at addresses where no huge page fits.
+/// The setting of huge pages for shared memory that no mounted file system rules: `never`,
+/// `advise`, `within_size`, ... It also decides where such memory is mapped: with `never`, at
+/// addresses where no huge page fits.
 pub const SHMEM_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// The number of huge pages of the default size in the static pool.
 pub const HUGETLB_POOL: &str = "proc/sys/vm/nr_hugepages";
 /// The number of huge pages of the default size that may be allocated beyond the pool.
 pub const HUGETLB_OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
 
-/// The folders of settings, below the root of the system. A journal that names another file is refused.
+/// The folders of settings, below the root of the system. A journal that names another file is
+/// refused.
 const FOLDERS: [&str; 2] = ["sys/kernel/mm", "proc/sys/vm"];
 
 /// The locations of a system's settings, and of their lock and journal.
@@ -46,12 +49,14 @@ pub struct System {
 }
 
 impl System {
-    /// This system: `/sys` and `/proc`, and the run directory that all users of superpage on it share.
+    /// This system: `/sys` and `/proc`, and the run directory that all users of superpage on it
+    /// share.
     pub fn live() -> System {
         System::at("/", system_folder())
     }
 
-    /// A system whose `sys` and `proc` are in `root`, with its lock and journal in `run`: for tests.
+    /// A system whose `sys` and `proc` are in `root`, with its lock and journal in `run`: for
+    /// tests.
     pub fn at(root: impl Into<PathBuf>, run: impl Into<PathBuf>) -> System {
         System { root: root.into(), run: run.into() }
     }
@@ -77,7 +82,8 @@ impl System {
         }
     }
 
-    /// The settings that decide where this system has huge pages, with their values; those that it has.
+    /// The settings that decide where this system has huge pages, with their values; those that it
+    /// has.
     pub fn huge_page_settings(&self) -> BTreeMap<String, String> {
         const THP: &str = "sys/kernel/mm/transparent_hugepage";
         let sizes = crate::rules::sizes(&self.path(THP)).into_keys();
@@ -91,21 +97,21 @@ impl System {
         all.filter_map(|setting| Some((setting.clone(), self.get(&setting).ok()?))).collect()
     }
 
-    /// The process that has changed settings of this system and not yet put them back, if it lives and is not this one.
-    /// Anybody may ask.
+    /// The process that has changed settings of this system and not yet put them back, if it lives
+    /// and is not this one. Anybody may ask.
     pub fn changed_by(&self) -> Option<u32> {
         self.journal_of_another().map(|journal| journal.pid())
     }
 
-    /// The value that a setting had before another process that lives changed it: that process puts it back. `None` if
-    /// no other has changed it. Anybody may ask.
+    /// The value that a setting had before another process that lives changed it: that process puts
+    /// it back. `None` if no other has changed it. Anybody may ask.
     pub fn put_back_by_another(&self, setting: &str) -> Option<String> {
         let (journal, path) = (self.journal_of_another()?, self.path(setting));
         journal.changes.into_iter().find(|change| change.path == path).map(|change| change.before)
     }
 
-    /// Another process that lives and has changed settings, and what it puts back, by file. `None` if there is none.
-    /// Anybody may ask.
+    /// Another process that lives and has changed settings, and what it puts back, by file. `None`
+    /// if there is none. Anybody may ask.
     pub fn put_back_by_others(&self) -> Option<(u32, BTreeMap<PathBuf, String>)> {
         let journal = self.journal_of_another()?;
         // The oldest change of a setting has what it was.
@@ -120,11 +126,12 @@ impl System {
         (journal.pid() != std::process::id() && lives()).then_some(journal)
     }
 
-    /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
-    /// are written to the kernel's files.
+    /// The run directory, created if it does not exist. Only its owner may write to it, because the
+    /// journal's contents are written to the kernel's files.
     ///
     /// # Errors
-    /// [`Error::Unable`] if it cannot be created, belongs to another user, or others may write to it.
+    /// [`Error::Unable`] if it cannot be created, belongs to another user, or others may write to
+    /// it.
     pub fn make_run_directory(&self) -> Result<&Path, Error> {
         make_folder(&self.run)?;
         Ok(&self.run)
@@ -192,8 +199,8 @@ fn named(pid: i32) -> String {
 }
 
 impl Settings {
-    /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
-    /// process holds the lock, after a line on standard error, or fails.
+    /// Settings that are not locked yet: the first change locks them. `wait` says whether it then
+    /// waits while another process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
         Settings { system, wait, lock: None, shared: None, changes: Vec::new(), told: None }
     }
@@ -213,12 +220,12 @@ impl Settings {
         &self.system
     }
 
-    /// Takes the lock, if it is not held already, and restores what a killed holder had changed. A signal
-    /// whose handler does not end the process does not interrupt the wait.
+    /// Takes the lock, if it is not held already, and restores what a killed holder had changed. A
+    /// signal whose handler does not end the process does not interrupt the wait.
     ///
     /// # Errors
-    /// [`Error::Unable`] without the right to take it, if another process holds it and this one does not wait, or if
-    /// the holder waits for this process: an ancestor.
+    /// [`Error::Unable`] without the right to take it, if another process holds it and this one
+    /// does not wait, or if the holder waits for this process: an ancestor.
     pub fn lock(&mut self) -> Result<(), Error> {
         if self.lock.is_some() {
             return Ok(());
@@ -243,9 +250,10 @@ impl Settings {
         Ok(())
     }
 
-    /// Shares the lock with others who measure under the settings as they are: nobody who takes it changes them
-    /// meanwhile. Waits while another process holds it, and restores what a killed holder had changed. Nothing is done
-    /// if the lock is held already. The first change takes the lock alone.
+    /// Shares the lock with others who measure under the settings as they are: nobody who takes it
+    /// changes them meanwhile. Waits while another process holds it, and restores what a killed
+    /// holder had changed. Nothing is done if the lock is held already. The first change takes the
+    /// lock alone.
     ///
     /// # Errors
     /// As for [`lock`](Settings::lock).
@@ -264,7 +272,8 @@ impl Settings {
             if lock.share()? == Tried::Replaced {
                 continue;
             }
-            // Whoever held it meanwhile may have been killed: then the lock is needed alone once more.
+            // Whoever held it meanwhile may have been killed: then the lock is needed alone once
+            // more.
             if !self.system.journal_file().exists() {
                 self.shared = Some(lock);
                 return Ok(());
@@ -317,12 +326,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets a setting, and checks that the kernel has accepted it. If it has that value already nothing is done, which
-    /// needs no rights. Returns the old value.
+    /// Sets a setting, and checks that the kernel has accepted it. If it has that value already
+    /// nothing is done, which needs no rights. Returns the old value.
     ///
     /// # Errors
-    /// Those of [`lock`](Settings::lock) and [`System::get`]; [`Error::Unable`] if the kernel does not accept the
-    /// value.
+    /// Those of [`lock`](Settings::lock) and [`System::get`]; [`Error::Unable`] if the kernel does
+    /// not accept the value.
     pub fn set(&mut self, setting: &str, wanted: &str) -> Result<String, Error> {
         let (before, now) = self.ask(setting, wanted)?;
         if now != wanted {
@@ -334,8 +343,8 @@ impl Settings {
         Ok(before)
     }
 
-    /// Like [`set`](Settings::set), for a setting of which the kernel grants as much as it can, such as a number of
-    /// pages. Returns the old value, and the one that it has now.
+    /// Like [`set`](Settings::set), for a setting of which the kernel grants as much as it can,
+    /// such as a number of pages. Returns the old value, and the one that it has now.
     ///
     /// # Errors
     /// As for [`set`](Settings::set), but any value that can be read back is accepted.
@@ -378,11 +387,12 @@ impl Settings {
         self.changes.len()
     }
 
-    /// Restores all changes, the last first, except settings that somebody else has changed since: those are left, with
-    /// a line on standard error. The lock stays held.
+    /// Restores all changes, the last first, except settings that somebody else has changed since:
+    /// those are left, with a line on standard error. The lock stays held.
     ///
     /// # Errors
-    /// [`Error::Unable`] for the first that could not be restored; the others are, and the journal keeps this one.
+    /// [`Error::Unable`] for the first that could not be restored; the others are, and the journal
+    /// keeps this one.
     pub fn restore(&mut self) -> Result<(), Error> {
         self.restore_to(0)
     }
@@ -405,8 +415,8 @@ impl Settings {
         undone.failed.map_or(journal, Err)
     }
 
-    /// As [`restore_to`](Settings::restore_to), with a line on standard error for an error, once: where the caller goes
-    /// on in any case, since the journal holds what is left to restore.
+    /// As [`restore_to`](Settings::restore_to), with a line on standard error for an error, once:
+    /// where the caller goes on in any case, since the journal holds what is left to restore.
     pub fn restore_or_tell(&mut self, mark: usize) {
         let Err(error) = self.restore_to(mark) else { return };
         let told = Some(format!("{error}; the next call of any live verb of superpage tries again"));
@@ -416,15 +426,16 @@ impl Settings {
         }
     }
 
-    /// Gives up a lock that was not waited for, if no change is left to restore. Those who wait for it, as to measure,
-    /// need it until their end.
+    /// Gives up a lock that was not waited for, if no change is left to restore. Those who wait for
+    /// it, as to measure, need it until their end.
     pub fn release(&mut self) {
         if self.changes.is_empty() && !self.wait {
             (self.lock, self.shared) = (None, None);
         }
     }
 
-    /// Checks that changes are under the lock, and that the journal on disk matches them. Reads one file.
+    /// Checks that changes are under the lock, and that the journal on disk matches them. Reads one
+    /// file.
     ///
     /// # Errors
     /// A sentence that says what is inconsistent.
@@ -488,7 +499,8 @@ struct Undone {
     left: Vec<Left>,
 }
 
-/// Restores changes, the last first, each only if the setting still has the value that it was set to, or was being set.
+/// Restores changes, the last first, each only if the setting still has the value that it was set
+/// to, or was being set.
 fn undo(changes: Vec<Change>) -> Undone {
     let mut undone = Undone::default();
     for change in changes.into_iter().rev() {
@@ -555,9 +567,9 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// Restores what a process had changed that was killed before it could do so itself. Every verb that works on the live
-/// system begins with this; it costs one test for a file if there is nothing to do. While the process that made the
-/// changes lives, nothing is done.
+/// Restores what a process had changed that was killed before it could do so itself. Every verb
+/// that works on the live system begins with this; it costs one test for a file if there is nothing
+/// to do. While the process that made the changes lives, nothing is done.
 ///
 /// # Errors
 /// [`Error::Unable`] if the kernel does not accept a value, or the journal cannot be parsed.
@@ -582,7 +594,8 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     loop {
         match lock.try_lock()? {
             Tried::Held => return undo_journal(system),
-            // A child that its holder had begun to start when it was killed has the lock until it executes the command.
+            // A child that its holder had begun to start when it was killed has the lock until it
+            // executes the command.
             Tried::HeldBy(None) if begun.elapsed() < INHERITED && is_inherited(system)? => std::thread::sleep(AGAIN),
             // Another process holds it, or has just recreated it.
             Tried::HeldBy(_) | Tried::SharedBy(_) | Tried::Replaced => return Ok(None),
@@ -594,7 +607,8 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
 const INHERITED: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Whether the lock is held in the name of a process that has ended, the one that wrote the journal.
+/// Whether the lock is held in the name of a process that has ended, the one that wrote the
+/// journal.
 fn is_inherited(system: &System) -> Result<bool, Error> {
     let journal = Journal::load(&system.journal_file(), &system.root)?;
     Ok(journal.is_some_and(|journal| journal.has_ended_with_lock(&system.root, &system.lock_file())))

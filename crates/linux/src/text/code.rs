@@ -27,7 +27,8 @@ impl Code {
     }
 }
 
-/// All mappings of files that are executable, not writable, and hold at least one aligned huge page.
+/// All mappings of files that are executable, not writable, and hold at least one aligned huge
+/// page.
 pub(super) fn all(pid: u32) -> Result<Vec<Code>, Error> {
     let path = format!("/proc/{pid}/maps");
     let maps = std::fs::read(&path).map_err(Error::file("read", &path))?;

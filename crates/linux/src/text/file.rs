@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 const POPULATE_READ: u64 = 22;
 const COLLAPSE: u64 = 25;
 
-/// Places code; returns how many of its bytes are then mapped by huge pages. The mapping shows the same file before and
-/// after, whatever fails.
+/// Places code; returns how many of its bytes are then mapped by huge pages. The mapping shows the
+/// same file before and after, whatever fails.
 ///
-/// The steps escalate: the cache may contain huge pages already, so that advice is enough; otherwise its pages
-/// are dropped and read again; a file system in memory needs them collapsed.
+/// The steps escalate: the cache may contain huge pages already, so that advice is enough;
+/// otherwise its pages are dropped and read again; a file system in memory needs them collapsed.
 pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, Error> {
     let range = &code.range;
     let bytes = range.end - range.start;
@@ -33,7 +33,8 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
     };
     advise("advise huge pages for the code of", libc::MADV_HUGEPAGE as u64)?;
     for attempt in 0..3 {
-        // A page that is mapped stays in the cache; a page of a file that is dropped here comes back when it is used.
+        // A page that is mapped stays in the cache; a page of a file that is dropped here comes
+        // back when it is used.
         advise("unmap the code of", libc::MADV_DONTNEED as u64)?;
         if attempt == 1 {
             evict(pid, code)?;
@@ -50,8 +51,8 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
     huge_bytes(pid, range.clone())
 }
 
-/// Drops the pages of a piece of code from the page cache, except those that some process maps or that are not written
-/// back.
+/// Drops the pages of a piece of code from the page cache, except those that some process maps or
+/// that are not written back.
 fn evict(pid: u32, code: &Code) -> Result<(), Error> {
     let file = code.open(pid)?;
     let metadata = file.metadata().map_err(Error::file("read", &code.path))?;

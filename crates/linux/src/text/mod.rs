@@ -1,20 +1,22 @@
 //! A program's code on huge pages, without changing the program.
 //!
-//! The command is started traced and stopped where it begins: at its entry point, when the dynamic linker has mapped
-//! its libraries and none of its own code has run. There, for each mapping of code that holds at least one aligned huge
-//! page, system calls are made in the command's name, in one of two ways:
+//! The command is started traced and stopped where it begins: at its entry point, when the dynamic
+//! linker has mapped its libraries and none of its own code has run. There, for each mapping of
+//! code that holds at least one aligned huge page, system calls are made in the command's name, in
+//! one of two ways:
 //!
-//! - [`Way::File`]: the file's pages are dropped from the page cache, the mapping is advised to be huge, and read in
-//!   again.   If the file system has large folios, the cache then holds the code in huge pages and the page table maps
-//!   them. It   is still the file: profilers, debuggers and other processes see no difference.
-//! - [`Way::Remap`]: the code is copied to anonymous huge memory, which is moved over the code. Profilers then find no
-//!   file   there; [`Placed::symbols`] writes a map that `perf` reads instead.
+//! - [`Way::File`]: the file's pages are dropped from the page cache, the mapping is advised to be
+//!   huge, and read in again. If the file system has large folios, the cache then holds the code in
+//!   huge pages and the page table maps them. It is still the file: profilers, debuggers and other
+//!   processes see no difference.
+//! - [`Way::Remap`]: the code is copied to anonymous huge memory, which is moved over the code.
+//!   Profilers then find no file there; [`Placed::symbols`] writes a map that `perf` reads instead.
 //!
-//! Then the command continues, no longer traced. Every step that fails is undone and reported, and the command runs
-//! with its code where it was. A launcher, too small to have code to place, such as `env`, a shell or a version
-//! manager's shim, is followed to the program that it executes in its own place within a second. Nothing else is: a
-//! process that the command forks shares the code as placed, one that executes another program has that program's code
-//! as the kernel loads it.
+//! Then the command continues, no longer traced. Every step that fails is undone and reported, and
+//! the command runs with its code where it was. A launcher, too small to have code to place, such
+//! as `env`, a shell or a version manager's shim, is followed to the program that it executes in
+//! its own place within a second. Nothing else is: a process that the command forks shares the code
+//! as placed, one that executes another program has that program's code as the kernel loads it.
 
 mod code;
 mod file;
@@ -112,13 +114,13 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Writes the symbols of remapped code for `perf`, in a file that is removed when the returned value is dropped;
-    /// `None` if no code was remapped. `pid` is the process's number, which may have ended. Some 4 ms per MB of the
-    /// program's file.
+    /// Writes the symbols of remapped code for `perf`, in a file that is removed when the returned
+    /// value is dropped; `None` if no code was remapped. `pid` is the process's number, which may
+    /// have ended. Some 4 ms per MB of the program's file.
     ///
     /// # Errors
-    /// [`Error::File`] if a program cannot be read or the map not be written, [`Error::Unable`] for a file that is not
-    /// a program.
+    /// [`Error::File`] if a program cannot be read or the map not be written, [`Error::Unable`] for
+    /// a file that is not a program.
     pub fn symbols(&self, pid: u32) -> Result<Option<Symbols>, Error> {
         match self.remapped.is_empty() {
             true => Ok(None),
@@ -160,10 +162,10 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Places the code of a command that was passed to [`prepare`]. Call it once, soon, from the thread that started the
-/// command: the command waits. Returns when the command continues; for one without code to place, within a second. Each
-/// 2 MB of code take some 0.2 ms by remapping; by file the time to read the code from disk, unless an earlier run left
-/// it in the cache in huge pages.
+/// Places the code of a command that was passed to [`prepare`]. Call it once, soon, from the thread
+/// that started the command: the command waits. Returns when the command continues; for one without
+/// code to place, within a second. Each 2 MB of code take some 0.2 ms by remapping; by file the
+/// time to read the code from disk, unless an earlier run left it in the cache in huge pages.
 ///
 /// `fail_at` is for tests: the step with that number fails.
 pub fn place(pid: u32, way: Way, fail_at: Option<usize>) -> Placed {
@@ -185,7 +187,8 @@ pub fn place(pid: u32, way: Way, fail_at: Option<usize>) -> Placed {
 /// How long a launcher is given to execute its program.
 const LAUNCH: Duration = Duration::from_secs(1);
 
-/// The code of the command, or of the program that it executes in its own place, with that program at its entry point.
+/// The code of the command, or of the program that it executes in its own place, with that program
+/// at its entry point.
 fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<Code>, Error> {
     let until = Instant::now() + LAUNCH;
     loop {
@@ -212,8 +215,8 @@ fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<C
     }
 }
 
-/// Whether this process has CAP_SYS_PTRACE. Without it a program with privileges of its own would not get them while it
-/// is traced, and which program a launcher executes is not known in advance.
+/// Whether this process has CAP_SYS_PTRACE. Without it a program with privileges of its own would
+/// not get them while it is traced, and which program a launcher executes is not known in advance.
 fn may_follow() -> Result<bool, Error> {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     Ok(crate::proc::own_status()?.capeff & CAP_SYS_PTRACE != 0)

@@ -8,7 +8,8 @@ use crate::pagemap::huge_bytes;
 /// `MADV_COLLAPSE`.
 const COLLAPSE: u64 = 25;
 
-/// Places code; returns how many of its bytes are then mapped by huge pages. On an error the code stays as it was.
+/// Places code; returns how many of its bytes are then mapped by huge pages. On an error the code
+/// stays as it was.
 pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, Error> {
     let bytes = code.range.end - code.range.start;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

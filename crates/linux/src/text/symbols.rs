@@ -18,8 +18,9 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Writes the map, with the functions of the symbol tables of the files. A file of that name, left by an ended
-    /// process with this number, is replaced. Some 4 ms per MB of a program's file.
+    /// Writes the map, with the functions of the symbol tables of the files. A file of that name,
+    /// left by an ended process with this number, is replaced. Some 4 ms per MB of a program's
+    /// file.
     pub(super) fn write(pid: u32, code: &[(Code, File)]) -> Result<Symbols, Error> {
         let mut text = String::new();
         for (code, file) in code {
@@ -57,7 +58,8 @@ impl Drop for Symbols {
     }
 }
 
-/// The functions in a piece of code: address -> length and name. Of a program without symbol table those that it exports.
+/// The functions in a piece of code: address -> length and name. Of a program without symbol table
+/// those that it exports.
 fn functions(code: &Code, mut file: &File) -> Result<BTreeMap<u64, (u64, String)>, Error> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(Error::file("read", &code.path))?;

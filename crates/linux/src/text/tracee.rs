@@ -1,7 +1,8 @@
 //! A stopped process in whose name system calls are made: `ptrace` on x86-64.
 //!
-//! Whatever fails, [`Tracee::release`] lets the process go on with the registers, the signal mask and the code that it had.
-//! If this process is killed meanwhile the kernel kills the stopped one too, which would not be whole.
+//! Whatever fails, [`Tracee::release`] lets the process go on with the registers, the signal mask
+//! and the code that it had. If this process is killed meanwhile the kernel kills the stopped one
+//! too, which would not be whole.
 
 use crate::Error;
 use crate::pagemap::page_of_file;
@@ -77,7 +78,8 @@ impl Tracee {
         Ok(Tracee { pid, registers, mask: None, gate: 0, signals, breakpoint, steps: 0, fail_at })
     }
 
-    /// Lets the process run to its entry point, with the libraries mapped, and makes ready for calls.
+    /// Lets the process run to its entry point, with the libraries mapped, and makes ready for
+    /// calls.
     pub(super) fn run_to_entry(&mut self) -> Result<(), Error> {
         self.step("set the options of")?;
         let options = Options::PTRACE_O_EXITKILL | Options::PTRACE_O_TRACEEXEC;
@@ -104,7 +106,8 @@ impl Tracee {
         self.mask = Some(mask);
         self.mask_request(SET_MASK, &mut u64::MAX.clone())?;
         if let Some(page) = copied {
-            // The breakpoint made a private copy of a page of the file; the file's own is as good again.
+            // The breakpoint made a private copy of a page of the file; the file's own is as good
+            // again.
             let bytes = rustix::param::page_size() as u64;
             self.call(
                 "drop the copy of a page of",
@@ -115,9 +118,10 @@ impl Tracee {
         Ok(())
     }
 
-    /// Lets the process run on until it executes another program: a launcher does so soon, such as `env` or a script that
-    /// ends in `exec`. Returns whether it did, for [`run_to_entry`](Tracee::run_to_entry); else it has ended, or is stopped
-    /// where it was when `patience` ended. Signals reach it meanwhile, and it lives on if this process is killed.
+    /// Lets the process run on until it executes another program: a launcher does so soon, such as
+    /// `env` or a script that ends in `exec`. Returns whether it did, for
+    /// [`run_to_entry`](Tracee::run_to_entry); else it has ended, or is stopped where it was when
+    /// `patience` ended. Signals reach it meanwhile, and it lives on if this process is killed.
     pub(super) fn follow(&mut self, patience: Duration) -> Result<bool, Error> {
         self.step("follow")?;
         ptrace::setoptions(self.pid, Options::PTRACE_O_TRACEEXEC).map_err(system("set the options of"))?;
@@ -130,7 +134,8 @@ impl Tracee {
                 if let Some(stop) = look(self.pid, libc::WNOHANG)? {
                     break stop;
                 }
-                // A process that is no longer traced, as when one of its threads executes a program, is let alone.
+                // A process that is no longer traced, as when one of its threads executes a
+                // program, is let alone.
                 if !late && Instant::now() > deadline {
                     if !is_traced(self.pid)? {
                         return Err(Error::Unable("one of its threads has executed another program".into()));
@@ -247,7 +252,8 @@ impl Tracee {
         Err(Error::Unable("there is no system call instruction in its code".into()))
     }
 
-    /// Makes a system call in the process's name; `what` completes the sentence "cannot ... the command".
+    /// Makes a system call in the process's name; `what` completes the sentence "cannot ... the
+    /// command".
     pub(super) fn call(&mut self, what: &str, number: c_long, arguments: [u64; 6]) -> Result<u64, Error> {
         self.step(what)?;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
@@ -319,7 +325,8 @@ impl Tracee {
     }
 
     fn mask_request(&self, request: u32, mask: &mut u64) -> Result<(), Error> {
-        // SAFETY: both requests take the size of a signal mask and one, which lives across the call.
+        // SAFETY: both requests take the size of a signal mask and one, which lives across the
+        // call.
         let done = unsafe { libc::ptrace(request as _, self.pid.as_raw(), size_of::<u64>(), &raw mut *mask) };
         match done {
             0 => Ok(()),
@@ -327,15 +334,16 @@ impl Tracee {
         }
     }
 
-    /// Lets the process go on as it was, no longer traced, with the signals that came meanwhile. Returns the number of
-    /// steps. A process that has ended needs nothing.
+    /// Lets the process go on as it was, no longer traced, with the signals that came meanwhile.
+    /// Returns the number of steps. A process that has ended needs nothing.
     pub(super) fn release(mut self) -> usize {
         self.resume_as_it_was();
         let _ = ptrace::detach(self.pid, None);
         self.steps
     }
 
-    /// Restores the process's code, registers and signal mask, and delivers the signals that arrived meanwhile.
+    /// Restores the process's code, registers and signal mask, and delivers the signals that
+    /// arrived meanwhile.
     fn resume_as_it_was(&mut self) {
         let _ = self.clear_breakpoint();
         let _ = ptrace::setregs(self.pid, self.registers);

@@ -1,13 +1,13 @@
 //! The moment when a process of a tree exits, with its memory still there: `PTRACE_O_TRACEEXIT`.
 //!
-//! The command is traced from its exec on, and so is what its processes fork; threads are not. A traced process stops
-//! after a fork, after an exec and at its exit: some 50 us each, so this is for runs whose time does not count. It is
-//! detached at its exit, so that its parent waits for it as usual; and when a signal stops it, so that it stays stopped
-//! until SIGCONT as usual.
+//! The command is traced from its exec on, and so is what its processes fork; threads are not. A
+//! traced process stops after a fork, after an exec and at its exit: some 50 us each, so this is
+//! for runs whose time does not count. It is detached at its exit, so that its parent waits for it
+//! as usual; and when a signal stops it, so that it stays stopped until SIGCONT as usual.
 //!
-//! Tracing changes two things for a command: it cannot trace its own children, and without CAP_SYS_PTRACE here a
-//! program with privileges of its own does not get them. [`check`] refuses the latter; as for the rest, the caller must
-//! run such a command untraced in the end.
+//! Tracing changes two things for a command: it cannot trace its own children, and without
+//! CAP_SYS_PTRACE here a program with privileges of its own does not get them. [`check`] refuses
+//! the latter; as for the rest, the caller must run such a command untraced in the end.
 
 use crate::Error;
 use nix::sys::ptrace::{self, Options};
@@ -24,7 +24,8 @@ type Hook = Box<dyn FnMut(i32)>;
 /// Checks whether processes can be stopped at their exit.
 ///
 /// # Errors
-/// [`Error::Unable`]: this process is itself traced, or may not trace everything that a command may start.
+/// [`Error::Unable`]: this process is itself traced, or may not trace everything that a command may
+/// start.
 pub fn check() -> Result<(), Error> {
     /// CAP_SYS_PTRACE.
     const RIGHT: u64 = 1 << 19;
@@ -40,8 +41,8 @@ pub fn check() -> Result<(), Error> {
 
 /// Prepares a command to be traced from its exec on, by the thread that starts it.
 pub(crate) fn prepare(command: &mut Command) {
-    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced: nothing is called
-    // at its exit, and `text::place` notices.
+    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs
+    // untraced: nothing is called at its exit, and `text::place` notices.
     unsafe {
         command.pre_exec(|| {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
@@ -68,7 +69,8 @@ impl Exits {
         Exits { hook, met: HashSet::new() }
     }
 
-    /// Resumes a stopped process; `status` is the result of waiting for it. Errors mean that the process is gone.
+    /// Resumes a stopped process; `status` is the result of waiting for it. Errors mean that the
+    /// process is gone.
     pub(super) fn stopped(&mut self, command: i32, number: i32, status: i32) {
         let pid = Pid::from_raw(number);
         let event = status >> 16;
@@ -98,7 +100,8 @@ impl Exits {
         }
     }
 
-    /// Handles the end of a process. Returns whether it was traced until then: killed where it could not stop any more.
+    /// Handles the end of a process. Returns whether it was traced until then: killed where it
+    /// could not stop any more.
     pub(super) fn ended(&mut self, number: i32) -> bool {
         self.met.remove(&number)
     }

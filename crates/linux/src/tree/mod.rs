@@ -1,9 +1,9 @@
 //! A command and all its descendants: run, measured, waited for and, if necessary, killed as one.
 //!
-//! This process becomes the *child subreaper* of the tree: a descendant whose parent ends becomes a child of this
-//! process and not of init, so that no daemon escapes. All children of this process count as members of the tree. So
-//! only one tree lives at a time, others wait for it in [`Tree::spawn`], and meanwhile the process must not start or
-//! wait for other children.
+//! This process becomes the *child subreaper* of the tree: a descendant whose parent ends becomes a
+//! child of this process and not of init, so that no daemon escapes. All children of this process
+//! count as members of the tree. So only one tree lives at a time, others wait for it in
+//! [`Tree::spawn`], and meanwhile the process must not start or wait for other children.
 
 pub mod exits;
 
@@ -20,8 +20,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the processes of a tree used, of those that have been waited for: by this process, or by their parents in the
-/// tree. The kernel does not count a process whose parent ignores SIGCHLD.
+/// What the processes of a tree used, of those that have been waited for: by this process, or by
+/// their parents in the tree. The kernel does not count a process whose parent ignores SIGCHLD.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
     /// Time in user mode, summed over processes and threads.
@@ -34,7 +34,8 @@ pub struct Usage {
     pub major_faults: u64,
     /// The largest resident memory of any single process, in bytes, without hugetlb pages.
     pub peak_process_bytes: u64,
-    /// The number of processes that this one has waited for: the command, and those whose parents ended before them.
+    /// The number of processes that this one has waited for: the command, and those whose parents
+    /// ended before them.
     pub waited: u64,
 }
 
@@ -60,7 +61,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The status in a shell's encoding: that of the command, or 128 plus the number of the signal that ended it.
+    /// The status in a shell's encoding: that of the command, or 128 plus the number of the signal
+    /// that ended it.
     pub fn code(&self) -> u8 {
         match self.status.signal() {
             Some(signal) => 128 + signal as u8,
@@ -69,7 +71,8 @@ impl Ended {
     }
 }
 
-/// A running command and its descendants. Dropping it kills them all, unless they are released by [`Tree::leave`].
+/// A running command and its descendants. Dropping it kills them all, unless they are released by
+/// [`Tree::leave`].
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
@@ -87,17 +90,20 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Starts a command. Waits while another tree of this process lives. Costs a fork and an exec, about a millisecond.
+    /// Starts a command. Waits while another tree of this process lives. Costs a fork and an exec,
+    /// about a millisecond.
     ///
     /// # Errors
-    /// [`Error::Exec`] with the system's error if the program could not be started; see [`exec_status`].
+    /// [`Error::Exec`] with the system's error if the program could not be started; see
+    /// [`exec_status`].
     pub fn spawn(command: &mut Command) -> Result<Tree, Error> {
         Tree::start(command, None)
     }
 
-    /// Starts a command like [`spawn`](Tree::spawn), and calls `hook` with the number of each of its processes that
-    /// exits, which waits with all of its memory until the call returns; see [`exits`] for the consequences for the
-    /// command. The calls are made while the tree is waited for, which only the thread that called this may do.
+    /// Starts a command like [`spawn`](Tree::spawn), and calls `hook` with the number of each of
+    /// its processes that exits, which waits with all of its memory until the call returns; see
+    /// [`exits`] for the consequences for the command. The calls are made while the tree is waited
+    /// for, which only the thread that called this may do.
     ///
     /// # Errors
     /// Those of [`spawn`](Tree::spawn) and [`exits::check`].
@@ -131,14 +137,14 @@ impl Tree {
         self.child.id() as i32
     }
 
-    /// A descriptor of the command's process: signals sent through it cannot reach another process that reuses its
-    /// number.
+    /// A descriptor of the command's process: signals sent through it cannot reach another process
+    /// that reuses its number.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// What the processes that have been waited for have used: complete once [`wait_all`](Tree::wait_all) has returned
-    /// true.
+    /// What the processes that have been waited for have used: complete once
+    /// [`wait_all`](Tree::wait_all) has returned true.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -157,7 +163,8 @@ impl Tree {
         Ok(self.ended)
     }
 
-    /// Waits until the command and all its descendants have ended, at most for `timeout`. Returns whether they have.
+    /// Waits until the command and all its descendants have ended, at most for `timeout`. Returns
+    /// whether they have.
     ///
     /// # Errors
     /// As for [`wait`](Tree::wait).
@@ -223,8 +230,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The living members of the tree, parents before their children: the command, its descendants, and former
-    /// descendants of members that have ended. Reads a small file per thread of each.
+    /// The living members of the tree, parents before their children: the command, its descendants,
+    /// and former descendants of members that have ended. Reads a small file per thread of each.
     pub fn members(&self) -> Vec<i32> {
         descendants(std::process::id() as i32)
     }
@@ -248,7 +255,8 @@ impl Tree {
         }
         if !grace.is_zero() {
             for pid in self.members() {
-                // The descriptor is opened first, then membership is checked again: a number may be reused.
+                // The descriptor is opened first, then membership is checked again: a number may be
+                // reused.
                 let Ok(pidfd) = pidfd_open(pid) else { continue };
                 if self.members().contains(&pid) {
                     let _ = pidfd_signal(pidfd.as_fd(), libc::SIGTERM);
@@ -260,7 +268,8 @@ impl Tree {
             }
         }
         let left = self.members().len();
-        // A child keeps its number until it is waited for. Its children become this process's, for the next round.
+        // A child keeps its number until it is waited for. Its children become this process's, for
+        // the next round.
         let patience = Instant::now() + Duration::from_secs(10);
         while !self.empty {
             let own = std::process::id() as i32;
@@ -297,8 +306,8 @@ impl Drop for Tree {
 }
 
 /// Runs a command to its end, outside of any tree and while there is none: what it leaves behind is
-/// nobody's. When `stop` says so, it is ended with its descendants: by SIGTERM, and by SIGKILL after
-/// 2 s. Returns its status.
+/// nobody's. When `stop` says so, it is ended with its descendants: by SIGTERM, and by SIGKILL
+/// after 2 s. Returns its status.
 ///
 /// # Errors
 /// [`Error::Exec`] if it could not be started; [`Error::System`] if it cannot be waited for.
@@ -334,8 +343,9 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Checks, before there is a command, that there are descriptors for everything that watching it needs: the pipe to
-/// start it, the pidfd, those to wake it and to pass signals on, and the files that are read one at a time.
+/// Checks, before there is a command, that there are descriptors for everything that watching it
+/// needs: the pipe to start it, the pidfd, those to wake it and to pass signals on, and the files
+/// that are read one at a time.
 fn room_for_files() -> Result<(), Error> {
     const NEEDED: usize = 18;
     let own = || std::fs::File::open("/dev/null");
@@ -348,16 +358,17 @@ fn room_for_files() -> Result<(), Error> {
     }
 }
 
-/// Makes sure that a command is started by a fork. One with nothing to do before its exec would be started in
-/// the memory of this process, as by `vfork`, and the kernel would count the largest size that this process ever had
-/// as the command's peak.
+/// Makes sure that a command is started by a fork. One with nothing to do before its exec would be
+/// started in the memory of this process, as by `vfork`, and the kernel would count the largest
+/// size that this process ever had as the command's peak.
 fn forked(command: &mut Command) {
     // SAFETY: it does nothing.
     unsafe { command.pre_exec(|| Ok(())) };
 }
 
-/// Why a command could not be started. A directory of PATH that may not be searched makes the system return EACCES for
-/// a program that does not exist: as in a shell, such a program counts as missing.
+/// Why a command could not be started. A directory of PATH that may not be searched makes the
+/// system return EACCES for a program that does not exist: as in a shell, such a program counts as
+/// missing.
 fn exec_error(command: &Command, source: io::Error) -> Error {
     let program = command.get_program();
     let by_path = !program.as_encoded_bytes().contains(&b'/');
@@ -370,8 +381,9 @@ fn exec_error(command: &Command, source: io::Error) -> Error {
     Error::Exec { program: program.to_string_lossy().into_owned(), source }
 }
 
-/// The exit status for a command that could not be started, by the convention of shells: 127 if there is no such
-/// program, 126 if it cannot be run, and the error's own status if it is about something else.
+/// The exit status for a command that could not be started, by the convention of shells: 127 if
+/// there is no such program, 126 if it cannot be run, and the error's own status if it is about
+/// something else.
 pub fn exec_status(error: &Error) -> u8 {
     match error {
         Error::Exec { source, .. } => match source.kind() {
@@ -382,7 +394,8 @@ pub fn exec_status(error: &Error) -> u8 {
     }
 }
 
-/// The children of a process, of all its threads, including those that have ended and are not waited for.
+/// The children of a process, of all its threads, including those that have ended and are not
+/// waited for.
 pub fn children(pid: i32) -> Vec<i32> {
     match listed_children(pid) {
         Some(children) => children,
@@ -390,7 +403,8 @@ pub fn children(pid: i32) -> Vec<i32> {
     }
 }
 
-/// All living descendants of a process, parents before their children. What starts or ends meanwhile may be missed.
+/// All living descendants of a process, parents before their children. What starts or ends
+/// meanwhile may be missed.
 pub fn descendants(pid: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut all: Option<HashMap<i32, Vec<i32>>> = None;
@@ -398,7 +412,8 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     while let Some(parent) = next.pop() {
         let children = match (&all, listed_children(parent)) {
             (None, Some(children)) => children,
-            // Ended meanwhile, or a kernel that does not list children: one scan of all processes serves for the rest.
+            // Ended meanwhile, or a kernel that does not list children: one scan of all processes
+            // serves for the rest.
             _ => {
                 let all = all.get_or_insert_with(|| {
                     let mut all: HashMap<i32, Vec<i32>> = HashMap::new();
@@ -421,8 +436,8 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// From `/proc/PID/task/TID/children`, which procfs reads too, but without telling the reasons apart; empty if the process
-/// is gone, `None` if the kernel has no such file.
+/// From `/proc/PID/task/TID/children`, which procfs reads too, but without telling the reasons
+/// apart; empty if the process is gone, `None` if the kernel has no such file.
 fn listed_children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Some(children) };

@@ -1,4 +1,5 @@
-//! Predictions by what a user thought of similar movies: item-based collaborative filtering, on counts over trees alone.
+//! Predictions by what a user thought of similar movies: item-based collaborative filtering, on
+//! counts over trees alone.
 
 use crate::ratings::{BITS, Rating, Trees};
 use crate::store::{Store, Style};
@@ -56,7 +57,8 @@ impl Target {
         Target { shape, trees, pairs }
     }
 
-    /// The sums over the users whom this movie has in common with another. `scratch` has room for a tree.
+    /// The sums over the users whom this movie has in common with another. `scratch` has room for a
+    /// tree.
     pub(crate) fn common(&self, own: [Tree; BITS], other: [Tree; BITS], scratch: &mut Store) -> Common {
         debug_assert_eq!(scratch.shape(), self.shape);
         rated(self.shape, other, scratch);
@@ -82,8 +84,8 @@ impl Target {
     }
 }
 
-/// Writes into tree 0 where there is a rating: where any bit is set. What lies between is a tree of its own, as operations of
-/// the thesis's library make one each.
+/// Writes into tree 0 where there is a rating: where any bit is set. What lies between is a tree of
+/// its own, as operations of the thesis's library make one each.
 fn rated(shape: Shape, bits: [Tree; BITS], into: &mut Store) {
     let mut both = vec![0; shape.words()];
     crate::tree::TreeMut::new(shape, &mut both).or(bits[0], bits[1]);
@@ -135,12 +137,14 @@ pub(crate) fn means(trees: &Trees) -> Vec<f64> {
     (0..trees.size.movies).map(mean).collect()
 }
 
-/// What a user would rate a movie: its mean, moved by what the user thought of its neighbours, each against its mean.
+/// What a user would rate a movie: its mean, moved by what the user thought of its neighbours, each
+/// against its mean.
 pub(crate) fn predict(trees: &Trees, means: &[f64], neighbours: &Neighbours, user: usize) -> f64 {
     let bits = trees.user(user);
     let near = neighbours.tree.tree(0);
     let (mut moved, mut weight) = (0.0, 0.0);
-    // Ratings of neighbours, bit by bit where there are any; a movie comes up for each bit that its rating has.
+    // Ratings of neighbours, bit by bit where there are any; a movie comes up for each bit that its
+    // rating has.
     let mut found = [0_u8; MOST];
     let at = |movie: usize| neighbours.near.binary_search_by_key(&movie, |(other, _)| *other).ok();
     for (bit, tree) in bits.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Ratings out of a seed, and the trees that hold them: a tree for each bit of the ratings of a movie, over users, and for
-//! each bit of the ratings by a user, over movies.
+//! Ratings out of a seed, and the trees that hold them: a tree for each bit of the ratings of a
+//! movie, over users, and for each bit of the ratings by a user, over movies.
 
 use crate::store::{Store, Style};
 use crate::tree::{Shape, Tree};
@@ -29,7 +29,8 @@ pub(crate) struct Size {
     pub(crate) each: usize,
 }
 
-/// Ratings by users who have tastes, of movies that are to some tastes; a few movies are seen by many.
+/// Ratings by users who have tastes, of movies that are to some tastes; a few movies are seen by
+/// many.
 pub(crate) struct Source {
     size: Size,
     rng: Rng,
@@ -57,7 +58,8 @@ impl Source {
         let rng = &mut self.rng;
         let tastes: [f32; TASTES] = std::array::from_fn(|_| bell(rng));
         let mood = 0.3 * bell(rng);
-        // Some rate few movies and some rate many: between a fourth and the square of it again, evenly in the square root.
+        // Some rate few movies and some rate many: between a fourth and the square of it again,
+        // evenly in the square root.
         let some = 0.5 + 1.5 * rng.f64();
         let wanted = ((self.size.each as f64 * some * some / 1.75) as usize).clamp(1, self.size.movies);
         for _ in 0..wanted {

@@ -1,8 +1,9 @@
-//! Predicate trees: which of a row of things something holds for, a bit each, under a hierarchy that says where it holds for
-//! none and for all.
+//! Predicate trees: which of a row of things something holds for, a bit each, under a hierarchy
+//! that says where it holds for none and for all.
 //!
-//! A tree is a slice of words: a bitmap of the leaves that are not empty, a bitmap of those that are full, and the leaves,
-//! 64 bits each. Operations look at a leaf only where the bitmaps leave its contents open.
+//! A tree is a slice of words: a bitmap of the leaves that are not empty, a bitmap of those that
+//! are full, and the leaves, 64 bits each. Operations look at a leaf only where the bitmaps leave
+//! its contents open.
 
 /// Where the parts of a tree lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,11 +163,13 @@ impl<'a> TreeMut<'a> {
         self.combine(other, other, |a, _| !a);
     }
 
-    /// Works out the tree from both, node by node: a leaf that the hierarchy tells whole is not read.
+    /// Works out the tree from both, node by node: a leaf that the hierarchy tells whole is not
+    /// read.
     fn combine(&mut self, left: Tree, right: Tree, operation: impl Fn(u64, u64) -> u64) {
         for node in 0..self.shape.nodes() {
             let below = self.shape.below(node);
-            // Leaves that are empty or full in both are so in the result: as the operation has it for single bits.
+            // Leaves that are empty or full in both are so in the result: as the operation has it
+            // for single bits.
             let uniform = |tree: &Tree| tree.full[node] | !tree.some[node];
             let known = uniform(&left) & uniform(&right) & below;
             let value = operation(left.full[node], right.full[node]) & known;

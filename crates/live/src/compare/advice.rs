@@ -1,11 +1,12 @@
 //! Which policy to use, and how certain that is.
 //!
-//! The rule: of the policies that are significantly faster than the reference (the system as it is), the one with the
-//! lowest estimate is the best. Another that is also significantly faster, and whose estimate lies within the interval
-//! of the best, cannot be told from the best: the one of them that needs the least memory is recommended. Less memory
-//! means at least 1 % less at the median peak. If no policy is significantly faster, the reference is recommended. A
-//! policy that affected none of the program's memory is never recommended, and its time is not mentioned; nor is one
-//! that was measured while settings of the system differed.
+//! The rule: of the policies that are significantly faster than the reference (the system as it
+//! is), the one with the lowest estimate is the best. Another that is also significantly faster,
+//! and whose estimate lies within the interval of the best, cannot be told from the best: the one
+//! of them that needs the least memory is recommended. Less memory means at least 1 % less at the
+//! median peak. If no policy is significantly faster, the reference is recommended. A policy that
+//! affected none of the program's memory is never recommended, and its time is not mentioned; nor
+//! is one that was measured while settings of the system differed.
 
 use super::row::{Row, Verdict};
 use super::statistics::{LEVEL, rounds_needed};
@@ -257,7 +258,8 @@ pub(super) mod tests {
         let advice = advise(&rows);
         assert_eq!(advice.policy.as_deref(), Some("now"));
         assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");
-        // Where it is not known whether it reached anything, the time counts; and the others are not forgotten.
+        // Where it is not known whether it reached anything, the time counts; and the others are
+        // not forgotten.
         rows[1].tell(String::new(), None, true);
         assert_eq!(rows[1].verdict, Some(Verdict::Faster));
         assert_eq!(advise(&rows).policy.as_deref(), Some("promote"));

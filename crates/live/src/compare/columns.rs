@@ -7,7 +7,8 @@ use superpage_report::{Column, Table, bytes, count, time};
 /// What stands in a column, of one row.
 type Cell = fn(&Row) -> Option<String>;
 
-/// The columns but the last: those that answer, which are always shown, and those that are only shown wide.
+/// The columns but the last: those that answer, which are always shown, and those that are only
+/// shown wide.
 const COLUMNS: [(&str, bool, Cell); 23] = [
     ("time", true, |row| {
         row.requests_per_second.is_none().then(|| spread(row.wall_seconds.median, row.wall_seconds.stddev))
@@ -38,7 +39,8 @@ const COLUMNS: [(&str, bool, Cell); 23] = [
     ("runs", false, |row| Some(row.runs.to_string())),
 ];
 
-/// The table of a comparison: one row per policy. A counter without a count under any policy has no column.
+/// The table of a comparison: one row per policy. A counter without a count under any policy has no
+/// column.
 pub fn table(comparison: &Comparison) -> Table {
     let rows = &comparison.rows;
     let shown: Vec<&(&str, bool, Cell)> =
@@ -90,8 +92,9 @@ fn huge(row: &Row) -> Option<String> {
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-/// The ratio to the reference and its interval; whether it differs at all. Of a policy that did nothing the interval says
-/// nothing, except where no huge page was free: to look for one takes time.
+/// The ratio to the reference and its interval; whether it differs at all. Of a policy that did
+/// nothing the interval says nothing, except where no huge page was free: to look for one takes
+/// time.
 fn ratio(row: &Row) -> String {
     let Some(ratio) = row.time_ratio else { return "1".into() };
     let looked_for = row.memory_before == super::host::FRAGMENTED;

@@ -69,7 +69,8 @@ impl Comparing<'_> {
         }
         let Done { run, left, code, seen } = done;
         if run.code != 0 && traced && !options.ignore_failure {
-            // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
+            // It may be one that traces others, such as a debugger. Where it fails anyhow the next
+            // try says so.
             self.traces = Err("it ended with a failure where it was traced".into());
             self.note(format!(
                 "the command ended with status {} under {} in a warm-up run that traced it; it was run again \

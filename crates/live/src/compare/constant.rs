@@ -1,6 +1,6 @@
-//! Whether the settings of the system stay as they were when the comparison began, except for what each policy sets
-//! itself. The lock keeps other processes of superpage from changing them; a process without the right to the lock, and
-//! anybody who writes them by hand, is only noticed.
+//! Whether the settings of the system stay as they were when the comparison began, except for what
+//! each policy sets itself. The lock keeps other processes of superpage from changing them; a
+//! process without the right to the lock, and anybody who writes them by hand, is only noticed.
 
 use std::collections::BTreeMap;
 use superpage_linux::settings::{Settings, System};
@@ -23,7 +23,8 @@ impl Constant {
         Constant { began: system.huge_page_settings(), locked: settings.is_locked(), system }
     }
 
-    /// What differs now from the beginning, outside of any run, in words. Reads some thirty small files: 0.2 ms.
+    /// What differs now from the beginning, outside of any run, in words. Reads some thirty small
+    /// files: 0.2 ms.
     pub(super) fn differs(&self) -> Option<String> {
         let other = if self.locked { None } else { self.system.changed_by() };
         let other =
@@ -47,8 +48,8 @@ pub(super) struct InForce<'a> {
 }
 
 impl InForce<'_> {
-    /// Compares with what is in force now. If the policy has `restored` its settings already, they are to be as when the
-    /// comparison began.
+    /// Compares with what is in force now. If the policy has `restored` its settings already, they
+    /// are to be as when the comparison began.
     pub(super) fn look(&mut self, restored: bool) {
         if self.differed.is_none() {
             let wanted = if restored { &self.constant.began } else { &self.began };

@@ -1,9 +1,9 @@
 //! Hardware counters of a command and all its descendants, through `perf_event_open`.
 //!
-//! A counter is opened, disabled, on the thread that is about to start the command, inherited by what the thread
-//! starts, and enabled by the exec. So it counts the command and its descendants from the first instruction, and
-//! nothing of the thread itself. If there are more counters than the hardware has, they take turns; counts are then
-//! scaled to the whole time, and marked so.
+//! A counter is opened, disabled, on the thread that is about to start the command, inherited by
+//! what the thread starts, and enabled by the exec. So it counts the command and its descendants
+//! from the first instruction, and nothing of the thread itself. If there are more counters than
+//! the hardware has, they take turns; counts are then scaled to the whole time, and marked so.
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Raw, Software};
 use perf_event::{Builder, Counter};
@@ -25,8 +25,8 @@ pub enum Event {
     ItlbLoads,
     /// Fetches that missed in it.
     ItlbMisses,
-    /// Cycles in which the page walker works, summed over concurrent walks; a different event on each family of
-    /// processors.
+    /// Cycles in which the page walker works, summed over concurrent walks; a different event on
+    /// each family of processors.
     WalkCycles,
     /// Page faults: counted by the kernel, on every machine.
     PageFaults,
@@ -44,7 +44,8 @@ impl Event {
         Event::WalkCycles,
     ];
 
-    /// How the kernel is asked for it: events whose counts are added. Empty where none is known for this processor.
+    /// How the kernel is asked for it: events whose counts are added. Empty where none is known for
+    /// this processor.
     fn builders(self) -> Vec<Builder<'static>> {
         let cache = |which, operation, result| vec![Builder::new(Cache { which, operation, result })];
         match self {
@@ -62,10 +63,11 @@ impl Event {
 
 /// The raw events whose sum is the cycles of page walks, by processor.
 ///
-/// Intel: `DTLB_LOAD_MISSES`, `DTLB_STORE_MISSES` and `ITLB_MISSES`, each `.WALK_DURATION` on Haswell and Broadwell and
-/// `.WALK_PENDING` since Skylake, all with unit mask 0x10 (Intel's perfmon event lists, HSX, BDX, SKX, ICX, SPR). Processors
-/// with two kinds of cores are left out: a raw event counts on one kind only. AMD's Zen has no such event (its processor
-/// programming references name walks, not their cycles).
+/// Intel: `DTLB_LOAD_MISSES`, `DTLB_STORE_MISSES` and `ITLB_MISSES`, each `.WALK_DURATION` on
+/// Haswell and Broadwell and `.WALK_PENDING` since Skylake, all with unit mask 0x10 (Intel's
+/// perfmon event lists, HSX, BDX, SKX, ICX, SPR). Processors with two kinds of cores are left out:
+/// a raw event counts on one kind only. AMD's Zen has no such event (its processor programming
+/// references name walks, not their cycles).
 #[cfg(target_arch = "x86_64")]
 fn walk_cycles() -> &'static [u64] {
     use std::arch::x86_64::__cpuid;
@@ -87,8 +89,8 @@ fn walk_cycles() -> &'static [u64] {
     }
 }
 
-/// The raw events whose sum is the cycles of page walks: `DTLB_WALK_PERCYC` and `ITLB_WALK_PERCYC` of the Arm architecture's
-/// list of events, which the kernel refuses where a core has none.
+/// The raw events whose sum is the cycles of page walks: `DTLB_WALK_PERCYC` and `ITLB_WALK_PERCYC`
+/// of the Arm architecture's list of events, which the kernel refuses where a core has none.
 #[cfg(target_arch = "aarch64")]
 fn walk_cycles() -> &'static [u64] {
     &[0x8128, 0x8129]
@@ -145,7 +147,8 @@ impl Available {
         &self.events
     }
 
-    /// Why there are no counts, or their limits; `None` if everything is counted, including the kernel.
+    /// Why there are no counts, or their limits; `None` if everything is counted, including the
+    /// kernel.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no event is known for this processor");
         if self.events.is_empty() {
@@ -157,7 +160,8 @@ impl Available {
         None
     }
 
-    /// Opens the counters on this thread: they count what it starts from now on, until they are read.
+    /// Opens the counters on this thread: they count what it starts from now on, until they are
+    /// read.
     ///
     /// # Errors
     /// The kernel's error for the first that could not be opened.
@@ -191,8 +195,8 @@ fn reason(error: &io::Error) -> String {
 pub struct Counters(Vec<(Event, Vec<Counter>)>);
 
 impl Counters {
-    /// Returns the counts so far; call it when the command and its descendants have ended. An event is left out if it
-    /// never had its turn.
+    /// Returns the counts so far; call it when the command and its descendants have ended. An event
+    /// is left out if it never had its turn.
     ///
     /// # Errors
     /// The kernel's error for the first that cannot be read.

@@ -1,9 +1,10 @@
 //! What a policy really did to a program's memory, in few words, and whether it affected any of it.
 //!
-//! A policy that affected nothing left the program as under the reference: no byte is huge that is not huge there (or,
-//! for base, the other way round), nothing was collapsed, nothing is in a folio of its size. A difference in its time
-//! is then due to chance, or to something else than pages, and it gets no verdict. If too little could be seen to
-//! decide, the policy counts as one that affected something.
+//! A policy that affected nothing left the program as under the reference: no byte is huge that is
+//! not huge there (or, for base, the other way round), nothing was collapsed, nothing is in a folio
+//! of its size. A difference in its time is then due to chance, or to something else than pages,
+//! and it gets no verdict. If too little could be seen to decide, the policy counts as one that
+//! affected something.
 
 use super::Row;
 use crate::Policy;
@@ -47,8 +48,8 @@ pub(super) struct Arm<'a> {
 }
 
 impl<'a> Arm<'a> {
-    /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are the reason. What was
-    /// seen while memory was small says nothing of what there was later.
+    /// Why most of the memory cannot be what a policy aims at, if the program or its mappings are
+    /// the reason. What was seen while memory was small says nothing of what there was later.
     fn why(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reach = self.seen.reach.as_ref().filter(|reach| 4 * reach.resident >= self.row.peak_rss_bytes)?;
         reach.why_nothing(aim, rules)
@@ -77,7 +78,8 @@ impl<'a> Arm<'a> {
     }
 }
 
-/// What the reference is like, on a system whose huge pages have `page` bytes. `rules` are the settings of the system.
+/// What the reference is like, on a system whose huge pages have `page` bytes. `rules` are the
+/// settings of the system.
 pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     let Some(huge) = arm.row.huge_bytes.or(arm.row.most_huge_bytes) else { return Found::UNSEEN.into() };
     let part = arm.found(arm, page, rules).part(huge);
@@ -101,8 +103,8 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     }
 }
 
-/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules` are its settings
-/// without any policy.
+/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules`
+/// are its settings without any policy.
 pub(super) fn beside(arm: Arm, reference: Arm, page: u64, rules: &Rules) -> Did {
     if arm.policy == reference.policy {
         return Did::new(format!("the same as {}", reference.row.policy), true);

@@ -35,14 +35,15 @@ impl Entry {
         &self.runs[..rounds.min(self.runs.len())]
     }
 
-    /// How settings of the system differed in runs of the first `rounds` rounds and those that do not count.
+    /// How settings of the system differed in runs of the first `rounds` rounds and those that do
+    /// not count.
     pub(super) fn differed(&self, rounds: usize) -> impl Iterator<Item = &String> {
         self.differed.iter().chain(self.runs(rounds).iter().filter_map(|run| run.differed.as_ref()))
     }
 }
 
-/// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of
-/// the others, whose number is returned too.
+/// The policies that are supported here, the reference first, each tried once. A line goes to
+/// `notes` for each of the others, whose number is returned too.
 ///
 /// Where there are `others`, what reaches into their memory is left out.
 pub(super) fn entries(

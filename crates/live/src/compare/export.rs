@@ -6,8 +6,9 @@ use super::{Comparison, Row};
 use serde_json::{Value, json};
 use superpage_report::{Column, Table, foreign};
 
-/// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as means, the policy as
-/// a parameter. `memory_usage_byte` are the peaks of the whole tree. `ended_early` says that a signal left rounds out.
+/// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as
+/// means, the policy as a parameter. `memory_usage_byte` are the peaks of the whole tree.
+/// `ended_early` says that a signal left rounds out.
 pub fn json(comparison: &Comparison) -> String {
     let result = |row: &Row| {
         let Spread { median, mean, stddev, min, max } = row.wall_seconds;
@@ -30,8 +31,8 @@ pub fn json(comparison: &Comparison) -> String {
     format!("{:#}\n", json!({ "results": results, "ended_early": comparison.ended_early() }))
 }
 
-/// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. Values that were not
-/// measured are empty. What a terminal would obey is escaped.
+/// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes.
+/// Values that were not measured are empty. What a terminal would obey is escaped.
 pub fn csv(comparison: &Comparison) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (index, row) in comparison.rows.iter().enumerate() {
@@ -102,7 +103,8 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The table with all columns in Markdown, with the advice, what each policy did, and the notes below.
+/// The table with all columns in Markdown, with the advice, what each policy did, and the notes
+/// below.
 pub fn markdown(comparison: &Comparison) -> String {
     let command = comparison.command.replace('`', "'");
     let mut out = format!("`{command}`: {}\n\n{}", comparison.rounds_in_words(), rows_of(&table(comparison)));

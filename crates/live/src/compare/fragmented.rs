@@ -1,9 +1,9 @@
 //! Fragmented memory: no free block is as large as a huge page, and compaction makes none.
 //!
-//! Each free block is taken as a huge page and split, one page of it is pinned in a pipe, and the others are freed. So
-//! all memory but one page in 512 stays free for everybody, and no more than [`BATCH`] blocks are taken at once.
-//! A pinned page cannot be moved, so compaction cannot free its block. The pipes, and with them the pages, go with
-//! this process, whatever ends it.
+//! Each free block is taken as a huge page and split, one page of it is pinned in a pipe, and the
+//! others are freed. So all memory but one page in 512 stays free for everybody, and no more than
+//! [`BATCH`] blocks are taken at once. A pinned page cannot be moved, so compaction cannot free its
+//! block. The pipes, and with them the pages, go with this process, whatever ends it.
 
 use crate::daemon::raise_files;
 use crate::inspect::free_blocks;
@@ -56,8 +56,8 @@ impl Fragmented {
         self.blocks
     }
 
-    /// Breaks up the blocks that are free now, until the kernel gives none or `stop` says so: some 0.2 ms for each, and
-    /// 5 ms in a guest whose host has taken the memory back.
+    /// Breaks up the blocks that are free now, until the kernel gives none or `stop` says so: some
+    /// 0.2 ms for each, and 5 ms in a guest whose host has taken the memory back.
     ///
     /// # Errors
     /// [`Error::Unable`]: this kernel does not split huge pages by advice; others of the system.

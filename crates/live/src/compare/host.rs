@@ -1,8 +1,9 @@
 //! Effects of the host under this machine that distort a comparison, and the countermeasures.
 //!
-//! A virtual machine may hand free memory back to its host. The first touch of a block of it then costs milliseconds,
-//! and policies that allocate large blocks pay more of this, so they appear worse than they are. Therefore as much
-//! memory as the run needs is touched and freed right before it.
+//! A virtual machine may hand free memory back to its host. The first touch of a block of it then
+//! costs milliseconds, and policies that allocate large blocks pay more of this, so they appear
+//! worse than they are. Therefore as much memory as the run needs is touched and freed right before
+//! it.
 
 use super::fragmented::Fragmented;
 use super::{MemoryState, Options};
@@ -37,8 +38,8 @@ pub(super) struct Free {
 }
 
 impl Before {
-    /// What lies under this machine decides, and the options do; `notes` say what that means for the rows. `huge` says
-    /// whether huge pages are compared at all.
+    /// What lies under this machine decides, and the options do; `notes` say what that means for
+    /// the rows. `huge` says whether huge pages are compared at all.
     pub(super) fn look(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<Before, Error> {
         let words = look_under(options, huge, notes)?;
         let fragmented = (options.memory_state == MemoryState::Fragmented).then(Fragmented::new).transpose()?;
@@ -46,8 +47,8 @@ impl Before {
         Ok(Before { words: if fragmented.is_some() { FRAGMENTED } else { words }, warms, fragmented })
     }
 
-    /// Prepares memory for a run: `bytes` of it are touched and freed where the host may have taken them, and free
-    /// blocks are broken up where that is asked for. `stop` ends it early.
+    /// Prepares memory for a run: `bytes` of it are touched and freed where the host may have taken
+    /// them, and free blocks are broken up where that is asked for. `stop` ends it early.
     ///
     /// # Errors
     /// Those of [`Fragmented::break_up`].
@@ -64,7 +65,8 @@ impl Before {
     }
 }
 
-/// What lies under this machine, and what that means for the rows. `huge` says whether huge pages are compared at all.
+/// What lies under this machine, and what that means for the rows. `huge` says whether huge pages
+/// are compared at all.
 fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<&'static str, Error> {
     let (guest, reports) = (is_virtual(), reports_free_memory());
     if !guest && !reports {
@@ -133,9 +135,10 @@ fn says_processor() -> bool {
         || ["QEMU", "Amazon EC2", "Google", "Microsoft", "VMware"].iter().any(|name| vendor.contains(name))
 }
 
-/// Touches `bytes` of fresh memory, in huge pages where `huge` says so and the kernel has them, and frees it again. Not
-/// more than nine tenths of what is available. Returns how much it was: less where the system has no more. Costs 50 us
-/// per MB that is warm already, and some ms per MB that is cold.
+/// Touches `bytes` of fresh memory, in huge pages where `huge` says so and the kernel has them, and
+/// frees it again. Not more than nine tenths of what is available. Returns how much it was: less
+/// where the system has no more. Costs 50 us per MB that is warm already, and some ms per MB that
+/// is cold.
 fn warm(bytes: u64, huge: bool) -> u64 {
     let bytes = bytes.min(available().unwrap_or(0) / 10 * 9) as usize & !(PAGE - 1);
     if bytes == 0 {
@@ -152,7 +155,8 @@ fn warm(bytes: u64, huge: bool) -> u64 {
     };
     let Ok(start) = mapped else { return 0 };
     let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-    // SAFETY: the range is the mapping. Where the kernel has no huge pages it says so, and base pages are touched.
+    // SAFETY: the range is the mapping. Where the kernel has no huge pages it says so, and base
+    // pages are touched.
     let _ = unsafe { madvise(start, bytes, advice) };
     for page in (0..bytes).step_by(PAGE) {
         // SAFETY: the byte is in the mapping, which nobody else knows of.

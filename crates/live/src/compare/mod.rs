@@ -1,10 +1,11 @@
-//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory,
-//! TLB misses, and which policy to use.
+//! One command under several policies, run in turns, so that what differs is the policy's doing:
+//! times, faults, memory, TLB misses, and which policy to use.
 //!
-//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] evaluates the rounds.
-//! The whole process tree is measured. System-wide changes of a policy are made under one lock that is held
-//! for the whole comparison, and are restored after every run; where no policy makes any the lock is shared with other
-//! comparisons, so that nobody else makes some. A row that was measured while settings differed gets no verdict.
+//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`]
+//! evaluates the rounds. The whole process tree is measured. System-wide changes of a policy are
+//! made under one lock that is held for the whole comparison, and are restored after every run;
+//! where no policy makes any the lock is shared with other comparisons, so that nobody else makes
+//! some. A row that was measured while settings differed gets no verdict.
 
 mod advice;
 mod bystanders;
@@ -154,9 +155,9 @@ impl Stop<'_> {
     }
 }
 
-/// The settings of this system, locked if the policies or the reference change any, else locked together with others
-/// that measure. While another process holds the lock this waits, and a signal should interrupt the wait: so install
-/// handlers that only set a flag after this.
+/// The settings of this system, locked if the policies or the reference change any, else locked
+/// together with others that measure. While another process holds the lock this waits, and a signal
+/// should interrupt the wait: so install handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
     let with = options.with.iter().map(|with| &with.policy);
     session::settings(options.policies.iter().chain(with).chain([&options.reference]), true, options.waits)
@@ -166,8 +167,9 @@ pub fn settings(options: &Options) -> Settings {
 /// count, as when the time limit comes. While it runs, this process starts no other children.
 ///
 /// # Errors
-/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of the policies is
-/// supported here except the reference; others of the settings and of the system. Settings are restored in any case.
+/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of
+/// the policies is supported here except the reference; others of the settings and of the system.
+/// Settings are restored in any case.
 pub fn compare(options: &Options, stop: &Arc<AtomicBool>, watch: &mut dyn Watch) -> Result<Comparison, Error> {
     compare_with(settings(options), options, stop, watch)
 }
@@ -265,9 +267,11 @@ pub fn compare_with(
         };
         order.retain(|which| entries[*which].dropped.is_none());
         for which in order {
-            // Before the first run of a policy, the peaks of others tell about when to look at its memory.
+            // Before the first run of a policy, the peaks of others tell about when to look at its
+            // memory.
             let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
-            // The same for all: what each policy found after its own amount would differ between them for ever.
+            // The same for all: what each policy found after its own amount would differ between
+            // them for ever.
             let warm = entries.iter().map(|entry| entry.peak).max().unwrap_or(0);
             let entry = &mut entries[which];
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };

@@ -32,13 +32,15 @@ pub struct Run {
     pub warmed: u64,
     /// How many blocks of a huge page's size were free then, if the kernel shows it.
     pub free_blocks: Option<u64>,
-    /// The first setting of the system that was not as when the comparison began, or changed during the run, in words.
+    /// The first setting of the system that was not as when the comparison began, or changed during
+    /// the run, in words.
     pub differed: Option<String>,
     /// Of a server: what its load said.
     pub load: Option<Load>,
 }
 
-/// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are medians.
+/// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are
+/// medians.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The command, quoted for a shell.
@@ -83,8 +85,8 @@ pub struct Row {
     pub minor_faults: u64,
     /// Page faults that waited for I/O.
     pub major_faults: u64,
-    /// The most memory that the tree had at once, including huge pages of the static pool. At least the few MB that
-    /// this process has when it starts the command.
+    /// The most memory that the tree had at once, including huge pages of the static pool. At least
+    /// the few MB that this process has when it starts the command.
     pub peak_rss_bytes: u64,
     /// How much of it was mapped by huge pages near the peak.
     pub huge_bytes: Option<u64>,
@@ -92,7 +94,8 @@ pub struct Row {
     pub looked_bytes: Option<u64>,
     /// The share of it that was mapped by huge pages.
     pub huge_coverage_percent: Option<f64>,
-    /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or not.
+    /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or
+    /// not.
     pub most_huge_bytes: Option<u64>,
     /// How much of it was in folios of the policy's size, as seen in warm-up runs.
     pub folio_bytes: Option<u64>,
@@ -112,9 +115,11 @@ pub struct Row {
     pub itlb_misses: Option<u64>,
     /// Cycles of page walks.
     pub walk_cycles: Option<u64>,
-    /// The least share of the time in which a counter counted: below 1, counts are scaled up. Null without counters.
+    /// The least share of the time in which a counter counted: below 1, counts are scaled up. Null
+    /// without counters.
     pub counted_share: Option<f64>,
-    /// The reference's time divided by this policy's: above 1, this is faster. The inverse of the ratio's estimate.
+    /// The reference's time divided by this policy's: above 1, this is faster. The inverse of the
+    /// ratio's estimate.
     pub speedup: f64,
     /// This policy's time divided by the reference's, with its interval. Null for the reference.
     pub time_ratio: Option<Ratio>,
@@ -124,10 +129,11 @@ pub struct Row {
     pub reached: Option<bool>,
     /// The verdict on the time. Null for the reference.
     pub verdict: Option<Verdict>,
-    /// How many runs, warm-up runs too, were measured while settings of the system differed from those at the beginning.
+    /// How many runs, warm-up runs too, were measured while settings of the system differed from
+    /// those at the beginning.
     pub settings_differed: usize,
-    /// The state of free memory before each run: `warmed`, `cold host`, `fragmented`, or `metal` where it makes no
-    /// difference.
+    /// The state of free memory before each run: `warmed`, `cold host`, `fragmented`, or `metal`
+    /// where it makes no difference.
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
     pub warmed_bytes: u64,
@@ -181,7 +187,8 @@ impl Row {
     /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds,
     /// and the family of all policies that are compared with it.
     ///
-    /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where there is more time to look.
+    /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where
+    /// there is more time to look.
     pub(super) fn of(
         names: (&str, &str),
         memory_before: &'static str,
@@ -239,8 +246,8 @@ impl Row {
             system_seconds: spread(|run| run.system),
             minor_faults: whole(&|run| Some(run.minor_faults)).expect("there are runs"),
             major_faults: whole(&|run| Some(run.major_faults)).expect("there are runs"),
-            // What a look found is no more than the peak: a short run may have its hugetlb pages, which the
-            // kernel leaves out of its figure, between two looks.
+            // What a look found is no more than the peak: a short run may have its hugetlb pages,
+            // which the kernel leaves out of its figure, between two looks.
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs").max(looked.unwrap_or(0)),
             huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             looked_bytes: looked,
@@ -273,8 +280,8 @@ impl Row {
         }
     }
 
-    /// Says what the policy did, and with it what is to be said of its time. Call it when `settings_differed` is set;
-    /// `comparable` says whether it is 0 of the reference.
+    /// Says what the policy did, and with it what is to be said of its time. Call it when
+    /// `settings_differed` is set; `comparable` says whether it is 0 of the reference.
     pub(super) fn tell(&mut self, did: String, reached: Option<bool>, comparable: bool) {
         (self.did, self.reached) = (did, reached);
         let comparable = comparable && self.settings_differed == 0;

@@ -52,8 +52,8 @@ pub(super) fn rows(
     rows
 }
 
-/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they
-/// ended.
+/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not
+/// looked at when they ended.
 pub(super) fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<String> {
     let unseen: Vec<&str> =
         rows.iter().filter(|row| row.huge_coverage_percent.is_none()).map(|row| row.policy.as_str()).collect();

@@ -110,7 +110,8 @@ pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) ->
     let left = left + killed;
     let usage = running.tree.usage();
     in_force.look(running.has_ended_brief());
-    // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
+    // It counts the moment before the exec too, when the command was a copy of this process: some
+    // MB are the least.
     let Seen { memory, reach, work } = early.unwrap_or_else(|| running.seen(usage.peak_process_bytes));
     let (_, placed) = running.put_back(false);
     if settings.mark() > 0 {

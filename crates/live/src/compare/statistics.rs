@@ -1,10 +1,11 @@
 //! What rounds of runs show about the difference between two policies.
 //!
-//! In each round every policy runs once, in a random order. If a policy does nothing, its time and the reference's in a
-//! round could be exchanged, whatever the noise and however the machine drifts from round to round: the logarithm of
-//! their ratio is then symmetric about zero, which is the only assumption of Wilcoxon's signed-rank statistic. The
-//! ratio is estimated by the median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from
-//! the exact distribution of that statistic, so it is valid for any noise, even with heavy tails.
+//! In each round every policy runs once, in a random order. If a policy does nothing, its time and
+//! the reference's in a round could be exchanged, whatever the noise and however the machine drifts
+//! from round to round: the logarithm of their ratio is then symmetric about zero, which is the
+//! only assumption of Wilcoxon's signed-rank statistic. The ratio is estimated by the median of the
+//! means of all pairs of rounds (Hodges and Lehmann); its interval comes from the exact
+//! distribution of that statistic, so it is valid for any noise, even with heavy tails.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use superpage_pages::Random;
@@ -12,8 +13,9 @@ use superpage_pages::Random;
 /// The joint confidence level of the intervals of all policies that are compared.
 pub const LEVEL: f64 = 0.95;
 
-/// The order in which `of` policies run in a round: a random one, the same for the same seed and round. The statistics
-/// require that orders are independent, even between adjacent seeds such as 1, 2 and 3.
+/// The order in which `of` policies run in a round: a random one, the same for the same seed and
+/// round. The statistics require that orders are independent, even between adjacent seeds such as
+/// 1, 2 and 3.
 pub fn order(seed: u64, round: u64, of: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..of).collect();
     fastrand::Rng::with_seed(Random::new(Random::new(seed).next().wrapping_add(round)).next()).shuffle(&mut order);
@@ -62,14 +64,15 @@ fn median(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
-/// The 95 % interval of the median of all such values, whatever their distribution: from the `k`-th value to the `k`-th
-/// from the end, with the greatest `k` for which the probability that fewer than `k` lie on one side is low enough.
-/// `None` for fewer than six values.
+/// The 95 % interval of the median of all such values, whatever their distribution: from the `k`-th
+/// value to the `k`-th from the end, with the greatest `k` for which the probability that fewer
+/// than `k` lie on one side is low enough. `None` for fewer than six values.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The chance that just `below` of them lie below the median, by its logarithm, since it may be tiny.
+    // The chance that just `below` of them lie below the median, by its logarithm, since it may be
+    // tiny.
     let (mut chance, mut sum, mut cut) = (-(count as f64) * std::f64::consts::LN_2, 0.0, 0);
     for below in 0..count / 2 {
         sum += chance.exp();
@@ -115,7 +118,8 @@ impl Family {
     }
 }
 
-/// A ratio of times, and an interval for the true one. JSON has null for the ends of an interval that is none.
+/// A ratio of times, and an interval for the true one. JSON has null for the ends of an interval
+/// that is none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
     /// The estimate: below 1, the policy is faster than the reference.
@@ -124,8 +128,8 @@ pub struct Ratio {
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// The joint confidence level of the intervals of the whole family, from 0 to 1. With few rounds it is less than
-    /// [`LEVEL`], in the worst case 0.
+    /// The joint confidence level of the intervals of the whole family, from 0 to 1. With few
+    /// rounds it is less than [`LEVEL`], in the worst case 0.
     pub level: f64,
     /// Whether there were rounds enough for the level that is required.
     pub sure: bool,
@@ -146,7 +150,8 @@ impl Ratio {
             means.extend(logs[i..].iter().map(|b| (a + b) / 2.0));
         }
         means.sort_by(f64::total_cmp);
-        // As many means are cut off at each end as the level allows; where even one is too many, none is.
+        // As many means are cut off at each end as the level allows; where even one is too many,
+        // none is.
         let tails = tails(rounds);
         let sure = family.cut(&tails) > 0;
         let cut = family.cut(&tails).max(1);
@@ -159,18 +164,20 @@ impl Ratio {
         })
     }
 
-    /// The interval; `None` if it holds the true ratio with no probability that is known, as after one round.
+    /// The interval; `None` if it holds the true ratio with no probability that is known, as after
+    /// one round.
     pub fn interval(&self) -> Option<(f64, f64)> {
         (self.level > 0.0).then_some((self.low, self.high))
     }
 
-    /// Whether the policy differs from the reference: the interval has the required level, and excludes 1.
+    /// Whether the policy differs from the reference: the interval has the required level, and
+    /// excludes 1.
     pub fn differs(&self) -> bool {
         self.sure && (self.high < 1.0 || self.low > 1.0)
     }
 
-    /// Half the width of the interval, as a share of the reference's time: a larger true difference would usually have
-    /// been seen.
+    /// Half the width of the interval, as a share of the reference's time: a larger true difference
+    /// would usually have been seen.
     pub fn resolution(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
     }
@@ -193,9 +200,11 @@ pub fn rounds_needed(family: usize) -> usize {
     (1..).find(|rounds| 2.0 * family as f64 * 0.5f64.powi(*rounds) <= 1.0 - LEVEL).expect("the power falls") as usize
 }
 
-/// The chance that the signed-rank statistic of `rounds` rounds is at most 0, 1, 2, ..., up to a half.
+/// The chance that the signed-rank statistic of `rounds` rounds is at most 0, 1, 2, ..., up to a
+/// half.
 fn tails(rounds: usize) -> Vec<f64> {
-    // Rank r is in the sum or not, each with probability 1/2; sums above a half of all are not needed.
+    // Rank r is in the sum or not, each with probability 1/2; sums above a half of all are not
+    // needed.
     let most = rounds * (rounds + 1) / 4;
     let mut chance = vec![0.0; most + 1];
     chance[0] = 1.0;
@@ -213,8 +222,8 @@ pub(super) mod tests {
     use super::*;
     use fastrand::Rng;
 
-    /// Times of one round, in the order of the policies: a machine that slows down and speeds up over runs, noise with
-    /// heavy tails, and now and then a run that takes half as long again.
+    /// Times of one round, in the order of the policies: a machine that slows down and speeds up
+    /// over runs, noise with heavy tails, and now and then a run that takes half as long again.
     pub(in crate::compare) struct Machine {
         rng: Rng,
         run: u64,
@@ -272,7 +281,8 @@ pub(super) mod tests {
             let wrong = |seed: &u64| compare(*seed, 10, &vec![1.0; policies]).iter().any(Ratio::differs);
             let wrong = (0..20_000).filter(wrong).count();
             assert!(wrong <= 1000, "{policies} identical policies were told apart in {wrong} of 20 000 tries");
-            // And it is no empty promise: a method that never tells anything apart would pass the line above.
+            // And it is no empty promise: a method that never tells anything apart would pass the
+            // line above.
             assert!(wrong >= 200, "only {wrong} of 20 000");
         }
     }
@@ -308,7 +318,8 @@ pub(super) mod tests {
         let values = |count: usize| (1..=count).map(|value| value as f64).collect::<Vec<f64>>();
         assert_eq!(median_interval(&values(5)), None);
         assert_eq!(median_interval(&values(6)), Some((1.0, 6.0)));
-        // Hollander and Wolfe, table A.2: of 10 values from the second to the ninth (97.9 %), of 20 from the 6th to the 15th.
+        // Hollander and Wolfe, table A.2: of 10 values from the second to the ninth (97.9 %), of 20
+        // from the 6th to the 15th.
         assert_eq!(median_interval(&values(10)), Some((2.0, 9.0)));
         assert_eq!(median_interval(&values(20)), Some((6.0, 15.0)));
         let (low, high) = median_interval(&values(4000)).unwrap();

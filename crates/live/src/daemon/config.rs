@@ -1,4 +1,5 @@
-//! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
+//! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key
+//! explained.
 
 use super::wrong::Read;
 use crate::policy::{LINUX, OF_COMMAND};
@@ -183,15 +184,16 @@ impl Text {
                 other => other.to_string(),
             };
             let pair = format!("{}={text}", key.as_ref());
-            // By itself, so that what is wrong with it is told with its place; what contradicts another one is
-            // found below.
+            // By itself, so that what is wrong with it is told with its place; what contradicts
+            // another one is found below.
             superpage_vm::Policy::parse(&format!("promote:{pair}"), &LINUX)
                 .map_err(|error| (key.span(), error.to_string()))?;
             all.push(pair);
         }
         if !all.is_empty() {
             options = options.changed(&format!("promote:{}", all.join(","))).map_err(|error| {
-                // Two of them contradict each other, or one a default: at the one that the error names first.
+                // Two of them contradict each other, or one a default: at the one that the error
+                // names first.
                 let problem = error.to_string();
                 let named = |key: &&Spanned<String>| problem.find(key.as_ref().as_str()).unwrap_or(usize::MAX);
                 let at = self.promote.keys().min_by_key(named).map_or(0..0, Spanned::span);
@@ -249,8 +251,8 @@ impl Processes {
         }
     }
 
-    /// The label of the first of these services that has some of the same names or control groups, if together they
-    /// have them all.
+    /// The label of the first of these services that has some of the same names or control groups,
+    /// if together they have them all.
     fn all_of<'a>(&self, services: &'a [Service]) -> Option<&'a str> {
         let has_name = |service: &&Service, name: &String| {
             service.processes.names.contains(name) && !service.processes.except.contains(name)
@@ -276,8 +278,8 @@ impl Processes {
         Ok(Target { all, cgroups, names, except, ..Target::pids(pids) })
     }
 
-    /// Leaves out the processes named by number that do not exist: their numbers may be given to others. Logs
-    /// each, if others are left.
+    /// Leaves out the processes named by number that do not exist: their numbers may be given to
+    /// others. Logs each, if others are left.
     ///
     /// # Errors
     /// [`Error::Usage`]: none is left; one is a thread of the kernel.
@@ -350,10 +352,12 @@ impl Config {
         Ok(())
     }
 
-    /// What each promoter does, in their order: the services, then all other processes, if any are selected.
+    /// What each promoter does, in their order: the services, then all other processes, if any are
+    /// selected.
     ///
     /// # Errors
-    /// A control group that is no unit's does not exist; the policy of a service contradicts the daemon's.
+    /// A control group that is no unit's does not exist; the policy of a service contradicts the
+    /// daemon's.
     pub(super) fn parts(&self) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
         for Service { label, processes, policy } in &self.services {

@@ -1,10 +1,11 @@
 //! The HTTP endpoint of the metrics: `GET /metrics`, one request per connection, on one thread.
 //!
-//! Anybody who can reach the address may connect, so a client must not be able to cost much: at most [`CONNECTIONS`]
-//! are held at a time, of which the oldest without a whole request is dropped for the next one; each has [`PATIENCE`]
-//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes. Whatever
-//! clients do, the thread takes [`SHARE`] of a core over time, and then waits: what the process uses is charged to the
-//! promoter, which must not starve.
+//! Anybody who can reach the address may connect, so a client must not be able to cost much: at
+//! most [`CONNECTIONS`] are held at a time, of which the oldest without a whole request is dropped
+//! for the next one; each has [`PATIENCE`] from its first byte to the last of its answer, and its
+//! request line and headers may have [`HEADER`] bytes. Whatever clients do, the thread takes
+//! [`SHARE`] of a core over time, and then waits: what the process uses is charged to the promoter,
+//! which must not starve.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
@@ -75,7 +76,8 @@ impl Endpoint {
                 }
                 held.retain_mut(|connection| connection.go_on(content, &text));
                 pause = None;
-                // No more than these at once: who connects again and again keeps nobody from the end.
+                // No more than these at once: who connects again and again keeps nobody from the
+                // end.
                 for _ in 0..CONNECTIONS {
                     if !has_room(&held) {
                         break;
@@ -93,7 +95,8 @@ impl Endpoint {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         // Who gave up while it waited in the queue.
                         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                        // No more files may be open, say: the connection stays in the queue, and ready.
+                        // No more files may be open, say: the connection stays in the queue, and
+                        // ready.
                         Err(_) => {
                             pause = Some(Instant::now() + PAUSE);
                             break;
@@ -150,13 +153,14 @@ fn sleep(stopped: &UnixStream, rest: Duration) -> bool {
     !matches!(poll(&mut ready, rest.as_ref()), Ok(1..))
 }
 
-/// Whether another connection can be held: in a place that is free, or of one that has not said yet what it wants.
+/// Whether another connection can be held: in a place that is free, or of one that has not said yet
+/// what it wants.
 fn has_room(held: &[Connection]) -> bool {
     held.len() < CONNECTIONS || held.iter().any(|connection| connection.answer.is_none())
 }
 
-/// Waits until something can be done, or a connection has had its time; `false` when it shall end. Until the end of a
-/// `pause` nobody is let in.
+/// Waits until something can be done, or a connection has had its time; `false` when it shall end.
+/// Until the end of a `pause` nobody is let in.
 fn wait(listener: &TcpListener, stopped: &UnixStream, held: &[Connection], pause: Option<Instant>) -> bool {
     let mut ready = vec![PollFd::new(stopped, PollFlags::IN)];
     ready.extend(held.iter().map(|connection| PollFd::new(&connection.stream, connection.waits_for())));
@@ -194,7 +198,8 @@ impl Connection {
         if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN }
     }
 
-    /// Reads and writes as far as that goes without waiting; `false` when the connection is done with.
+    /// Reads and writes as far as that goes without waiting; `false` when the connection is done
+    /// with.
     fn go_on(&mut self, content: &str, text: &impl Fn() -> String) -> bool {
         if Instant::now() >= self.until {
             return false;
@@ -253,8 +258,8 @@ fn respond(request: &[u8], content: &str, text: impl Fn() -> String) -> Option<V
     Some(message(answer, method != b"HEAD"))
 }
 
-/// The path of a request's target, which a proxy gives with scheme and host: `http://host/metrics` (RFC 9112,
-/// section 3.2.2).
+/// The path of a request's target, which a proxy gives with scheme and host: `http://host/metrics`
+/// (RFC 9112, section 3.2.2).
 fn path(target: &[u8]) -> &[u8] {
     let absolute = [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
         target.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &target[scheme.len()..])

@@ -1,4 +1,5 @@
-//! The daemon's counters as text for Prometheus: on an HTTP endpoint, and in a file for the node exporter.
+//! The daemon's counters as text for Prometheus: on an HTTP endpoint, and in a file for the node
+//! exporter.
 
 use super::config::MetricsConfig;
 use super::endpoint::Endpoint;
@@ -31,8 +32,8 @@ pub struct Metrics {
     endpoint: Option<Endpoint>,
 }
 
-/// What the endpoint's thread and the daemon's share: the counters, and the CPU time of the process at that moment, so
-/// that the parts never add up to more.
+/// What the endpoint's thread and the daemon's share: the counters, and the CPU time of the process
+/// at that moment, so that the parts never add up to more.
 #[derive(Debug)]
 struct Shared(Mutex<(Vec<Counted>, Duration)>);
 
@@ -67,7 +68,8 @@ impl Metrics {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = Shared::now(counters);
     }
 
-    /// Writes the file, if there is one: a reader sees the old or the new contents completely, see [`Output`].
+    /// Writes the file, if there is one: a reader sees the old or the new contents completely, see
+    /// [`Output`].
     ///
     /// # Errors
     /// [`Error::Usage`] if its place cannot take it, as a missing folder; else [`Error::File`].

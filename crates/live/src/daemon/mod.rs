@@ -54,7 +54,8 @@ impl Daemon {
     /// Takes the lock that allows one daemon, starts the promoter and the endpoint of the metrics.
     ///
     /// # Errors
-    /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
+    /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot
+    /// be used.
     pub fn start(mut config: Config) -> Result<Daemon, Error> {
         config.validate()?;
         config.processes.leave_out_gone()?;
@@ -68,9 +69,10 @@ impl Daemon {
         Ok(Daemon { services, config, metrics, manager: Manager::of_environment(), _lock: lock })
     }
 
-    /// Promotes until `stop` is set or, if only processes were named, until all of them have ended. When `reload` is
-    /// set it is cleared, and `read` returns the new configuration; if that is an error, the old one stays and the
-    /// error is logged. The addresses of the metrics do not change.
+    /// Promotes until `stop` is set or, if only processes were named, until all of them have ended.
+    /// When `reload` is set it is cleared, and `read` returns the new configuration; if that is an
+    /// error, the old one stays and the error is logged. The addresses of the metrics do not
+    /// change.
     ///
     /// # Errors
     /// The metrics cannot be written at the end.
@@ -179,7 +181,8 @@ impl Daemon {
     }
 }
 
-/// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still has to promote.
+/// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still
+/// has to promote.
 fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, waiting: &[u64]) {
     let (now, none) = (promoter.counters(), Counters::default());
     let then = then.unwrap_or(&none);
@@ -207,8 +210,9 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, wait
     );
 }
 
-/// For how long nothing is done where nothing is due for `rest`. A look whether something is uses processor time, 0.05 ms
-/// or more, which counts: who looks each time that as much has been saved never has enough for a promotion.
+/// For how long nothing is done where nothing is due for `rest`. A look whether something is uses
+/// processor time, 0.05 ms or more, which counts: who looks each time that as much has been saved
+/// never has enough for a promotion.
 fn nap(rest: Duration, cpu: f64) -> Duration {
     if rest.is_zero() { rest } else { rest.clamp(SAVED.div_f64(cpu).min(NAP), LONGEST) }
 }
@@ -248,8 +252,8 @@ fn lock() -> Result<Lock, Error> {
     }
 }
 
-/// Allows this process as many open files as it may have: it has two for each process in which something may be
-/// promoted.
+/// Allows this process as many open files as it may have: it has two for each process in which
+/// something may be promoted.
 pub fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

@@ -1,4 +1,5 @@
-//! The replacement for the metrics if the crate is built without the feature `metrics`: there are none.
+//! The replacement for the metrics if the crate is built without the feature `metrics`: there are
+//! none.
 
 use super::config::MetricsConfig;
 use super::services::Counted;

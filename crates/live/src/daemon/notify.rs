@@ -1,6 +1,8 @@
-//! What a service manager hears of the daemon, by `sd_notify(3)`: nothing where it gave no `NOTIFY_SOCKET`.
+//! What a service manager hears of the daemon, by `sd_notify(3)`: nothing where it gave no
+//! `NOTIFY_SOCKET`.
 //!
-//! The crate sd-notify 0.5 knows no sockets of the abstract namespace, which managers of containers use.
+//! The crate sd-notify 0.5 knows no sockets of the abstract namespace, which managers of containers
+//! use.
 
 use super::services::Counted;
 use crate::promote::Counters;
@@ -87,7 +89,8 @@ impl Manager {
         self.send_again();
     }
 
-    /// Sends what its socket had no room for so far. Waits for nobody: what still has none is for the next call.
+    /// Sends what its socket had no room for so far. Waits for nobody: what still has none is for
+    /// the next call.
     pub(super) fn send_again(&mut self) {
         while let Some(text) = self.unsent.front() {
             match self.socket.as_ref().map_or(Ok(()), |socket| send_to(socket, text)) {
@@ -116,7 +119,8 @@ fn line(counters: &[Counted], refused: Option<&str>) -> String {
     line + &refused.unwrap_or_default()
 }
 
-/// Sends to a path, or to a name of the abstract namespace after an `@`. Waits for nobody who does not read.
+/// Sends to a path, or to a name of the abstract namespace after an `@`. Waits for nobody who does
+/// not read.
 fn send_to(socket: &OsStr, text: &str) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

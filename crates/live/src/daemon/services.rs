@@ -1,10 +1,12 @@
 //! The promoters of a daemon: one for each table of a service, and one for all other processes.
 //!
-//! They run one after the other on one thread. Each is charged all that the process uses, so that together they keep to
-//! one share of a core. While one waits for as much time as its last call took, the others wait too, in turns: else
-//! one with short calls would use up what another has to save.
+//! They run one after the other on one thread. Each is charged all that the process uses, so that
+//! together they keep to one share of a core. While one waits for as much time as its last call
+//! took, the others wait too, in turns: else one with short calls would use up what another has to
+//! save.
 //!
-//! A process belongs to the first service that selects it. Processes are listed once for all services, however many.
+//! A process belongs to the first service that selects it. Processes are listed once for all
+//! services, however many.
 
 use super::config::Part;
 use crate::promote::{Counters, Listing, Promoter};
@@ -58,8 +60,8 @@ impl Turns for Services {
     }
 }
 
-/// Does what is due, of the one whose turn it is alone while it saves up time. Returns for how long nothing is due, and
-/// whose turn is next.
+/// Does what is due, of the one whose turn it is alone while it saves up time. Returns for how long
+/// nothing is due, and whose turn is next.
 fn step_from(all: &mut impl Turns, turn: usize) -> (Duration, usize) {
     let number = all.number();
     let runs = all.is_due(turn);
@@ -73,8 +75,8 @@ fn step_from(all: &mut impl Turns, turn: usize) -> (Duration, usize) {
     (rest, next)
 }
 
-/// How many regions are promoted until all `own` of one service are, if services take turns: of each of `all`, which
-/// include it, as many as its own, or all that it has.
+/// How many regions are promoted until all `own` of one service are, if services take turns: of
+/// each of `all`, which include it, as many as its own, or all that it has.
 pub fn in_turns(own: u64, all: impl IntoIterator<Item = u64>) -> u64 {
     all.into_iter().map(|regions| regions.min(own)).sum()
 }
@@ -100,8 +102,8 @@ impl Services {
         })
     }
 
-    /// Replaces the configuration. A service that has the label of one before keeps what is known of its processes, and
-    /// its counters.
+    /// Replaces the configuration. A service that has the label of one before keeps what is known
+    /// of its processes, and its counters.
     ///
     /// # Errors
     /// As for [`Promoter::new`]; then nothing has changed.
@@ -128,8 +130,8 @@ impl Services {
         Ok(())
     }
 
-    /// Does what is due: first of the one whose turn it is, and only that while it saves up time. Returns for how long
-    /// nothing is due.
+    /// Does what is due: first of the one whose turn it is, and only that while it saves up time.
+    /// Returns for how long nothing is due.
     pub(super) fn step(&mut self) -> Duration {
         if self.listed.is_none_or(|until| until <= Instant::now()) {
             self.list();
@@ -139,8 +141,8 @@ impl Services {
         rest.min(self.listed.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now())))
     }
 
-    /// Lists the processes of each, once for all: each shortest interval, and the more seldom the more there are, so that it
-    /// stays within a part of the share of a core.
+    /// Lists the processes of each, once for all: each shortest interval, and the more seldom the
+    /// more there are, so that it stays within a part of the share of a core.
     fn list(&mut self) {
         let before = thread_cpu();
         let (mut listing, mut taken) = (Listing::default(), BTreeSet::new());

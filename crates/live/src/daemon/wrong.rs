@@ -18,8 +18,8 @@ impl Read<'_> {
         Error::Usage(format!("{}:{line}: {}", self.path.display(), shown(problem)))
     }
 
-    /// The error that it is no TOML, or has keys or values that are not expected. The crate toml says which types its caller
-    /// reads, and not always of which key.
+    /// The error that it is no TOML, or has keys or values that are not expected. The crate toml
+    /// says which types its caller reads, and not always of which key.
     pub(super) fn no_configuration(&self, error: &toml::de::Error) -> Error {
         let at = error.span().unwrap_or(0..0);
         let (key, message) = (self.key(at.start), error.message().replace('\n', "; "));
@@ -63,7 +63,8 @@ impl Read<'_> {
     }
 }
 
-/// The most characters of a problem at its beginning and at its end: what is longer has a long value in it.
+/// The most characters of a problem at its beginning and at its end: what is longer has a long
+/// value in it.
 const BEGIN: usize = 120;
 const END: usize = 160;
 

@@ -53,7 +53,8 @@ impl Origin {
     fn of(pid: u32) -> Origin {
         let texts = |pid: u32, name: &str| words(&proc::read(format!("/proc/{pid}/{name}")).unwrap_or_default());
         let mut arguments = texts(pid, "cmdline");
-        // A process of PostgreSQL shows what it does; the options are those of the one that started it.
+        // A process of PostgreSQL shows what it does; the options are those of the one that started
+        // it.
         if arguments.first().is_some_and(|first| first.starts_with("postgres: "))
             && let Some(stat) = proc::stat(pid as i32)
         {
@@ -86,7 +87,8 @@ impl Origin {
         self.environment.iter().find_map(|text| text.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The variable that sets an option of an allocator, with what it has now; `None` if that is set.
+    /// The variable that sets an option of an allocator, with what it has now; `None` if that is
+    /// set.
     fn with(&self, name: &str, option: &str, between: char) -> Option<String> {
         let now = self.variable(name).filter(|now| is_plain(now));
         let key = option.split(['=', ':']).next().unwrap_or(option);
@@ -147,8 +149,9 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
             true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
             false => String::new(),
         };
-        // Of gperftools. It takes a MB at a time, so that first touches find no whole block. From a pool
-        // (`TCMALLOC_MEMFS_MALLOC_PATH`) its memory would be shared with the processes that it forks.
+        // Of gperftools. It takes a MB at a time, so that first touches find no whole block. From a
+        // pool (`TCMALLOC_MEMFS_MALLOC_PATH`) its memory would be shared with the processes that it
+        // forks.
         let grows = maps("libtcmalloc");
         let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !grows;
         let allocators = [
@@ -223,8 +226,8 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
     lines
 }
 
-/// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages hold what it has
-/// mapped.
+/// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages
+/// hold what it has mapped.
 fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };

@@ -12,28 +12,33 @@ use superpage_pages::PageSize;
 pub struct Contiguity {
     /// Bytes in memory, without zero pages that were only read, since these share one page.
     pub resident_bytes: u64,
-    /// For every size above the base page up to the huge page: the resident bytes in groups of that size, aligned in virtual
-    /// and in physical memory, whose pages are all resident in consecutive frames.
+    /// For every size above the base page up to the huge page: the resident bytes in groups of that
+    /// size, aligned in virtual and in physical memory, whose pages are all resident in consecutive
+    /// frames.
     pub aligned_bytes: BTreeMap<PageSize, u64>,
-    /// Maximal runs of consecutive pages in consecutive frames, aligned or not: base pages in a run -> number of such runs.
+    /// Maximal runs of consecutive pages in consecutive frames, aligned or not: base pages in a run
+    /// -> number of such runs.
     pub runs: BTreeMap<u64, u64>,
 }
 
 impl Contiguity {
-    /// The share of resident memory in aligned contiguous groups of a size, 0 to 1; `None` if nothing is resident.
+    /// The share of resident memory in aligned contiguous groups of a size, 0 to 1; `None` if
+    /// nothing is resident.
     pub fn share(&self, size: PageSize) -> Option<f64> {
         let bytes = self.aligned_bytes.get(&size).copied().unwrap_or(0);
         (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)
     }
 
-    /// The mean length of the run that a resident page is in, in base pages; `None` if nothing is resident.
+    /// The mean length of the run that a resident page is in, in base pages; `None` if nothing is
+    /// resident.
     pub fn mean_run(&self) -> Option<f64> {
         let pages: u64 = self.runs.iter().map(|(length, number)| length * number).sum();
         let squares: f64 = self.runs.iter().map(|(length, number)| (length * length * number) as f64).sum();
         (pages > 0).then(|| squares / pages as f64)
     }
 
-    /// Checks that the parts agree: the runs contain all resident pages, and larger groups consist of smaller ones.
+    /// Checks that the parts agree: the runs contain all resident pages, and larger groups consist
+    /// of smaller ones.
     ///
     /// # Errors
     /// A sentence that says what is inconsistent.
@@ -54,14 +59,15 @@ impl Contiguity {
     }
 }
 
-/// The contiguity of a range of addresses of a process, its own (`std::process::id()`) or another's.
+/// The contiguity of a range of addresses of a process, its own (`std::process::id()`) or
+/// another's.
 ///
-/// Pages of several mappings count as one range, whatever their protections. The cost is that of reading the page table: some
-/// 10 ms per GB in use.
+/// Pages of several mappings count as one range, whatever their protections. The cost is that of
+/// reading the page table: some 10 ms per GB in use.
 ///
 /// # Errors
-/// No such process, or one of another user; without `CAP_SYS_ADMIN`, since the kernel then hides frames
-/// ([`Error::Unable`]); the range is not of whole base pages ([`Error::Usage`]).
+/// No such process, or one of another user; without `CAP_SYS_ADMIN`, since the kernel then hides
+/// frames ([`Error::Unable`]); the range is not of whole base pages ([`Error::Usage`]).
 pub fn contiguity(pid: u32, range: Range<u64>) -> Result<Contiguity, Error> {
     let pagemap = open(pid)?;
     if range.start > range.end || !(range.start | range.end).is_multiple_of(pagemap.base()) {
@@ -90,7 +96,8 @@ pub(super) struct Count {
     /// The run that may go on: its last page and frame, and its length.
     run: Option<(u64, u64, u64)>,
     hidden: bool,
-    /// For each group of the order in hand: its first frame if it is contiguous and aligned, else 0.
+    /// For each group of the order in hand: its first frame if it is contiguous and aligned; zero
+    /// else.
     groups: Vec<u64>,
 }
 

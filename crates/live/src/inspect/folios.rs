@@ -23,7 +23,8 @@ impl Folios {
         Folios { frames, most: block.trailing_zeros() as u8, groups: HashMap::new() }
     }
 
-    /// The order of the folio that an entry's frame belongs to: 0 is a base page. A huge entry maps a folio of that size.
+    /// The order of the folio that an entry's frame belongs to: 0 is a base page. A huge entry maps
+    /// a folio of that size.
     pub(super) fn order(&mut self, entry: Entry) -> u8 {
         if entry.huge() {
             return self.most;
@@ -50,8 +51,8 @@ fn order(frame: u64, most: u8, mut flags: impl FnMut(u64) -> u64) -> u8 {
     }
     let start = |order: u8| frame >> order << order;
     let Some(head) = (0..=most).map(start).find(|frame| flags(*frame) & Frames::HEAD != 0) else { return most };
-    // What lies half a folio behind its head is its tail; what lies a whole one behind, another's, or
-    // no folio's.
+    // What lies half a folio behind its head is its tail; what lies a whole one behind, another's,
+    // or no folio's.
     (1..most).find(|order| flags(head + (1 << order)) & Frames::TAIL == 0).unwrap_or(most)
 }
 

@@ -1,4 +1,5 @@
-//! A mapping of a process: what is in it, in which folios, how contiguous it is, and why it is not huge.
+//! A mapping of a process: what is in it, in which folios, how contiguous it is, and why it is not
+//! huge.
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
@@ -61,18 +62,19 @@ pub struct Mapping {
     pub zero_bytes: u64,
     /// Resident bytes mapped by huge pages, including those of a hugetlb pool.
     pub huge_bytes: u64,
-    /// Resident bytes in blocks that are not huge, but full and of this process alone, where nothing forbids it: what
-    /// `superpage daemon` would make huge now.
+    /// Resident bytes in blocks that are not huge, but full and of this process alone, where
+    /// nothing forbids it: what `superpage daemon` would make huge now.
     pub full_bytes: u64,
-    /// Resident bytes by the size of the folio that they are in; `None` without the right to see it.
+    /// Resident bytes by the size of the folio that they are in; `None` without the right to see
+    /// it.
     pub folio_bytes: Option<BTreeMap<PageSize, u64>>,
-    /// Resident bytes in groups of pages that are contiguous and aligned, see [`Contiguity::aligned_bytes`]; `None` without
-    /// the right to see it.
+    /// Resident bytes in groups of pages that are contiguous and aligned, see
+    /// [`Contiguity::aligned_bytes`]; `None` without the right to see it.
     pub contiguous_bytes: Option<BTreeMap<PageSize, u64>>,
     /// `Some(true)` for `MADV_HUGEPAGE`, `Some(false)` for `MADV_NOHUGEPAGE`.
     pub advised: Option<bool>,
-    /// Whether the kernel reports that large folios of some size are possible here; `None` for kernels that do not
-    /// report it.
+    /// Whether the kernel reports that large folios of some size are possible here; `None` for
+    /// kernels that do not report it.
     pub eligible: Option<bool>,
     /// Why the rest of the resident bytes is not huge, most bytes first.
     pub reasons: Vec<Reason>,
@@ -160,7 +162,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Checks that the parts add up: folios contain all resident bytes, and each byte is huge or has a reason.
+    /// Checks that the parts add up: folios contain all resident bytes, and each byte is huge or
+    /// has a reason.
     ///
     /// # Errors
     /// A sentence that says what is inconsistent.
@@ -213,7 +216,8 @@ impl Mapping {
         self.kind == Kind::File && self.permissions.contains('x')
     }
 
-    /// The share of resident bytes in contiguous aligned groups of a size; `None` if nothing is resident or visible.
+    /// The share of resident bytes in contiguous aligned groups of a size; `None` if nothing is
+    /// resident or visible.
     pub fn contiguous_share(&self, size: PageSize) -> Option<f64> {
         let bytes = self.contiguous_bytes.as_ref()?.get(&size).copied().unwrap_or(0);
         (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)
@@ -356,7 +360,8 @@ pub(super) fn circumstances<'a>(
     }
 }
 
-/// What a mapping shows, and the rule of its mount if it is on a file system in memory that has one.
+/// What a mapping shows, and the rule of its mount if it is on a file system in memory that has
+/// one.
 fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) -> (Kind, Option<&'a str>) {
     let flags = map.extension.vm_flags;
     if flags.contains(VmFlags::HT) {

@@ -1,5 +1,5 @@
-//! Inspects memory as it is: where the pages of a process are and how large they are, why it has no huge pages where it
-//! has none, and what the system has free.
+//! Inspects memory as it is: where the pages of a process are and how large they are, why it has no
+//! huge pages where it has none, and what the system has free.
 
 mod advice;
 mod contiguity;

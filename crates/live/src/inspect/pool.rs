@@ -12,14 +12,16 @@ use superpage_linux::settings::{HUGETLB_POOL, System};
 use superpage_pages::PageSize;
 use superpage_report::bytes;
 
-/// A sentence for each pool of this system that has pages: how much of it the processes use, and others.
+/// A sentence for each pool of this system that has pages: how much of it the processes use, and
+/// others.
 pub(super) fn notes(processes: &[Process]) -> Vec<String> {
     let pools = pools(Path::new(POOLS));
     let mappings = || processes.iter().flat_map(|process| &process.mappings);
     pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, used(mappings(), pool.size))).collect()
 }
 
-/// How many pages of the pool of this size are resident in the mappings; what several of them share counts once.
+/// How many pages of the pool of this size are resident in the mappings; what several of them share
+/// counts once.
 fn used<'a>(mappings: impl Iterator<Item = &'a Mapping>, size: PageSize) -> u64 {
     let (mut alone, mut shared) = (0, BTreeMap::new());
     for mapping in mappings.filter(|mapping| mapping.pooled.size == size.bytes()) {
@@ -83,7 +85,8 @@ fn lines(now: u64, there: u64, size: &str) -> [Line; 2] {
     ]
 }
 
-/// How many pages of the default size hold these mappings, each by itself; what several processes map counts once.
+/// How many pages of the default size hold these mappings, each by itself; what several processes
+/// map counts once.
 pub(super) fn needed<'a>(mappings: impl Iterator<Item = &'a Mapping>) -> u64 {
     let distinct: BTreeSet<(u64, u64, &str)> = mappings.map(|it| (it.start, it.end, it.name.as_str())).collect();
     distinct.into_iter().map(|(start, end, _)| (end - start).div_ceil(page())).sum()

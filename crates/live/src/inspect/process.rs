@@ -51,14 +51,14 @@ fn is_promotable(mapping: &Mapping) -> bool {
 impl Process {
     /// Inspects a process: its page table, and as root its folios.
     ///
-    /// This takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge pages, most of which is
-    /// the kernel's time to fill in `/proc/PID/smaps` and `/proc/kpageflags`; folios cost no more than 0.04 s for each
-    /// GB of physical memory, and each mapping some 20 us. The process continues meanwhile, but waits if it maps or
-    /// unmaps.
+    /// This takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge
+    /// pages, most of which is the kernel's time to fill in `/proc/PID/smaps` and
+    /// `/proc/kpageflags`; folios cost no more than 0.04 s for each GB of physical memory, and each
+    /// mapping some 20 us. The process continues meanwhile, but waits if it maps or unmaps.
     ///
     /// # Errors
-    /// No such process ([`Error::Usage`]); one that may not be inspected, has no memory or ended meanwhile
-    /// ([`Error::Unable`]).
+    /// No such process ([`Error::Usage`]); one that may not be inspected, has no memory or ended
+    /// meanwhile ([`Error::Unable`]).
     pub fn read(pid: u32) -> Result<Process, Error> {
         Process::read_while(pid, &|| true)
     }
@@ -71,7 +71,8 @@ impl Process {
         Process::seen(pid, &open(pid)?, go_on)
     }
 
-    /// Inspects a process by a page table that was opened before, perhaps [`without_scan`](Pagemap::without_scan).
+    /// Inspects a process by a page table that was opened before, perhaps
+    /// [`without_scan`](Pagemap::without_scan).
     ///
     /// # Errors
     /// As for [`read`](Process::read).
@@ -146,7 +147,8 @@ impl Process {
     }
 }
 
-/// The file systems in memory that are mounted where this process sees them, with the rule for huge pages of each that has one.
+/// The file systems in memory that are mounted where this process sees them, with the rule for huge
+/// pages of each that has one.
 pub(super) fn tmpfs(pid: i32) -> BTreeMap<(i32, i32), Option<String>> {
     let mounts = proc::read(format!("/proc/{pid}/mountinfo"))
         .ok()

@@ -1,4 +1,5 @@
-//! The effect of a policy on processes that run under it: what was requested, what is huge, and why nothing is.
+//! The effect of a policy on processes that run under it: what was requested, what is huge, and why
+//! nothing is.
 
 use super::Kind;
 use super::mapping::{circumstances, name};
@@ -20,7 +21,8 @@ const LITTLE: f64 = 0.1;
 /// The allocator interface that a program uses, judged by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may nevertheless have an allocator of its own.
+    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may nevertheless have an
+    /// allocator of its own.
     Gnu,
     /// Another C library.
     Other,
@@ -28,7 +30,8 @@ pub enum Library {
     Static,
 }
 
-/// How much was requested and how much is huge of the anonymous memory of processes, in resident bytes.
+/// How much was requested and how much is huge of the anonymous memory of processes, in resident
+/// bytes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
     /// All of it.
@@ -39,24 +42,24 @@ pub struct Reach {
     pub advised: u64,
     /// From a hugetlb pool.
     pub hugetlb: u64,
-    /// Not huge because of the program or its mappings, and not because of settings or time: the first of
-    /// [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned), [`Disabled`](Why::Disabled) and
-    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the mapping. Kinds are told apart where the words
-    /// differ: where memory is misaligned.
+    /// Not huge because of the program or its mappings, and not because of settings or time: the
+    /// first of [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned),
+    /// [`Disabled`](Why::Disabled) and [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the
+    /// mapping. Kinds are told apart where the words differ: where memory is misaligned.
     pub left: BTreeMap<(Why, scan::Kind), u64>,
     /// The library that the process with most of this memory uses.
     pub library: Option<Library>,
 }
 
 impl Reach {
-    /// Sums over processes; those that end meanwhile or may not be inspected are skipped. Reads `smaps` of
-    /// each, which walks its page table: some 15 ms for a GB of base pages.
+    /// Sums over processes; those that end meanwhile or may not be inspected are skipped. Reads
+    /// `smaps` of each, which walks its page table: some 15 ms for a GB of base pages.
     pub fn read(pids: &[i32]) -> Reach {
         Reach::read_while(pids, &|| true)
     }
 
-    /// Like [`read`](Reach::read), and asks every few dozen microseconds whether to continue; if not, the result is
-    /// partial.
+    /// Like [`read`](Reach::read), and asks every few dozen microseconds whether to continue; if
+    /// not, the result is partial.
     pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
         let rules = Rules::default();
         let (mut sum, mut most) = (Reach::default(), 0);
@@ -125,8 +128,8 @@ impl Reach {
     /// `None` if it had, or if this cannot be seen. `rules` are the settings of the system.
     pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reached = self.reached(aim);
-        // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And
-        // what Redis has before it disables huge pages may be huge.
+        // A program with an allocator of its own asks the C library too, for a few things: Java's
+        // compiler, say. And what Redis has before it disables huge pages may be huge.
         if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
             return None;
         }
@@ -158,7 +161,8 @@ impl Reach {
         }
     }
 
-    /// The kinds of shared memory of which a tenth of all memory or more lies where no huge page fits.
+    /// The kinds of shared memory of which a tenth of all memory or more lies where no huge page
+    /// fits.
     pub(crate) fn misplaced(&self) -> impl Iterator<Item = scan::Kind> {
         let much = |bytes: u64| bytes > 0 && bytes as f64 >= LITTLE * self.resident as f64;
         let misaligned = self.left.iter().filter(move |((why, _), bytes)| *why == Why::Misaligned && much(**bytes));

@@ -117,7 +117,8 @@ impl<'a> Circumstances<'a> {
         }
     }
 
-    /// The reason that applies to the mapping as a whole, whatever is in it and whatever the settings say.
+    /// The reason that applies to the mapping as a whole, whatever is in it and whatever the
+    /// settings say.
     pub(super) fn whole(&self) -> Option<Why> {
         let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
         let place = [

@@ -18,8 +18,8 @@ pub struct Service {
     pub which: Vec<Selected>,
     /// Its processes, by number.
     pub processes: Vec<Process>,
-    /// Bytes of their shared memory that are populated, and in the page table of none of them; 0 where only root sees
-    /// that.
+    /// Bytes of their shared memory that are populated, and in the page table of none of them; 0
+    /// where only root sees that.
     pub unmapped_bytes: u64,
     /// What was selected and is not here, and why, as sentences.
     pub notes: Vec<String>,
@@ -58,8 +58,8 @@ impl Service {
         self.which.iter().map(Selected::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// All of it as one: each mapping with its proportional share of what several processes map, so that memory which
-    /// the processes share among each other is in there once.
+    /// All of it as one: each mapping with its proportional share of what several processes map, so
+    /// that memory which the processes share among each other is in there once.
     pub fn whole(&self) -> Process {
         let mut notes: Vec<Note> = self.notes.iter().cloned().map(Note::from).collect();
         if let [process] = self.processes.as_slice() {
@@ -129,8 +129,9 @@ fn share_pools(processes: &mut [Process]) {
     }
 }
 
-/// How much of a kind of memory must be huge: `heap huge >= 90 %`, of `heap` (private anonymous memory), `shared`, `code`
-/// or `all`; memory of a hugetlb pool is `shared` or `heap`, as it is mapped.
+/// How much of a kind of memory must be huge: `heap huge >= 90 %`, of `heap` (private anonymous
+/// memory), `shared`, `code` or `all`; memory of a hugetlb pool is `shared` or `heap`, as it is
+/// mapped.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Expectation {
     of: Memory,
@@ -146,8 +147,8 @@ enum Memory {
 }
 
 impl Expectation {
-    /// A sentence without its subject's name if too little is huge: `89.9 % of the heap is in huge pages, less than
-    /// the expected 90 %`. Of no such memory at all nothing is.
+    /// A sentence without its subject's name if too little is huge: `89.9 % of the heap is in huge
+    /// pages, less than the expected 90 %`. Of no such memory at all nothing is.
     pub fn unmet(&self, process: &Process) -> Option<String> {
         // What `run --text` has copied has no file any more.
         let copied = |mapping: &Mapping| mapping.kind == Kind::Anonymous && mapping.permissions.starts_with("r-x");

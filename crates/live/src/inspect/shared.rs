@@ -1,5 +1,5 @@
-//! Shared memory that is populated and that no process shown has in its page table: a server's buffers, whose processes
-//! have ended or have not used them yet.
+//! Shared memory that is populated and that no process shown has in its page table: a server's
+//! buffers, whose processes have ended or have not used them yet.
 
 use super::mapping::{Kind, Mapping};
 use super::process::Process;
@@ -16,14 +16,14 @@ const LITTLE: f64 = 0.02;
 struct Seen<'a> {
     /// Its largest mapping, and whose it is.
     mapped: Option<(u32, &'a Mapping)>,
-    /// The sum of what each has in its page table, in proportion, and the most of one. Others may have some of it too,
-    /// so that both are too little at most.
+    /// The sum of what each has in its page table, in proportion, and the most of one. Others may
+    /// have some of it too, so that both are too little at most.
     sum: u64,
     most: u64,
 }
 
-/// How many bytes are populated and in the page table of no process shown, and a sentence for each file of which that is
-/// so, or might be where this user may not know.
+/// How many bytes are populated and in the page table of no process shown, and a sentence for each
+/// file of which that is so, or might be where this user may not know.
 pub(super) fn unmapped(processes: &[Process]) -> (u64, Vec<String>) {
     let mut files: BTreeMap<_, Seen> = BTreeMap::new();
     for process in processes {
@@ -52,7 +52,8 @@ pub(super) fn unmapped(processes: &[Process]) -> (u64, Vec<String>) {
     (sum, notes)
 }
 
-/// How much of the file of a mapping is populated, in memory or in swap space, whoever maps it. For root.
+/// How much of the file of a mapping is populated, in memory or in swap space, whoever maps it. For
+/// root.
 fn populated(pid: u32, Mapping { start, end, .. }: &Mapping) -> io::Result<u64> {
     /// In which files are counted.
     const BLOCK: u64 = 512;

@@ -1,4 +1,5 @@
-//! The system: free memory by size, its fragmentation, the pools, and the work of the kernel's own threads.
+//! The system: free memory by size, its fragmentation, the pools, and the work of the kernel's own
+//! threads.
 
 use procfs::{Current, Meminfo};
 use serde::Serialize;
@@ -26,8 +27,9 @@ impl Zone {
         self.bytes_from(0)
     }
 
-    /// The share of the free memory that an allocation of `2^order` base pages cannot use, since it is in smaller
-    /// blocks: the unusable free space index, 0 (none) to 1 (all); `None` if nothing is free.
+    /// The share of the free memory that an allocation of `2^order` base pages cannot use, since it
+    /// is in smaller blocks: the unusable free space index, 0 (none) to 1 (all); `None` if nothing
+    /// is free.
     pub fn unusable(&self, order: usize) -> Option<f64> {
         let free = self.free_bytes();
         (free > 0).then(|| (free - self.bytes_from(order)) as f64 / free as f64)
@@ -70,8 +72,8 @@ pub struct System {
     /// For each folio size: what was allocated, refused, split, swapped since the system started
     /// (`hugepages-*/stats`; those that begin with `nr_` are current values).
     pub folios: BTreeMap<PageSize, BTreeMap<String, u64>>,
-    /// Counters since the system started: `thp_*`, `compact_*`, `htlb_*` and `pgmigrate_*` of `/proc/vmstat`, and
-    /// `khugepaged_*` of its own folder.
+    /// Counters since the system started: `thp_*`, `compact_*`, `htlb_*` and `pgmigrate_*` of
+    /// `/proc/vmstat`, and `khugepaged_*` of its own folder.
     pub counters: BTreeMap<String, u64>,
     /// When this was read.
     #[serde(skip)]
@@ -79,7 +81,8 @@ pub struct System {
 }
 
 impl System {
-    /// Reads everything, in about a millisecond. What this kernel does not have, or does not show, is left out.
+    /// Reads everything, in about a millisecond. What this kernel does not have, or does not show,
+    /// is left out.
     ///
     /// # Errors
     /// `/proc` is missing.
@@ -110,8 +113,8 @@ impl System {
         })
     }
 
-    /// Counts per second since an earlier moment, by the name of the counter; counters that did not change are left
-    /// out. Counters of folios are named `64K anon_fault_alloc`.
+    /// Counts per second since an earlier moment, by the name of the counter; counters that did not
+    /// change are left out. Counters of folios are named `64K anon_fault_alloc`.
     pub fn rates(&self, since: &System) -> BTreeMap<String, f64> {
         let seconds = self.when.duration_since(since.when).as_secs_f64();
         let (now, then) = (self.all(), since.all());
@@ -131,8 +134,8 @@ impl System {
     }
 }
 
-/// How many free blocks of `size` bytes there are, larger ones counted as several; `None` where the kernel does not
-/// show it.
+/// How many free blocks of `size` bytes there are, larger ones counted as several; `None` where the
+/// kernel does not show it.
 pub(crate) fn free_blocks(size: u64) -> Option<u64> {
     let buddyinfo = std::fs::read_to_string("/proc/buddyinfo").ok()?;
     Some(blocks_of(&zones(&buddyinfo), size / rustix::param::page_size() as u64))

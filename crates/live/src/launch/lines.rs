@@ -42,8 +42,8 @@ impl Line {
 const THP: &str = "sys/kernel/mm/transparent_hugepage/";
 
 impl Plan {
-    /// What to type for a command, a service, or the whole system; nothing for the system as it is. Settings that have
-    /// the wanted value are left out. Reads them.
+    /// What to type for a command, a service, or the whole system; nothing for the system as it is.
+    /// Settings that have the wanted value are left out. Reads them.
     pub fn lines(&self, system: &System) -> Vec<Line> {
         let policy = &self.policy;
         if policy.to_string() == crate::Policy::NAMES[0] {

@@ -1,8 +1,9 @@
-//! Starts a command under a policy: which settings the whole system needs, which the command's environment, and
-//! which its process before the program begins.
+//! Starts a command under a policy: which settings the whole system needs, which the command's
+//! environment, and which its process before the program begins.
 //!
 //! Making a [`Plan`] only reads. [`Plan::arrange`] applies what concerns the whole system, and
-//! [`Arrangement::prepare`] what concerns the command; settings are restored when the arrangement is dropped.
+//! [`Arrangement::prepare`] what concerns the command; settings are restored when the arrangement
+//! is dropped.
 
 mod lines;
 mod promoting;
@@ -19,7 +20,8 @@ use std::process::Command;
 use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED};
 
-/// The arguments of PR_SET_THP_DISABLE in the process of the command: whether, and flags. It survives exec and fork.
+/// The arguments of PR_SET_THP_DISABLE in the process of the command: whether, and flags. It
+/// survives exec and fork.
 pub(crate) type Disable = (libc::c_ulong, libc::c_ulong);
 
 /// As the system's setting says, even if it is disabled in this process itself.
@@ -58,7 +60,8 @@ pub struct Plan {
     pub(crate) disable: Option<Disable>,
     /// The value of `glibc.malloc.hugetlb` for the command, if it overrides what the user has set.
     pub(crate) malloc: Option<u8>,
-    /// Whether the command runs without address space randomization, since the policy knows addresses.
+    /// Whether the command runs without address space randomization, since the policy knows
+    /// addresses.
     pub(crate) fixed: bool,
     pub(crate) settings: Vec<Wanted>,
     pub(crate) notes: Vec<String>,
@@ -68,8 +71,8 @@ impl Plan {
     /// Determines what a policy needs on this system; changes nothing. Reads a few small files.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the system does not support it, with what is missing; [`Error::File`] for settings that
-    /// cannot be read.
+    /// [`Error::Unable`] if the system does not support it, with what is missing; [`Error::File`]
+    /// for settings that cannot be read.
     pub fn new(policy: &Policy, system: &System) -> Result<Plan, Error> {
         let mut plan = Plan {
             policy: policy.clone(),
@@ -106,13 +109,14 @@ impl Plan {
         self.settings.push(Wanted::new(setting, value));
     }
 
-    /// Whether system-wide settings must have certain values while the command runs: then the lock is taken.
+    /// Whether system-wide settings must have certain values while the command runs: then the lock
+    /// is taken.
     pub fn is_global(&self) -> bool {
         self.settings.iter().any(|wanted| !wanted.brief)
     }
 
-    /// Whether system-wide settings should have certain values while the command maps its memory, if nobody else has
-    /// the lock.
+    /// Whether system-wide settings should have certain values while the command maps its memory,
+    /// if nobody else has the lock.
     pub fn is_briefly_global(&self) -> bool {
         self.settings.iter().any(|wanted| wanted.brief)
     }
@@ -120,7 +124,8 @@ impl Plan {
     /// Applies what concerns the whole system. Other changes in `settings` stay as they are.
     ///
     /// # Errors
-    /// [`Error::Unable`] if a setting cannot be applied; then everything that this call had set is restored.
+    /// [`Error::Unable`] if a setting cannot be applied; then everything that this call had set is
+    /// restored.
     pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
         let mark = settings.mark();
         let brief = !self.is_global();
@@ -146,7 +151,8 @@ pub struct Arrangement<'s> {
     brief: bool,
     /// Whether that is over.
     ended: bool,
-    /// What matters only while the command maps its memory, where another process has set it and will put it back.
+    /// What matters only while the command maps its memory, where another process has set it and
+    /// will put it back.
     pending: Option<Wanted>,
 }
 
@@ -192,8 +198,8 @@ impl Arrangement<'_> {
         &self.plan.notes
     }
 
-    /// Puts a command that has not been started under the policy. Its `GLIBC_TUNABLES`, or those of this
-    /// process, are kept and extended.
+    /// Puts a command that has not been started under the policy. Its `GLIBC_TUNABLES`, or those of
+    /// this process, are kept and extended.
     pub fn prepare(&self, command: &mut Command) {
         if let Some(value) = self.plan.malloc {
             let own = command.get_envs().find(|(name, _)| *name == OsStr::new("GLIBC_TUNABLES"));
@@ -211,12 +217,13 @@ impl Arrangement<'_> {
             true => Ok(()),
             false => Err(io::Error::last_os_error()),
         };
-        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+        // SAFETY: the closure runs between fork and exec, where it makes one system call and
+        // allocates nothing.
         unsafe { command.pre_exec(disable) };
     }
 
-    /// Starts the policy's promoter on a thread, for all descendants of this process; `None` if the policy has
-    /// none. Signals blocked in this thread are blocked in that one.
+    /// Starts the policy's promoter on a thread, for all descendants of this process; `None` if the
+    /// policy has none. Signals blocked in this thread are blocked in that one.
     ///
     /// # Errors
     /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread can be created.
@@ -233,8 +240,8 @@ impl Arrangement<'_> {
         self.pending.is_some()
     }
 
-    /// Sets what the command needs while it maps its memory, once the process that had set it has put it back. Reads
-    /// two small files; nobody is waited for. It stays pending until it is done.
+    /// Sets what the command needs while it maps its memory, once the process that had set it has
+    /// put it back. Reads two small files; nobody is waited for. It stays pending until it is done.
     pub fn take_over(&mut self) {
         let Some(wanted) = self.pending.take() else { return };
         let notes = self.plan.notes.len();
@@ -245,9 +252,9 @@ impl Arrangement<'_> {
         }
     }
 
-    /// Restores what matters only while the command maps its memory, and gives up a lock that was not waited for: the
-    /// command has done that by now. What cannot be restored is reported on standard error, and tried again when
-    /// this is dropped.
+    /// Restores what matters only while the command maps its memory, and gives up a lock that was
+    /// not waited for: the command has done that by now. What cannot be restored is reported on
+    /// standard error, and tried again when this is dropped.
     pub fn end_brief(&mut self) {
         if self.brief && !self.ended {
             self.ended = true;
@@ -261,7 +268,8 @@ impl Arrangement<'_> {
         }
     }
 
-    /// Whether [`end_brief`](Arrangement::end_brief) has been called, and no setting is in force since.
+    /// Whether [`end_brief`](Arrangement::end_brief) has been called, and no setting is in force
+    /// since.
     pub fn has_ended_brief(&self) -> bool {
         self.ended
     }
@@ -299,7 +307,8 @@ fn set_thp_disabled((on, flags): Disable) -> bool {
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, 0 as libc::c_ulong, 0 as libc::c_ulong) == 0 }
 }
 
-/// Whether this kernel can restrict huge pages to advised memory for one process: tried on this one, and restored.
+/// Whether this kernel can restrict huge pages to advised memory for one process: tried on this
+/// one, and restored.
 fn knows_except_advised() -> bool {
     let Some(state) = thp_disabled() else { return false };
     let known = set_thp_disabled(EXCEPT_ADVISED);

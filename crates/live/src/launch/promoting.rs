@@ -18,7 +18,8 @@ pub struct Promoting {
     thread: Option<JoinHandle<Work>>,
 }
 
-/// What a promoter did, and the most that it had to do at any time: at the end of the command nothing of that is left.
+/// What a promoter did, and the most that it had to do at any time: at the end of the command
+/// nothing of that is left.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Work {
     /// The sums at the end.
@@ -62,8 +63,8 @@ impl Promoting {
         self.waits = None;
     }
 
-    /// Stops the promoter after the current batch: takes as long as one call of the background may: milliseconds, or
-    /// what it may save up.
+    /// Stops the promoter after the current batch: takes as long as one call of the background may:
+    /// milliseconds, or what it may save up.
     pub fn finish(mut self) -> Work {
         self.end().expect("it was not ended before")
     }

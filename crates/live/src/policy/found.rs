@@ -39,7 +39,8 @@ impl Did {
     }
 }
 
-/// What was seen of a program in all runs under a policy, and of the reference. Sizes are in bytes; `None` is unseen.
+/// What was seen of a program in all runs under a policy, and of the reference. Sizes are in bytes;
+/// `None` is unseen.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The name of the reference.
@@ -68,8 +69,8 @@ pub struct Found<'a> {
     pub code_bytes: u64,
     /// What there is to say of the code.
     pub code: Option<&'a str>,
-    /// Why most of the memory cannot be what the policy [aims](super::Live::aim) at, if the program or its mappings are
-    /// the reason.
+    /// Why most of the memory cannot be what the policy [aims](super::Live::aim) at, if the program
+    /// or its mappings are the reason.
     pub why: Option<String>,
 }
 
@@ -77,7 +78,8 @@ impl Found<'_> {
     /// Where huge pages could not be seen.
     pub const UNSEEN: &'static str = "its huge pages could not be counted; a warm-up run (-w 1) looks more often";
 
-    /// Bytes of what was resident when huge pages were looked at, in words; of the peak where that was not seen.
+    /// Bytes of what was resident when huge pages were looked at, in words; of the peak where that
+    /// was not seen.
     pub fn part(&self, bytes: u64) -> String {
         part(bytes, self.looked.filter(|looked| *looked >= bytes).unwrap_or(self.peak))
     }

@@ -1,6 +1,6 @@
-//! The policies that a live Linux supports, one file each: what a policy sets, what it did, and why it did nothing.
-//! To add one takes the file, its `mod` and its line in `LIVE`; one that the simulator does not have also has its
-//! definition there, and a line in [`LINUX`].
+//! The policies that a live Linux supports, one file each: what a policy sets, what it did, and why
+//! it did nothing. To add one takes the file, its `mod` and its line in `LIVE`; one that the
+//! simulator does not have also has its definition there, and a line in [`LINUX`].
 
 mod base;
 mod found;
@@ -26,8 +26,8 @@ use superpage_pages::{Bytes, Count, PageSize};
 use superpage_report::Screen;
 use superpage_vm::{Answers, Definition, Given, LIMITS, Made, Need, Parameter, Sizes, Target, Values};
 
-/// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`, `hugetlb:pool=2G`
-/// or `thp:malloc=on`.
+/// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`,
+/// `hugetlb:pool=2G` or `thp:malloc=on`.
 #[derive(Clone, Debug)]
 pub struct Policy {
     common: superpage_vm::Policy,

@@ -1,4 +1,5 @@
-//! `mthp`: folios of these sizes for all anonymous memory, and of no other where the program gives no advice.
+//! `mthp`: folios of these sizes for all anonymous memory, and of no other where the program gives
+//! no advice.
 
 use super::thp::switch;
 use super::{AS_SET, Aim, Did, Error, Found, Given, Live, PageSize, Plan, Policy, System, THP_ENABLED, part};

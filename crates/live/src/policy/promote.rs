@@ -1,5 +1,5 @@
-//! `promote`, and any other policy with a background: base pages, and the background, which promotes while the command
-//! runs.
+//! `promote`, and any other policy with a background: base pages, and the background, which
+//! promotes while the command runs.
 
 use super::{
     Bytes, Count, Did, Error, Found, LINUX, Live, PageSize, Plan, Policy, SHMEM_ENABLED, System, Wanted, Work,
@@ -11,9 +11,9 @@ pub(super) fn live(options: Options) -> Live {
     Live { plan, did, background: Some(options), ..Live::default() }
 }
 
-/// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`: `advise` is the one
-/// that makes nothing huge by itself, and only `never` gives way to it: also where another process has changed it, and
-/// will put `never` back.
+/// Shared memory lies where huge pages fit, if it is mapped under another setting than `never`:
+/// `advise` is the one that makes nothing huge by itself, and only `never` gives way to it: also
+/// where another process has changed it, and will put `never` back.
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
     let options = policy.live.background.clone().expect("it has one");
     let shared = options.shared;
@@ -33,7 +33,8 @@ fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> 
     Ok(())
 }
 
-/// What of a policy does not happen on a live Linux, as a sentence without a full stop; `None` if all does.
+/// What of a policy does not happen on a live Linux, as a sentence without a full stop; `None` if
+/// all does.
 pub fn without(policy: &superpage_vm::Policy) -> Option<String> {
     let without = policy.goes_without(&LINUX);
     (!without.is_empty()).then(|| format!("policy {policy} on {}: {}", LINUX.name, without.join(", and ")))
@@ -75,7 +76,8 @@ pub fn too_short(options: &Options, work: &Work, wall: Duration) -> Option<Strin
         (0, _) if wall < *interval => {
             Some(format!("the command ended before the first scan, which comes after {interval:?}"))
         }
-        // Processes that are excluded are not scanned, and others had nothing that could be promoted.
+        // Processes that are excluded are not scanned, and others had nothing that could be
+        // promoted.
         (0, _) | (_, 0) => None,
         (_, candidates) => Some(format!(
             "{} regions were populated enough to be promoted, but none had been unchanged for {age:?} when the command \

@@ -1,5 +1,5 @@
-//! The pointer chase: loads each of which depends on the one before, so that nothing overlaps, in an order that no
-//! prefetcher can predict.
+//! The pointer chase: loads each of which depends on the one before, so that nothing overlaps, in
+//! an order that no prefetcher can predict.
 
 use super::memory::Memory;
 use std::time::Instant;
@@ -11,7 +11,8 @@ pub(crate) struct Chase<'a> {
 }
 
 impl<'a> Chase<'a> {
-    /// A random cycle through the words at these offsets, in bytes, all different and multiples of 8. O(nodes).
+    /// A random cycle through the words at these offsets, in bytes, all different and multiples of
+    /// the size of a word, 8. O(nodes).
     pub(crate) fn new(memory: &'a Memory, mut offsets: Vec<usize>, seed: u64) -> Chase<'a> {
         fastrand::Rng::with_seed(seed).shuffle(&mut offsets);
         let word = |offset: usize| {
@@ -20,7 +21,8 @@ impl<'a> Chase<'a> {
         };
         for (index, offset) in offsets.iter().enumerate() {
             let next = offsets[(index + 1) % offsets.len()];
-            // SAFETY: the word is aligned and in the mapping, which holds plain numbers and is ours alone.
+            // SAFETY: the word is aligned and in the mapping, which holds plain numbers and is ours
+            // alone.
             unsafe { word(*offset).write(word(next) as usize) };
         }
         Chase { first: word(offsets[0]), _memory: memory }
@@ -30,7 +32,8 @@ impl<'a> Chase<'a> {
     pub(crate) fn time(&self, loads: usize) -> f64 {
         let (mut at, begun) = (self.first, Instant::now());
         for _ in 0..loads {
-            // SAFETY: the cycle was written by `new` into a mapping that still stands, as it is borrowed.
+            // SAFETY: the cycle was written by `new` into a mapping that still stands, as it is
+            // borrowed.
             at = unsafe { at.read_volatile() } as *const usize;
         }
         std::hint::black_box(at);
@@ -38,8 +41,9 @@ impl<'a> Chase<'a> {
     }
 }
 
-/// The offsets of one word a page of `page` bytes, each one cache line after the last: no two in the same place of their
-/// pages until all 64 places were used, so that they spread over the sets of a cache.
+/// The offsets of one word a page of `page` bytes, each one cache line after the last: no two in
+/// the same place of their pages until all 64 places were used, so that they spread over the sets
+/// of a cache.
 pub(crate) fn spread(nodes: usize, page: usize) -> Vec<usize> {
     const LINE: usize = 64;
     (0..nodes).map(|node| node * page + node * LINE % super::memory::BASE).collect()

@@ -1,8 +1,8 @@
-//! A churn: memory is allocated in base pages, one page in two at random is freed, allocated again and freed, so that
-//! the kernel's free memory is in single pages.
+//! A churn: memory is allocated in base pages, one page in two at random is freed, allocated again
+//! and freed, so that the kernel's free memory is in single pages.
 //!
-//! It is bounded, so that other programs are not affected: a share of the available memory, never below a floor, for
-//! some seconds.
+//! It is bounded, so that other programs are not affected: a share of the available memory, never
+//! below a floor, for some seconds.
 
 use super::memory::{BASE, HUGE, Memory};
 use crate::inspect::System;
@@ -24,12 +24,14 @@ const STEP: usize = 32 << 20;
 /// How often half is given back and taken again.
 const TURNS: usize = 2;
 
-/// No more is taken after that long: memory that a host has to find first takes ten times as long as other memory.
+/// No more is taken after that long: memory that a host has to find first takes ten times as long
+/// as other memory.
 fn limit(share: f64) -> Duration {
     Duration::from_secs_f64((20.0 * share).max(2.0))
 }
 
-/// Memory of which one base page in two is held, at random. All of it is given back when this is dropped.
+/// Memory of which one base page in two is held, at random. All of it is given back when this is
+/// dropped.
 pub(crate) struct Churn {
     _memory: Memory,
     /// What was done, as a sentence.
@@ -39,8 +41,8 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    /// Takes this share of what is available. Ends early, with what it has by then, when what is available falls to the
-    /// floor, when the time is over, or when `stop` is set.
+    /// Takes this share of what is available. Ends early, with what it has by then, when what is
+    /// available falls to the floor, when the time is over, or when `stop` is set.
     ///
     /// # Errors
     /// Too little is available, or the system says no.
@@ -83,7 +85,8 @@ impl Churn {
     }
 }
 
-/// Populates the unpopulated part of the first `bytes`. Returns how far that went, and why no further.
+/// Populates the unpopulated part of the first `bytes`. Returns how far that went, and why no
+/// further.
 fn take(
     memory: &Memory,
     bytes: usize,
@@ -134,7 +137,8 @@ fn available() -> Result<u64, Error> {
     memory::available().ok_or_else(|| Error::Unable("/proc/meminfo does not tell MemAvailable".into()))
 }
 
-/// Bytes that may be taken now: above the floor of the system, and within the limits of all control groups.
+/// Bytes that may be taken now: above the floor of the system, and within the limits of all control
+/// groups.
 fn spare() -> Result<u64, Error> {
     let all = Meminfo::current().map(|memory| memory.mem_total).unwrap_or(0);
     let above = available()?.saturating_sub(FLOOR.max(all / FLOOR_SHARE));
@@ -148,7 +152,8 @@ fn spare() -> Result<u64, Error> {
 pub(crate) struct Free {
     /// Blocks of each order, by `/proc/buddyinfo`.
     pub(crate) blocks: Vec<u64>,
-    /// Bytes on the lists that each processor keeps for itself, where freed pages go first, by `/proc/zoneinfo`.
+    /// Bytes on the lists that each processor keeps for itself, where freed pages go first, by
+    /// `/proc/zoneinfo`.
     pub(crate) kept: u64,
 }
 

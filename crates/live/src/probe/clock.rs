@@ -3,10 +3,12 @@
 use super::steady::Steady;
 use std::time::Instant;
 
-/// Additions in a row of which each needs the one before: one cycle each on every processor of the last decades.
+/// Additions in a row of which each needs the one before: one cycle each on every processor of the
+/// last decades.
 const ADDITIONS: usize = 20_000;
 
-/// The clock that the processor runs at now, in cycles a second: so many additions, in a row, in the shortest time.
+/// The clock that the processor runs at now, in cycles a second: so many additions, in a row, in
+/// the shortest time.
 pub(crate) fn hertz() -> Steady {
     let steady = Steady::measure(5, 20, || {
         let begun = Instant::now();

@@ -1,14 +1,16 @@
 //! Does a TLB coalesce base pages whose frames are contiguous and aligned alike?
 //!
-//! The frames of huge pages are mapped by base pages in three ways: in place, where groups are aligned in virtual and
-//! physical memory alike; 4 KB off, where no group is; and permuted, where no two are neighbours. The same frames and
-//! the same lines of them are touched: the only difference is coalescing. Moved by 8, 16, 32 KB, groups up to that size
-//! are aligned again, which shows how large groups are.
+//! The frames of huge pages are mapped by base pages in three ways: in place, where groups are
+//! aligned in virtual and physical memory alike; 4 KB off, where no group is; and permuted, where
+//! no two are neighbours. The same frames and the same lines of them are touched: the only
+//! difference is coalescing. Moved by 8, 16, 32 KB, groups up to that size are aligned again, which
+//! shows how large groups are.
 //!
-//! This is tested twice. In the last level, by chases over twice as many pages as it has entries; the size of the
-//! effect to expect is measured with as many lines in a quarter of the pages. And in the first level, by chases over
-//! stretches of a few pages more than it has entries: a stretch in which a few groups are coalesced fits. If a host
-//! backs some frames contiguously and scatters others, stretches differ.
+//! This is tested twice. In the last level, by chases over twice as many pages as it has entries;
+//! the size of the effect to expect is measured with as many lines in a quarter of the pages. And
+//! in the first level, by chases over stretches of a few pages more than it has entries: a stretch
+//! in which a few groups are coalesced fits. If a host backs some frames contiguously and scatters
+//! others, stretches differ.
 
 use super::chase::Chase;
 use super::curve::base_pages;
@@ -22,7 +24,8 @@ use superpage_pages::PageSize;
 const SHIFTS: [usize; 6] = [0, 1, 2, 4, 8, 16];
 /// Each measures every way once.
 const ROUNDS: usize = 16;
-/// Pages more than the first level has entries, in a stretch: three groups of four that are joined make it fit.
+/// Pages more than the first level has entries, in a stretch: three groups of four that are joined
+/// make it fit.
 const MORE: usize = 8;
 /// A stretch that is slower by this factor, moved and permuted, is joined in place.
 const JOINED: f64 = 1.25;
@@ -148,7 +151,8 @@ impl Frames {
         (0..8).map(|_| chase.time(loads)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The share of the memory whose frames lie in aligned groups of 16 KB, in percent, where the kernel tells it.
+    /// The share of the memory whose frames lie in aligned groups of 16 KB, in percent, where the
+    /// kernel tells it.
     fn aligned(&self) -> Option<f64> {
         let start = self.memory().start() as u64;
         let contiguity = inspect(std::process::id(), start..start + self.memory().bytes() as u64).ok()?;
@@ -185,7 +189,8 @@ impl Times {
         self.stretches[0].first().map_or(0, Vec::len)
     }
 
-    /// Nanoseconds a load in stretches, in place, 4 KB off, permuted: the median of the stretches' least.
+    /// Nanoseconds a load in stretches, in place, 4 KB off, permuted: the median of the stretches'
+    /// least.
     fn in_stretches(&self) -> [f64; 3] {
         [0, 1, 2].map(|way| {
             let least =
@@ -239,7 +244,8 @@ impl Verdict {
         let agree =
             permuted.iter().filter(|ratio| (**ratio - 1.0 > SOME * whole) == (low - 1.0 > SOME * whole)).count();
         let agree = agree as f64 / permuted.len() as f64;
-        // Groups of a size are aligned again when moved by it: the smaller moves lose what the larger do not.
+        // Groups of a size are aligned again when moved by it: the smaller moves lose what the
+        // larger do not.
         let lost: Vec<usize> = (1..SHIFTS.len()).filter(|at| moved[*at] > SLOWER * moved[0]).collect();
         let group = lost.last().filter(|last| lost.len() == **last).map(|last| 8 * SHIFTS[*last]);
         let verdict = if whole < SLOWER - 1.0 {
@@ -284,8 +290,9 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len().is_multiple_of(2) { (sorted[half - 1] + sorted[half]) / 2.0 } else { sorted[half] }
 }
 
-/// The interval that holds the median of what the values are drawn from, in at least 95 of 100 draws, whatever their
-/// distribution: between the values so far from the ends that a fair coin seldom leaves fewer on a side.
+/// The interval that holds the median of what the values are drawn from, in at least 95 of 100
+/// draws, whatever their distribution: between the values so far from the ends that a fair coin
+/// seldom leaves fewer on a side.
 fn interval(values: &[f64]) -> [f64; 2] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

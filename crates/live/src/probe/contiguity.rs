@@ -1,5 +1,5 @@
-//! The contiguity that the kernel provides: how much of fresh memory is in aligned contiguous groups, before and after
-//! a churn.
+//! The contiguity that the kernel provides: how much of fresh memory is in aligned contiguous
+//! groups, before and after a churn.
 
 use super::churn::{Churn, Free};
 use super::memory::{BASE, Memory};
@@ -18,8 +18,8 @@ const BYTES: usize = 32 << 20;
 /// The order of 16 KB.
 const ORDER: usize = 2;
 
-/// Anonymous, file and text memory, fresh and while a churn holds its pages; and what the kernel has free before, meanwhile
-/// and after. `share` of the available memory is churned, none for 0.
+/// Anonymous, file and text memory, fresh and while a churn holds its pages; and what the kernel
+/// has free before, meanwhile and after. `share` of the available memory is churned, none for 0.
 pub(crate) fn measure(share: f64, stop: &AtomicBool) -> Vec<Finding> {
     let mut findings = all("fresh", "");
     let (name, what) = ("churn", "a churn of base pages");

@@ -43,8 +43,8 @@ impl Curve {
         least
     }
 
-    /// The points in cycles, less those of another curve over the same pages: what TLBs add, where the other touches as many
-    /// lines in few pages.
+    /// The points in cycles, less those of another curve over the same pages: what TLBs add, where
+    /// the other touches as many lines in few pages.
     pub(crate) fn beyond(&self, other: &Curve, hertz: f64) -> Vec<[f64; 2]> {
         let pairs = self.points.iter().zip(&other.points);
         pairs.map(|([pages, all], [_, data])| [*pages, (all - data) * hertz / 1e9]).collect()
@@ -66,7 +66,8 @@ pub(crate) fn base_pages(pages: usize) -> Vec<usize> {
     spread(pages, BASE)
 }
 
-/// One line of each page of 2 MB, each in another piece of 4 KB of it and in another set of the caches.
+/// One line of each page of 2 MB, each in another piece of 4 KB of it and in another set of the
+/// caches.
 pub(crate) fn huge_pages(pages: usize) -> Vec<usize> {
     (0..pages).map(|page| page * HUGE + page * (BASE + 64) % HUGE).collect()
 }

@@ -8,8 +8,9 @@ use std::time::Instant;
 use superpage_linux::Error;
 use superpage_pages::PageSize;
 
-/// Memory of one measurement. It was touched and freed just before, as often as it is measured: a host may have taken back
-/// what was free (the first touch of a cold block costs milliseconds, which are the host's).
+/// Memory of one measurement. It was touched and freed just before, as often as it is measured: a
+/// host may have taken back what was free (the first touch of a cold block costs milliseconds,
+/// which are the host's).
 const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 8;
 
@@ -88,7 +89,8 @@ pub(crate) fn faults_so_far() -> i64 {
     }
 }
 
-/// The part of a fault that does not depend on its size, and zeroing: a line through the times of 4 KB and of 2 MB.
+/// The part of a fault that does not depend on its size, and zeroing: a line through the times of 4
+/// KB and of 2 MB.
 pub(crate) fn split(findings: &[Finding], hertz: f64) -> Vec<Finding> {
     let of = |name: &str| findings.iter().find(|finding| finding.name == name);
     let (Some(base), Some(huge)) = (of("fault.4K"), of("fault.2M")) else { return Vec::new() };

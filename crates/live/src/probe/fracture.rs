@@ -1,10 +1,12 @@
-//! Does a host back this guest's huge pages with small ones, so that they do not extend the reach of its TLBs?
+//! Does a host back this guest's huge pages with small ones, so that they do not extend the reach
+//! of its TLBs?
 //!
-//! Two chases over as many lines of the same 16 huge pages. In one, each line is on a base page of its own; in the other, all are
-//! on a few. Every first-level TLB holds 16 huge pages, and as many entries as there are of these few: so the second chase costs
-//! what a hit in the first level costs, and the first costs the same unless a huge page takes an entry for each of its pieces.
-//! Nothing else differs: the lines spread alike over the sets of caches, and base pages are not compared, since what they cost is
-//! the host's doing too, and changes.
+//! Two chases over as many lines of the same 16 huge pages. In one, each line is on a base page of
+//! its own; in the other, all are on a few. Every first-level TLB holds 16 huge pages, and as many
+//! entries as there are of these few: so the second chase costs what a hit in the first level
+//! costs, and the first costs the same unless a huge page takes an entry for each of its pieces.
+//! Nothing else differs: the lines spread alike over the sets of caches, and base pages are not
+//! compared, since what they cost is the host's doing too, and changes.
 
 use super::chase::Chase;
 use super::kept;
@@ -24,8 +26,9 @@ const PLACES: usize = BASE / LINE;
 const LINE: usize = 64;
 /// How often it is asked, each time with fresh memory.
 const DRAWS: u64 = 5;
-/// Up to this share of a first-level hit more, lines apart cost the same; from the other share on they miss in the first level. A hit
-/// in the second level takes 7 cycles or more beside the 12 to 16 of a load from the second-level cache.
+/// Up to this share of a first-level hit more, lines apart cost the same; from the other share on
+/// they miss in the first level. A hit in the second level takes 7 cycles or more beside the 12 to
+/// 16 of a load from the second-level cache.
 const SAME: f64 = 0.1;
 const MORE: f64 = 0.25;
 /// The share of draws that must agree.
@@ -33,12 +36,14 @@ const AGREE: f64 = 0.8;
 const NAME: &str = "host.fractures";
 const WHAT: &str = "a host backs huge pages with small ones";
 
-/// Whether a host fractures this guest's huge pages, so that 2 MB pages do not extend the reach of its TLBs; their gain
-/// then comes from cheaper walks and fewer faults. This is possible under a hypervisor only, and is measured, by
-/// timing, on the processor of the calling thread. Takes well under a second, and 32 MB meanwhile.
+/// Whether a host fractures this guest's huge pages, so that 2 MB pages do not extend the reach of
+/// its TLBs; their gain then comes from cheaper walks and fewer faults. This is possible under a
+/// hypervisor only, and is measured, by timing, on the processor of the calling thread. Takes well
+/// under a second, and 32 MB meanwhile.
 ///
-/// An answer is kept until the system is started again, for all calls of this user, with its evidence. If it could not be
-/// determined, the finding has no value and says why, and the next call asks again.
+/// An answer is kept until the system is started again, for all calls of this user, with its
+/// evidence. If it could not be determined, the finding has no value and says why, and the next
+/// call asks again.
 pub fn host_fractured() -> Finding {
     if let Some(kept) = kept::read(NAME) {
         return Finding::yes(NAME, WHAT, kept.yes, kept.confidence, kept.evidence);
@@ -81,8 +86,9 @@ fn near() -> Vec<usize> {
     (0..LINES).map(|line| line / PLACES * STEP * BASE + line % PLACES * LINE).collect()
 }
 
-/// Lines on every fourth or fifth base page. Of 32 in a row none has the same place in its page as one of the next 32, so that
-/// they spread over the sets of a cache whose index takes in five bits of the page's number.
+/// Lines on every fourth or fifth base page. Of 32 in a row none has the same place in its page as
+/// one of the next 32, so that they spread over the sets of a cache whose index takes in five bits
+/// of the page's number.
 fn apart() -> Vec<usize> {
     const STRIDE: usize = 5;
     (0..LINES).map(|line| line * STRIDE % PAGES * BASE + line / 32 % PLACES * LINE).collect()

@@ -1,5 +1,6 @@
-//! Answers that are kept until the system is started again, so that each call gives the same: a file in superpage's own folder
-//! ([`own_folder`]), which nobody else may write to. Where there is no such folder nothing is kept.
+//! Answers that are kept until the system is started again, so that each call gives the same: a
+//! file in superpage's own folder ([`own_folder`]), which nobody else may write to. Where there is
+//! no such folder nothing is kept.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write;

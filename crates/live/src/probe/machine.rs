@@ -106,11 +106,12 @@ pub(crate) fn file(probe: &Probe, processor: &Processor) -> String {
     format!("{head}{}", toml::to_string_pretty(&machine).expect("a table of plain values"))
 }
 
-/// The share of the entries that its curve shows, or the inverse, that the sets and ways of a TLB multiply to at least.
+/// The share of the entries that its curve shows, or the inverse, that the sets and ways of a TLB
+/// multiply to at least.
 const SHAPES_AGREE: f64 = 0.8;
 
-/// The values of a part of the machine that were measured: key, value, evidence. A reference to the second cache for data takes
-/// `second` cycles.
+/// The values of a part of the machine that were measured: key, value, evidence. A reference to the
+/// second cache for data takes `second` cycles.
 fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'static str, toml::Value, String)> {
     let number = |name: &str| {
         let finding = probe.finding(name)?;
@@ -135,7 +136,8 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
             let mut sizes = sizes.filter_map(toml::Value::as_str);
             let measured = |size: &&str| probe.finding(&format!("tlb.l{level}.entries.{size}")).is_some();
             let Some(size) = sizes.find(measured) else { return values };
-            // Sets and ways of far more or fewer entries than the curve shows are not those of this TLB.
+            // Sets and ways of far more or fewer entries than the curve shows are not those of this
+            // TLB.
             let agrees = |finding: &&Finding| finding.confidence >= SHAPES_AGREE;
             let ways = probe.finding(&format!("tlb.l{level}.ways.{size}")).filter(agrees);
             let full = ways.is_some_and(|finding| finding.value == Some(Value::Text("full".into())));
@@ -198,8 +200,8 @@ fn set(part: &mut Table, measured: Vec<(&'static str, toml::Value, String)>, oth
     }
 }
 
-/// Replaces what the shape measured of a TLB may not allow, since it was of another: replacements, and index functions, may need a
-/// number of ways, and of sets. Both are assumed.
+/// Replaces what the shape measured of a TLB may not allow, since it was of another: replacements,
+/// and index functions, may need a number of ways, and of sets. Both are assumed.
 fn fit(part: &mut Table, ways_before: Option<toml::Value>) {
     if part.get("ways") != ways_before.as_ref() {
         part.insert("replacement".into(), "lru".into());
@@ -237,7 +239,8 @@ mod tests {
         assert_eq!(loads.map(of).collect::<Vec<_>>(), expected.map(|(size, n, a)| (size.to_string(), n, a)));
     }
 
-    /// What is measured of Skylake's TLBs may not suit the replacements and index functions of its file.
+    /// What is measured of Skylake's TLBs may not suit the replacements and index functions of its
+    /// file.
     #[test]
     fn a_shape_of_ones_own_has_a_replacement_that_allows_it() {
         let number = |name: &str, value: f64| Finding::number(name, name, value, 1.0, "seen".into());

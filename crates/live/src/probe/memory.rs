@@ -38,7 +38,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Only base pages, whose frames do not follow each other as the pages do: touched in a random order.
+    /// Only base pages, whose frames do not follow each other as the pages do: touched in a random
+    /// order.
     pub(crate) fn scattered(bytes: usize) -> Result<Memory, Error> {
         let memory = Memory::new(bytes)?;
         memory.advise(libc::MADV_NOHUGEPAGE)?;
@@ -50,7 +51,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// As many huge pages as the kernel provides, touched. [`huge_bytes`](Memory::huge_bytes) returns how much of it they are.
+    /// As many huge pages as the kernel provides, touched. [`huge_bytes`](Memory::huge_bytes)
+    /// returns how much of it they are.
     pub(crate) fn huge(bytes: usize) -> Result<Memory, Error> {
         let memory = Memory::new(bytes)?;
         memory.advise(libc::MADV_HUGEPAGE)?;
@@ -77,7 +79,8 @@ impl Memory {
     /// Advises the kernel about a part of it.
     pub(crate) fn advise_part(&self, part: Range<usize>, advice: libc::c_int) -> Result<(), Error> {
         assert!(part.start <= part.end && part.end <= self.bytes, "the part lies in the memory");
-        // SAFETY: the range is ours. The advices that drop its contents leave zeroes, which any reader of it may see.
+        // SAFETY: the range is ours. The advices that drop its contents leave zeroes, which any
+        // reader of it may see.
         match unsafe { libc::madvise(self.start.add(part.start).cast(), part.len(), advice) } {
             0 => Ok(()),
             _ => Err(Error::system(format!("advise the kernel ({advice}) about memory"))(io::Error::last_os_error())),
@@ -93,14 +96,15 @@ impl Memory {
         }
     }
 
-    /// The same frames, mapped so many bytes behind a multiple of 2 MB, by base pages (the move splits huge ones where it is
-    /// not by whole 2 MB).
+    /// The same frames, mapped so many bytes behind a multiple of 2 MB, by base pages (the move
+    /// splits huge ones where it is not by whole 2 MB).
     pub(crate) fn moved(self, by: usize) -> Result<Memory, Error> {
         let mut to = Memory::new(self.bytes + HUGE)?;
         to.start = to.start.wrapping_add(by);
         to.bytes = self.bytes;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        // SAFETY: both ranges are ours and equally long; that of `to` holds nothing, and `self` is used no more.
+        // SAFETY: both ranges are ours and equally long; that of `to` holds nothing, and `self` is
+        // used no more.
         let moved = unsafe { libc::mremap(self.start.cast(), self.bytes, self.bytes, flags, to.start) };
         match moved {
             libc::MAP_FAILED => Err(Error::system("move a mapping")(io::Error::last_os_error())),
@@ -108,8 +112,9 @@ impl Memory {
         }
     }
 
-    /// The same frames, page `at` of the new mapping having those of page `from[at]` of this one, so many bytes behind a
-    /// multiple of 2 MB. All are base pages: a mapping each, until they lie in order again.
+    /// The same frames, page `at` of the new mapping having those of page `from[at]` of this one,
+    /// so many bytes behind a multiple of 2 MB. All are base pages: a mapping each, until they lie
+    /// in order again.
     pub(crate) fn permuted(self, from: &[usize], by: usize) -> Result<Memory, Error> {
         assert!(from.len() * BASE == self.bytes, "a page for each page");
         let mut to = Memory::new(self.bytes + HUGE)?;
@@ -119,7 +124,8 @@ impl Memory {
         for (at, from) in from.iter().enumerate() {
             assert!(*from < self.bytes / BASE, "the page lies in the memory");
             let (from, at) = (self.start.wrapping_add(from * BASE), to.start.wrapping_add(at * BASE));
-            // SAFETY: both pages are ours; that of `to` holds nothing, and that of `self` is used no more.
+            // SAFETY: both pages are ours; that of `to` holds nothing, and that of `self` is used
+            // no more.
             if unsafe { libc::mremap(from.cast(), BASE, BASE, flags, at) } == libc::MAP_FAILED {
                 return Err(Error::system("move a page")(io::Error::last_os_error()));
             }
@@ -140,7 +146,8 @@ impl Memory {
     /// The base page that begins at this offset.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         assert!(at + BASE <= self.bytes, "the page lies in the memory");
-        // SAFETY: the page is in the mapping, which is ours; nobody writes to it while this is borrowed.
+        // SAFETY: the page is in the mapping, which is ours; nobody writes to it while this is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.start.add(at), BASE) }
     }
 
@@ -152,7 +159,8 @@ impl Memory {
     }
 }
 
-/// One huge page of a memory file, mapped many times in a row: as many huge pages for a TLB, and hardly any memory.
+/// One huge page of a memory file, mapped many times in a row: as many huge pages for a TLB, and
+/// hardly any memory.
 pub(crate) struct Aliases {
     memory: Memory,
 }
@@ -194,7 +202,8 @@ impl Drop for Memory {
     }
 }
 
-/// A readable and writable mapping of a file or of none, where the kernel chooses unless the flags say otherwise.
+/// A readable and writable mapping of a file or of none, where the kernel chooses unless the flags
+/// say otherwise.
 fn map(at: *mut libc::c_void, bytes: usize, flags: libc::c_int, fd: libc::c_int) -> Result<*mut libc::c_void, Error> {
     // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
     let map = unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };

@@ -1,7 +1,9 @@
-//! Microbenchmarks that determine, by timing alone, what this machine and its kernel do with pages of several sizes.
+//! Microbenchmarks that determine, by timing alone, what this machine and its kernel do with pages
+//! of several sizes.
 //!
-//! Each question is a file. Each answer is a [`Finding`], with the measured points, how well repeats agree, and, if the
-//! points are inconclusive, why. Times are the shortest of many short repeats, on one processor.
+//! Each question is a file. Each answer is a [`Finding`], with the measured points, how well
+//! repeats agree, and, if the points are inconclusive, why. Times are the shortest of many short
+//! repeats, on one processor.
 
 mod chase;
 mod churn;
@@ -39,8 +41,8 @@ pub struct Options {
     pub quick: bool,
     /// Allow all folio sizes while faults are measured: a system-wide setting, which is restored.
     pub folios: bool,
-    /// The share of the available memory, from 0 (none) to 1, that is allocated in base pages and freed in pieces
-    /// before contiguity is measured again. Some memory is always left to others.
+    /// The share of the available memory, from 0 (none) to 1, that is allocated in base pages and
+    /// freed in pieces before contiguity is measured again. Some memory is always left to others.
     pub churn: f64,
 }
 
@@ -70,13 +72,14 @@ impl From<Error> for Halt {
 }
 
 impl Probe {
-    /// Answers every question. Takes seconds if quick, otherwise up to a minute, and up to about 1 GB of address space
-    /// in use at a time, a tenth of that in memory. `progress` is called before each question. Once `stop` is set no
-    /// further question is started: the result is what was found by then.
+    /// Answers every question. Takes seconds if quick, otherwise up to a minute, and up to about 1
+    /// GB of address space in use at a time, a tenth of that in memory. `progress` is called before
+    /// each question. Once `stop` is set no further question is started: the result is what was
+    /// found by then.
     ///
     /// # Errors
-    /// Mapping memory or pinning a thread to its processor fails. What merely cannot be determined, or not measured
-    /// with these rights, is a finding without a value.
+    /// Mapping memory or pinning a thread to its processor fails. What merely cannot be determined,
+    /// or not measured with these rights, is a finding without a value.
     pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
         let _pinned = Pinned::here()?;
         let processor = machine::Processor::here().to_string();
@@ -136,8 +139,8 @@ impl Probe {
         self.findings.iter().find(|finding| finding.name == name)
     }
 
-    /// A machine file for the simulator: what was measured here, each value with its evidence, and all else from the
-    /// nearest built-in machine by processor family, marked as assumed.
+    /// A machine file for the simulator: what was measured here, each value with its evidence, and
+    /// all else from the nearest built-in machine by processor family, marked as assumed.
     pub fn machine_file(&self) -> String {
         machine::file(self, &machine::Processor::here())
     }

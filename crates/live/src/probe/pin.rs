@@ -3,7 +3,8 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use superpage_linux::Error;
 
-/// The calling thread stays on the processor that it was on; dropped, it may run where it could before.
+/// The calling thread stays on the processor that it was on; dropped, it may run where it could
+/// before.
 pub(crate) struct Pinned {
     before: CpuSet,
 }

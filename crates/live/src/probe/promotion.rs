@@ -15,7 +15,8 @@ const BYTES: usize = 32 << 20;
 const ROUNDS: usize = 4;
 const FOLIO: usize = 64 << 10;
 
-/// Of regions of base pages; of regions of 64 KB folios where they may be had, which `folios` allows meanwhile.
+/// Of regions of base pages; of regions of 64 KB folios where they may be had, which `folios`
+/// allows meanwhile.
 pub(crate) fn promotions(folios: bool) -> Vec<Finding> {
     let base = timed("promotion.4K", "promotion of 2 MB of base pages", || Memory::base(BYTES));
     vec![base, of_folios(folios)]
@@ -37,9 +38,10 @@ impl RegionCost {
     }
 }
 
-/// Measures what the promotion of one region costs here, by medians of 8. Of free memory it tries one piece of 16 MB
-/// after the other until one is cold: what was used last, which a kernel gives away first, is not what follows. 10 to
-/// 200 ms; 32 MB, and up to 256 MB where none is cold and four times that is available.
+/// Measures what the promotion of one region costs here, by medians of 8. Of free memory it tries
+/// one piece of 16 MB after the other until one is cold: what was used last, which a kernel gives
+/// away first, is not what follows. 10 to 200 ms; 32 MB, and up to 256 MB where none is cold and
+/// four times that is available.
 ///
 /// # Errors
 /// The kernel does not promote, or has no memory for it.
@@ -92,12 +94,13 @@ fn of_folios(may_allow: bool) -> Finding {
     }
 }
 
-/// Memory of folios of 64 KB, whatever larger sizes are allowed too: every other piece of 64 KB is advised and touched, then
-/// the others, so that no larger page has room in a mapping.
+/// Memory of folios of 64 KB, whatever larger sizes are allowed too: every other piece of 64 KB is
+/// advised and touched, then the others, so that no larger page has room in a mapping.
 fn in_folios() -> Result<Memory, Error> {
     let memory = Memory::new(BYTES)?;
     memory.advise(libc::MADV_NOHUGEPAGE)?;
-    // A page that was touched gives the pieces an ancestor in common, without which they could not be one mapping again.
+    // A page that was touched gives the pieces an ancestor in common, without which they could not
+    // be one mapping again.
     memory.touch(0..BASE, BASE);
     memory.advise_part(0..BASE, libc::MADV_DONTNEED)?;
     let before = faults_so_far();

@@ -1,9 +1,10 @@
-//! TLB levels, their entries, the cost of a hit in the second, and the cost of a walk: from curves of latency.
+//! TLB levels, their entries, the cost of a hit in the second, and the cost of a walk: from curves
+//! of latency.
 //!
-//! One line per page is touched, one cache line further in each page, so that lines spread over the sets of the caches.
-//! The cost of as many adjacent lines is subtracted: the rest is translation. Base pages are in scattered frames, so
-//! that a TLB that coalesces neighbours finds none. Pages of 2 MB are one page of a memory file, mapped many times: a
-//! TLB cannot know.
+//! One line per page is touched, one cache line further in each page, so that lines spread over the
+//! sets of the caches. The cost of as many adjacent lines is subtracted: the rest is translation.
+//! Base pages are in scattered frames, so that a TLB that coalesces neighbours finds none. Pages of
+//! 2 MB are one page of a memory file, mapped many times: a TLB cannot know.
 
 use super::curve::{Curve, adjacent, base_pages, grid, huge_pages};
 use super::memory::{Aliases, BASE, HUGE, Memory};
@@ -90,8 +91,9 @@ fn levels(curve: &Curve, data: &Curve, hertz: f64) -> Vec<Step> {
     steps
 }
 
-/// The entries of a level whose end the step is. In the first, where a set is all or much of it, misses begin beyond the last
-/// entry, whatever the replacement. In the second some sets are full early, and others late: half of the step.
+/// The entries of a level whose end the step is. In the first, where a set is all or much of it,
+/// misses begin beyond the last entry, whatever the replacement. In the second some sets are full
+/// early, and others late: half of the step.
 pub(crate) fn entries(level: usize, step: &Step) -> f64 {
     if level == 0 { step.begins.floor() } else { step.at.round() }
 }
@@ -153,7 +155,8 @@ struct Best<'a> {
     rounds: usize,
 }
 
-/// What misses in the last level cost beyond hits there, by one of the curves: at twice the pages that it holds, so that nearly all miss.
+/// What misses in the last level cost beyond hits there, by one of the curves: at twice the pages
+/// that it holds, so that nearly all miss.
 fn walk(name: &str, what: &str, best: &Best, which: usize) -> Finding {
     let Best { curves, hertz, rounds } = *best;
     let found = levels(&curves[1], &curves[0], hertz);

@@ -1,4 +1,5 @@
-//! Where a curve of latency against pages steps up: change points of a piecewise constant function, by dynamic programming.
+//! Where a curve of latency against pages steps up: change points of a piecewise constant function,
+//! by dynamic programming.
 
 /// A stretch of a curve that stays at one height.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,11 +25,13 @@ pub(crate) struct Step {
     pub(crate) high: f64,
 }
 
-/// Heights are compared as logarithms, of so many cycles more: differences of a fraction of a cycle mean nothing.
+/// Heights are compared as logarithms, of so many cycles more: differences of a fraction of a cycle
+/// mean nothing.
 const FLOOR: f64 = 1.0;
 /// The noise that is taken for granted, in logarithms of 2.
 const NOISE: f64 = 0.1;
-/// A plateau spans at least this factor of pages, in at least [`POINTS`] points; what is shorter is a slope between two.
+/// A plateau spans at least this factor of pages, in at least [`POINTS`] points; what is shorter is
+/// a slope between two.
 const SPAN: f64 = 1.25;
 const POINTS: usize = 3;
 /// Points, in pages and cycles, in the order of the pages.
@@ -80,8 +83,8 @@ pub(crate) fn steps(points: &Points) -> Vec<Step> {
         .collect()
 }
 
-/// Cuts a series into stretches of about one height: the cut with the least squares, at a price for each stretch as in the
-/// Bayesian information criterion.
+/// Cuts a series into stretches of about one height: the cut with the least squares, at a price for
+/// each stretch as in the Bayesian information criterion.
 fn segments(heights: &[f64]) -> Vec<(usize, usize)> {
     let count = heights.len();
     let price = 2.0 * (count.max(2) as f64).ln() * NOISE * NOISE;

@@ -8,16 +8,16 @@ use std::path::Path;
 use superpage_linux::{Error, rules::Rules, settings::Settings, signals::Signals};
 use superpage_pages::PageSize;
 
-/// The sizes of folios that the kernel knows, ascending, the huge page among them, and whether advised memory is given
-/// them. Some sizes are for files only, and are none of these.
+/// The sizes of folios that the kernel knows, ascending, the huge page among them, and whether
+/// advised memory is given them. Some sizes are for files only, and are none of these.
 pub(crate) fn folios() -> impl Iterator<Item = (PageSize, bool)> {
     Rules::read().sizes.into_iter().map(|(size, word)| (size, matches!(word.as_str(), "always" | "madvise")))
 }
 
 /// The sizes that a program may have.
 pub(crate) fn sizes() -> Vec<Finding> {
-    // Not what another call has set for its own command: that waits until it has put everything back. Without the right to
-    // lock settings it cannot be known.
+    // Not what another call has set for its own command: that waits until it has put everything
+    // back. Without the right to lock settings it cannot be known.
     let lock = Settings::take(true);
     let doubt = lock.as_ref().err().map_or_else(String::new, |error| {
         format!("; whether another call of superpage has changed them just now is not known: {error}")
@@ -62,7 +62,8 @@ pub(crate) fn sizes() -> Vec<Finding> {
     findings
 }
 
-/// Settings of the whole system that are changed while this lives. They are put back before a signal ends this process.
+/// Settings of the whole system that are changed while this lives. They are put back before a
+/// signal ends this process.
 pub(crate) struct Allowed {
     // Dropped in this order.
     _settings: Settings,
@@ -77,8 +78,8 @@ pub(crate) fn allow(size: PageSize) -> Result<Allowed, Error> {
     Ok(Allowed { _settings: settings, _signals })
 }
 
-/// Allows folios of this size alone for advised memory, until the returned value is dropped: a larger allowed size would be
-/// taken first.
+/// Allows folios of this size alone for advised memory, until the returned value is dropped: a
+/// larger allowed size would be taken first.
 pub(crate) fn allow_only(only: PageSize) -> Result<Allowed, Error> {
     let _signals = Signals::hold()?;
     let mut settings = Settings::take(true)?;

@@ -1,9 +1,9 @@
 //! Associativity: how many pages at a power-of-two stride a TLB holds.
 //!
-//! Pages whose numbers differ by a multiple of the number of sets share a set. As the stride doubles, fewer such pages
-//! fit, until it reaches the number of sets: then as many fit as there are ways. Behind a first level that holds any
-//! pages, the second is only reached if others are touched in between: pages of other sets, twice as many as the first
-//! level holds.
+//! Pages whose numbers differ by a multiple of the number of sets share a set. As the stride
+//! doubles, fewer such pages fit, until it reaches the number of sets: then as many fit as there
+//! are ways. Behind a first level that holds any pages, the second is only reached if others are
+//! touched in between: pages of other sets, twice as many as the first level holds.
 
 use super::curve::Curve;
 use super::memory::{BASE, Memory};
@@ -11,7 +11,8 @@ use super::steps::{Step, median, steps};
 use super::{Finding, Series};
 use superpage_linux::Error;
 
-/// Strides in pages. Pages farther apart need entries of the upper page table each, and those may live in the same TLB.
+/// Strides in pages. Pages farther apart need entries of the upper page table each, and those may
+/// live in the same TLB.
 const STRIDES: [usize; 7] = [8, 16, 32, 64, 128, 256, 512];
 /// The most pages at a stride that are tried: more ways than any second level has.
 const MOST: usize = 72;
@@ -70,7 +71,8 @@ pub(crate) fn second(first: f64, entries: f64, hertz: f64) -> Result<Vec<Finding
         let far: Vec<f64> = knees.iter().filter(|[stride, _]| *stride >= sets).map(|[_, fit]| *fit).collect();
         let ways = median(far.into_iter());
         let product = sets * ways;
-        // As many entries as the curve of latency shows, or the sets are not those of its numbers' low bits.
+        // As many entries as the curve of latency shows, or the sets are not those of its numbers'
+        // low bits.
         if !(0.5 * entries..2.0 * entries).contains(&product) {
             continue;
         }

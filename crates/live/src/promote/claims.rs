@@ -1,4 +1,5 @@
-//! Which regions fit into the room that is left to a process, and what those that would be promoted claim of it.
+//! Which regions fit into the room that is left to a process, and what those that would be promoted
+//! claim of it.
 
 use std::collections::BTreeMap;
 use superpage_linux::headroom::{Headroom, Place, Room};
@@ -9,8 +10,8 @@ use superpage_vm::Candidate;
 pub(super) struct Claims(BTreeMap<Place, u64>);
 
 impl Claims {
-    /// Splits regions of a process as [`admit`] does, beside everything claimed before, and claims what the admitted
-    /// ones add. Also returns the place with too little room for the others.
+    /// Splits regions of a process as [`admit`] does, beside everything claimed before, and claims
+    /// what the admitted ones add. Also returns the place with too little room for the others.
     pub(super) fn admit(
         &mut self,
         headroom: &Headroom,
@@ -40,7 +41,8 @@ fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
     size - u64::from(candidate.populated) * page
 }
 
-/// Splits regions of `size` bytes into those that fit into the room, in their order, and the others.
+/// Splits regions of `size` bytes into those that fit into the room, in their order, and the
+/// others.
 pub(super) fn admit(batch: Vec<Candidate>, room: &Room, size: u64, page: u64) -> (Vec<Candidate>, Vec<Candidate>) {
     let mut rest = room.pages;
     batch.into_iter().partition(|candidate| {

@@ -12,7 +12,8 @@ pub struct Counters {
     pub region_bytes: u64,
     /// Regions that became huge pages.
     pub promoted_regions: u64,
-    /// Bytes by which promotion may have grown resident memory: pages of those regions that were not populated.
+    /// Bytes by which promotion may have grown resident memory: pages of those regions that were
+    /// not populated.
     pub grown_bytes: u64,
     /// Regions that the kernel refused, by the reason's name.
     pub refused: BTreeMap<&'static str, u64>,
@@ -20,7 +21,8 @@ pub struct Counters {
     pub changed: u64,
     /// Regions left alone at the last check because others share their pages.
     pub shared: u64,
-    /// Regions left alone at the last check because too little memory would have been left to the programs.
+    /// Regions left alone at the last check because too little memory would have been left to the
+    /// programs.
     pub no_room: u64,
     /// Calls of [`collapse`](superpage_linux::collapse::collapse).
     pub calls: u64,
@@ -28,12 +30,13 @@ pub struct Counters {
     pub quiet_scans: u64,
     /// Scans of a process.
     pub scans: u64,
-    /// Batches after which the process was left alone for 0.1 s or more because the batch had slowed it.
+    /// Batches after which the process was left alone for 0.1 s or more because the batch had
+    /// slowed it.
     pub backoffs: u64,
     /// The pauses after batches that slowed a process, shorter ones too.
     pub paused: Duration,
-    /// For how long promotion waited, by reason: `cpu`, `slowdown`, `pressure`, `headroom`, `no_huge_page`. Each is at
-    /// most the time that has passed; several may pass at once.
+    /// For how long promotion waited, by reason: `cpu`, `slowdown`, `pressure`, `headroom`,
+    /// `no_huge_page`. Each is at most the time that has passed; several may pass at once.
     pub waited: BTreeMap<&'static str, Duration>,
     /// Times that no free huge page was available.
     pub memory_backoffs: u64,
@@ -70,7 +73,8 @@ impl Counters {
         self.promoted_regions * self.region_bytes
     }
 
-    /// The processor time that the kernel took to promote a region in the mean; `None` if none was promoted.
+    /// The processor time that the kernel took to promote a region in the mean; `None` if none was
+    /// promoted.
     pub fn region_cost(&self) -> Option<Duration> {
         u32::try_from(self.promoted_regions)
             .ok()

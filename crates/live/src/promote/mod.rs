@@ -1,17 +1,20 @@
-//! Promotes the memory of running programs: the work of `superpage daemon` and `run --policy promote`.
+//! Promotes the memory of running programs: the work of `superpage daemon` and `run --policy
+//! promote`.
 //!
-//! The policy's background decides what is done and when, as in a simulation (`crates/vm/src/policy/promote.rs`). This
-//! module implements [`System`] on live processes for it: it reads how far regions of a huge page's size are populated
-//! ([`superpage_linux::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions
-//! per call, each checked page by page right before, if that leaves headroom to others, and more slowly in a process
-//! that it slows.
+//! The policy's background decides what is done and when, as in a simulation
+//! (`crates/vm/src/policy/promote.rs`). This module implements [`System`] on live processes for it:
+//! it reads how far regions of a huge page's size are populated ([`superpage_linux::scan`]), where
+//! memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions per call, each
+//! checked page by page right before, if that leaves headroom to others, and more slowly in a
+//! process that it slows.
 //!
-//! Nothing is named by a number that may be reused. Where a process is selected by its number, what counts is when it
-//! started ([`superpage_linux::proc::Named`]). The process is pinned by a `pidfd` and its memory by the open page map,
-//! which is empty once the process has ended or executed another program; then nothing is promoted. The check does not
-//! cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion, and
-//! an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither changes
-//! what any memory contains.
+//! Nothing is named by a number that may be reused. Where a process is selected by its number, what
+//! counts is when it started ([`superpage_linux::proc::Named`]). The process is pinned by a `pidfd`
+//! and its memory by the open page map, which is empty once the process has ended or executed
+//! another program; then nothing is promoted. The check does not cover the time from it to the
+//! call: memory freed in those microseconds may be populated again by the promotion, and an `exec`
+//! in them may promote a region of the new program that happens to lie at the same address. Neither
+//! changes what any memory contains.
 
 mod claims;
 mod clock;
@@ -43,8 +46,8 @@ use superpage_linux::{Error, collapse, scan};
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::{Background, System};
 
-/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`], whose
-/// CPU time is its budget.
+/// Promotes the memory of other processes. All its work is done on the thread that calls
+/// [`Promoter::step`], whose CPU time is its budget.
 #[derive(Debug)]
 pub struct Promoter {
     background: Box<dyn Background>,
@@ -99,20 +102,22 @@ impl Promoter {
         Ok(Promoter { background: live.begun(live.options.background()), live })
     }
 
-    /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
-    /// saved up.
+    /// Declares that this process only runs the promoter: all that it uses counts, from its start,
+    /// and no CPU time is saved up.
     pub fn count_the_process(&mut self) {
         self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
     }
 
-    /// As [`count_the_process`](Promoter::count_the_process), from now on: for a promoter beside others.
+    /// As [`count_the_process`](Promoter::count_the_process), from now on: for a promoter beside
+    /// others.
     pub(crate) fn join_the_process(&mut self) {
         self.count_the_process();
         self.live.clock.mark = self.live.clock.read();
     }
 
-    /// Its processes are those that it selects by this listing, but for those that are `taken` already, to which they are
-    /// added; until the next call. Without such calls a promoter lists them itself.
+    /// Its processes are those that it selects by this listing, but for those that are `taken`
+    /// already, to which they are added; until the next call. Without such calls a promoter lists
+    /// them itself.
     pub fn list(&mut self, listing: &mut Listing, taken: &mut BTreeSet<i32>) {
         let own: BTreeSet<i32> = self.live.list(listing).into_iter().filter(|pid| taken.insert(*pid)).collect();
         self.live.listed = Some(own);
@@ -133,17 +138,17 @@ impl Promoter {
         self.background.waits(self.live.now()).is_some_and(|(why, _)| why == Why::Budget)
     }
 
-    /// Declares that the processes are those of a command that runs for nothing else: a share of what they use may be
-    /// used beyond the share of a core, and they may be slowed by it unless it is given by how much
-    /// ([`Options::of_command`]).
+    /// Declares that the processes are those of a command that runs for nothing else: a share of
+    /// what they use may be used beyond the share of a core, and they may be slowed by it unless it
+    /// is given by how much ([`Options::of_command`]).
     pub fn serve_a_command(&mut self) {
         let Processes { clock, options, .. } = &mut self.live;
         clock.earns = true;
         options.slowdown.get_or_insert(SLOWDOWN.max(options.of_command));
     }
 
-    /// Applies these options from now on. What is known of the processes is kept, except for what the policy knew. A
-    /// process that was named before is still the one that had that number then.
+    /// Applies these options from now on. What is known of the processes is kept, except for what
+    /// the policy knew. A process that was named before is still the one that had that number then.
     pub fn reconfigure(&mut self, options: Options, target: Target) {
         let live = &mut self.live;
         live.least = options.least(live.size);
@@ -186,13 +191,14 @@ impl Promoter {
         counters
     }
 
-    /// The addresses of all regions that became huge, of the processes of a command; those of others are not kept.
+    /// The addresses of all regions that became huge, of the processes of a command; those of
+    /// others are not kept.
     pub fn places(&self) -> &BTreeSet<u64> {
         &self.live.places
     }
 
-    /// Does what is due: checks and scans processes, and the promotions that this allows. Returns for how long nothing
-    /// is due.
+    /// Does what is due: checks and scans processes, and the promotions that this allows. Returns
+    /// for how long nothing is due.
     pub fn step(&mut self) -> Duration {
         self.live.counters.cpu += self.live.clock.begin();
         self.live.earn();

@@ -7,22 +7,24 @@ use std::time::Duration;
 use superpage_linux::Error;
 use superpage_vm::{Background, Given, Policy, Runner};
 
-/// A policy with a background, and how a promoter goes about what that decides. As text, the policy's:
-/// `promote:share=0.9,age=5s`.
+/// A policy with a background, and how a promoter goes about what that decides. As text, the
+/// policy's: `promote:share=0.9,age=5s`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     policy: Box<Policy>,
-    /// The share of a region's base pages that must be populated for a scan to count it as a candidate, above 0
-    /// and at most 1.
+    /// The share of a region's base pages that must be populated for a scan to count it as a
+    /// candidate, above 0 and at most 1.
     pub share: f64,
     /// For how long its population must not have changed.
     pub age: Duration,
     /// The most processor time that is used over time, as a share of one core.
     pub cpu: f64,
-    /// The processor time that may be saved up, and used in one call; a daemon has charged it when it begins.
+    /// The processor time that may be saved up, and used in one call; a daemon has charged it when
+    /// it begins.
     pub burst: Duration,
-    /// Of a command that is run under the policy: the share of what it uses that may be used beyond [`cpu`](Options::cpu),
-    /// and by which promotion may slow it if no [`slowdown`](Options::slowdown) is given.
+    /// Of a command that is run under the policy: the share of what it uses that may be used beyond
+    /// [`cpu`](Options::cpu), and by which promotion may slow it if no
+    /// [`slowdown`](Options::slowdown) is given.
     pub of_command: f64,
     /// Regions promoted in one call.
     pub batch: usize,
@@ -30,8 +32,8 @@ pub struct Options {
     pub interval: Duration,
     /// The longest time between two scans of a process that does not change.
     pub idle: Duration,
-    /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it more,
-    /// the next one waits. `None`: [`SLOWDOWN`].
+    /// The most by which promotion may slow a process, as a share of its own speed: after a batch
+    /// that cost it more, the next one waits. `None`: [`SLOWDOWN`].
     pub slowdown: Option<f64>,
     /// Whether memory files are promoted too.
     pub shared: bool,
@@ -53,8 +55,8 @@ impl Options {
     /// Those of a policy.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it has no background, needs what a live Linux does not have, or its values contradict
-    /// each other.
+    /// [`Error::Usage`]: it has no background, needs what a live Linux does not have, or its values
+    /// contradict each other.
     pub fn of(policy: Policy) -> Result<Options, Error> {
         let usage = |error: superpage_vm::PolicyError| Error::Usage(error.to_string());
         policy.check(&LINUX).map_err(usage)?;
@@ -103,12 +105,14 @@ impl Options {
         &self.policy
     }
 
-    /// The ranges of addresses that the policy's plan names, ascending; none of a policy without one.
+    /// The ranges of addresses that the policy's plan names, ascending; none of a policy without
+    /// one.
     pub fn planned(&self) -> Vec<(u64, u64)> {
         superpage_vm::planned(&self.policy).into_iter().filter(|(_, to)| *to < u64::MAX).collect()
     }
 
-    /// Whether the policy decides by share, age and interval, so that these say what it would do, and when.
+    /// Whether the policy decides by share, age and interval, so that these say what it would do,
+    /// and when.
     pub fn goes_by_age(&self) -> bool {
         by_age(self.policy.given())
     }
@@ -129,8 +133,8 @@ impl Options {
         Options::of(Policy::of(given.definition(), all, &LINUX).map_err(usage)?)
     }
 
-    /// Those of a service beside others: another policy, or this one with some parameters changed, within the same
-    /// processor time.
+    /// Those of a service beside others: another policy, or this one with some parameters changed,
+    /// within the same processor time.
     ///
     /// # Errors
     /// As for [`Options::changed`]; or the processor time is given.
@@ -149,14 +153,15 @@ impl Options {
         options.changed(&format!("{name}:{CPU}={},{BURST}={}ns", self.cpu, self.burst.as_nanos()))
     }
 
-    /// The least population of a region of `size` bytes that a scan counts as a candidate, in base pages.
+    /// The least population of a region of `size` bytes that a scan counts as a candidate, in base
+    /// pages.
     pub(super) fn least(&self, size: u64) -> u32 {
         let pages = size / rustix::param::page_size() as u64;
         ((self.share * pages as f64).ceil() as u32).max(1)
     }
 
-    /// For how long a dry run looks: the policy's interval and age, where it has them, and as long as a first scan
-    /// waits.
+    /// For how long a dry run looks: the policy's interval and age, where it has them, and as long
+    /// as a first scan waits.
     pub fn looks(&self) -> Duration {
         let own = |name| self.policy.given().find_time(name).unwrap_or_default();
         self.interval.saturating_add(own("interval")).saturating_add(own("age"))

@@ -1,9 +1,10 @@
 //! How fast a process may be promoted: less if that slows it.
 //!
-//! The kernel collapses a region under locks that page faults and mappings of the process need too. So the cost of each
-//! batch is measured by the process's own progress: the CPU time that it used meanwhile, against what it used per
-//! second just before. What it lost, divided by the allowed slowdown, is the time for which it is then left alone; that
-//! doubles with each batch in a row that cost it more than half of the batch's time.
+//! The kernel collapses a region under locks that page faults and mappings of the process need too.
+//! So the cost of each batch is measured by the process's own progress: the CPU time that it used
+//! meanwhile, against what it used per second just before. What it lost, divided by the allowed
+//! slowdown, is the time for which it is then left alone; that doubles with each batch in a row
+//! that cost it more than half of the batch's time.
 
 use std::time::Duration;
 use superpage_vm::Why;
@@ -21,8 +22,9 @@ pub(super) struct Pace {
     rate: f64,
     /// The end of that measurement, and the CPU time then.
     seen: Option<(Duration, Duration)>,
-    /// CPU seconds lost to recent batches, older ones counting half as much with each new one. CPU clocks have ticks,
-    /// so a single batch may show too much or less than nothing; the sum does not.
+    /// CPU seconds lost to recent batches, older ones counting half as much with each new one. CPU
+    /// clocks have ticks, so a single batch may show too much or less than nothing; the sum does
+    /// not.
     lost: f64,
     doublings: u32,
     /// Until when the process is left alone, and why.
@@ -53,8 +55,8 @@ impl Pace {
         self.rate
     }
 
-    /// A batch went on between two times, at which the process had used so much; it may slow the process by the share
-    /// `slowdown`. Returns the pause, which may be none.
+    /// A batch went on between two times, at which the process had used so much; it may slow the
+    /// process by the share `slowdown`. Returns the pause, which may be none.
     pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> Duration {
         let took = to.0.saturating_sub(from.0).as_secs_f64();
         let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();

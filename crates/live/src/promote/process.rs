@@ -19,7 +19,8 @@ use superpage_vm::{Look, Part as Regions, Sample, Scanned};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
     kernel: bool,
-    /// The start time of the process, and the start address of its stack, which differs for another program.
+    /// The start time of the process, and the start address of its stack, which differs for another
+    /// program.
     identity: (u64, u64),
     faults: u64,
     resident_pages: u64,
@@ -37,8 +38,8 @@ impl Stat {
     }
 }
 
-/// Handles for promotion in a process: of the process, and of the memory of the program that it runs. They are never
-/// reused for another.
+/// Handles for promotion in a process: of the process, and of the memory of the program that it
+/// runs. They are never reused for another.
 #[derive(Debug)]
 pub(super) struct Pinned {
     pub(super) pidfd: OwnedFd,
@@ -62,7 +63,8 @@ pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
     pub(super) seen: Seen,
-    /// Why nothing in it is promoted: it is the kernel's, this process has no right, or it disabled huge pages.
+    /// Why nothing in it is promoted: it is the kernel's, this process has no right, or it disabled
+    /// huge pages.
     pub(super) excluded: Option<Why>,
     pub(super) pace: Pace,
     pub(super) pinned: Option<Pinned>,
@@ -78,10 +80,11 @@ pub(super) struct Process {
     earned: Duration,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
-    /// Resident memory of mappings that contain no region that could be huge, and of regions populated below the
-    /// share, by reason and kind.
+    /// Resident memory of mappings that contain no region that could be huge, and of regions
+    /// populated below the share, by reason and kind.
     left: BTreeMap<(Why, Kind), Part>,
-    /// When it was first seen, and when that is measured again: each time that it has run twice as long.
+    /// When it was first seen, and when that is measured again: each time that it has run twice as
+    /// long.
     met: Duration,
     next_measure: Duration,
     /// Whether it may have changed since it was measured.
@@ -100,9 +103,10 @@ impl Process {
         used.saturating_sub(std::mem::replace(&mut self.earned, used))
     }
 
-    /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
-    /// one call of less than a microsecond; for one that has not touched memory, one small file is read. With `part`,
-    /// these regions are reported in any case; also returns where the next part begins.
+    /// Scans the process's memory if that may have changed, and reports what it holds. A process
+    /// that has not run costs one call of less than a microsecond; for one that has not touched
+    /// memory, one small file is read. With `part`, these regions are reported in any case; also
+    /// returns where the next part begins.
     ///
     /// # Errors
     /// A system call failed, for another reason than the end of the process.
@@ -207,8 +211,8 @@ impl Process {
         let number = Pid::from_raw(self.pid).ok_or_else(|| Error::Usage(format!("{} is no process", self.pid)))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(Error::system("open a process"))?;
         let pagemap = Pagemap::open(self.pid).map_err(Error::file("read", format!("/proc/{}/pagemap", self.pid)))?;
-        // Both are of the process that was looked at, and of the program that it runs: it had that number before
-        // and after.
+        // Both are of the process that was looked at, and of the program that it runs: it had that
+        // number before and after.
         if Stat::read(self.pid).map(|stat| stat.identity) != self.identity {
             return Err(Error::system("open a process")(std::io::Error::from_raw_os_error(libc::ESRCH)));
         }
@@ -272,7 +276,8 @@ impl Process {
     /// Measures resident memory in mappings that contain no region that could be huge.
     fn measure(&mut self, pagemap: &Pagemap, misfits: &[(scan::Mapping, Why)], size: u64) -> Result<(), Error> {
         self.left.retain(|(why, _), _| !matches!(why, Why::TooSmall | Why::Misaligned | Why::Never));
-        // Two mappings may be in one block, and are in ascending order unless they lie apart for a reason.
+        // Two mappings may be in one block, and are in ascending order unless they lie apart for a
+        // reason.
         let mut last = BTreeMap::new();
         for (mapping, why) in misfits {
             let key = (*why, mapping.kind);
@@ -303,8 +308,9 @@ impl Process {
         left.chain([(Why::AdvisedAgainst, Kind::Anonymous, advised)])
     }
 
-    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is not any more, or
-    /// others share too many of its pages. Nothing is populated in a process that has ended or runs another program.
+    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is
+    /// not any more, or others share too many of its pages. Nothing is populated in a process that
+    /// has ended or runs another program.
     pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Result<u32, Why> {
         let pinned = self.pinned.as_ref().filter(|_| self.excluded.is_none()).ok_or(Why::NotPopulated)?;
         let pages = pinned.pagemap.pages(region, size).unwrap_or_default();
@@ -316,7 +322,8 @@ impl Process {
         }
     }
 
-    /// The pages of a region, as the page table shows them: it knows neither reservations nor what was accessed.
+    /// The pages of a region, as the page table shows them: it knows neither reservations nor what
+    /// was accessed.
     pub(super) fn look(&self, region: u64, size: u64) -> Look {
         let opened = if self.pinned.is_some() { None } else { Pagemap::open(self.pid).ok() };
         let Some(pagemap) = self.pinned.as_ref().map(|pinned| &pinned.pagemap).or(opened.as_ref()) else {
@@ -334,8 +341,8 @@ impl Process {
         self.pinned.as_ref()?.pagemap.pages(region, size).ok()?.pieces
     }
 
-    /// Reads which ranges are unsuitable, unless that was done a short time ago; later scans exclude them.
-    /// Walks the whole page table, as `smaps` does.
+    /// Reads which ranges are unsuitable, unless that was done a short time ago; later scans
+    /// exclude them. Walks the whole page table, as `smaps` does.
     pub(super) fn learn_flags(&mut self, now: Duration, options: &Options) {
         if self.flags_read.is_none_or(|read| now >= read.saturating_add(options.idle)) {
             self.flags_read = Some(now);
@@ -349,8 +356,8 @@ impl Process {
         self.memory = None;
     }
 
-    /// Which program of which process the last scan saw: when the process started, and where its stack does.
-    /// `None` before the first.
+    /// Which program of which process the last scan saw: when the process started, and where its
+    /// stack does. `None` before the first.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         self.identity
     }
@@ -361,8 +368,9 @@ impl Process {
     }
 }
 
-/// The pages of a region that are in memory, and whether one is part of a huge page. A page of zeroes that was only
-/// read is none: by itself a page table shows it as shared. A region that cannot be scanned has no pages.
+/// The pages of a region that are in memory, and whether one is part of a huge page. A page of
+/// zeroes that was only read is none: by itself a page table shows it as shared. A region that
+/// cannot be scanned has no pages.
 fn resident(pagemap: &Pagemap, region: u64, size: u64) -> (u32, bool) {
     let (mut bytes, mut superpage) = (0, false);
     _ = pagemap.runs_while(region * size..(region + 1) * size, |run| {

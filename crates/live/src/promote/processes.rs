@@ -25,7 +25,8 @@ use superpage_vm::{
     Time,
 };
 
-/// A pause of promotion that is shorter is none that anybody decided on: it passes while the promoter sleeps.
+/// A pause of promotion that is shorter is none that anybody decided on: it passes while the
+/// promoter sleeps.
 pub(super) const NAP: Duration = Duration::from_millis(100);
 
 /// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
@@ -77,8 +78,8 @@ impl Processes {
         background
     }
 
-    /// Adds a share of what the command has used since the last call; no more is saved up than otherwise. Between
-    /// calls of the background alone, so that what is spent never becomes less.
+    /// Adds a share of what the command has used since the last call; no more is saved up than
+    /// otherwise. Between calls of the background alone, so that what is spent never becomes less.
     pub(super) fn earn(&mut self) {
         if !self.clock.earns {
             return;
@@ -88,7 +89,8 @@ impl Processes {
         self.clock.earned = earned.min(self.options.burst);
     }
 
-    /// Notes what promotion waits for: the background, the system, and processes that have candidates.
+    /// Notes what promotion waits for: the background, the system, and processes that have
+    /// candidates.
     pub(super) fn note_waits(&mut self, background: Option<(Why, Time)>) {
         let now = self.began.elapsed();
         let waiting = || self.processes.values().filter(|process| process.seen.candidates > process.promoted);
@@ -112,8 +114,8 @@ impl Processes {
         self.processes.get(&(space.0 as i32))
     }
 
-    /// Each process takes two open files while something in it may be promoted. Where no more are allowed, others are
-    /// left out, which is told once.
+    /// Each process takes two open files while something in it may be promoted. Where no more are
+    /// allowed, others are left out, which is told once.
     pub(super) fn tell_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -152,7 +154,8 @@ impl Processes {
         let scope = (&self.options, self.size, self.least);
         let mut scanned = process.scan_if_changed(self.began.elapsed(), scope, part, see);
         self.clock.scans += self.clock.read().saturating_sub(before);
-        // Another process of that number, or another program: a new address space, which the next list has.
+        // Another process of that number, or another program: a new address space, which the next
+        // list has.
         if identity.is_some() && process.identity() != identity {
             scanned = Ok((Scanned::Gone, None));
         }
@@ -361,9 +364,9 @@ impl System for Processes {
         superpage_linux::memory::state(Path::new("/"), &self.ladder)
     }
 
-    /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few regions at a time, until
-    /// the process is to be left alone, no huge page is free, or this call has used the processor time that may be
-    /// saved up.
+    /// Promotes by copying, as the kernel does, and refuses promotion in place. It tries a few
+    /// regions at a time, until the process is to be left alone, no huge page is free, or this call
+    /// has used the processor time that may be saved up.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>> {
         let mut outcomes = Vec::with_capacity(regions.len());
         // Why the rest of the regions is not tried.

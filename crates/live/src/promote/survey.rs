@@ -28,7 +28,8 @@ pub struct Finding {
     pub promotable: u64,
     /// Bytes by which that would grow the process: pages of these regions that are not populated.
     pub grown_bytes: u64,
-    /// Regions populated to the share that it leaves: under `promote` those that are not yet of the age.
+    /// Regions populated to the share that it leaves: under `promote` those that are not yet of the
+    /// age.
     pub young: u64,
     /// Regions populated below the share.
     pub sparse: u64,
@@ -36,20 +37,21 @@ pub struct Finding {
     pub huge: u64,
     /// Resident bytes of mappings under `MADV_NOHUGEPAGE`, or in static huge pages.
     pub unsuitable_bytes: u64,
-    /// Resident memory in which nothing is promoted, by reason, the largest first; this includes what waits for memory,
-    /// but not what the policy leaves.
+    /// Resident memory in which nothing is promoted, by reason, the largest first; this includes
+    /// what waits for memory, but not what the policy leaves.
     pub reasons: Vec<Reason>,
     /// Addresses of the first few regions to be promoted, in order.
     pub first: Vec<u64>,
-    /// The kinds of shared memory that no promotion can make huge, because of where they lie or of a setting.
+    /// The kinds of shared memory that no promotion can make huge, because of where they lie or of
+    /// a setting.
     #[serde(skip)]
     pub stuck: Vec<Kind>,
 }
 
 impl Promoter {
-    /// Returns what the policy would promote, and what not and why: lets its background look for as long as
-    /// [`Options::looks`](super::Options::looks) says, without a budget, and promotes nothing. Ends early, with
-    /// less, when `stop` is set.
+    /// Returns what the policy would promote, and what not and why: lets its background look for as
+    /// long as [`Options::looks`](super::Options::looks) says, without a budget, and promotes
+    /// nothing. Ends early, with less, when `stop` is set.
     pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
         let live = &mut self.live;
         live.survey = Some(Survey::default());

@@ -76,8 +76,9 @@ impl fmt::Display for Selected {
     }
 }
 
-/// The processes to promote in: the union of its parts. The promoter's own process is never included. A process that is
-/// named by its number is included until it ends, and whoever gets the number then is not.
+/// The processes to promote in: the union of its parts. The promoter's own process is never
+/// included. A process that is named by its number is included until it ends, and whoever gets the
+/// number then is not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Target {
     /// Every process of the system except the first (`init`), unless it is named.
@@ -111,8 +112,8 @@ impl Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
     }
 
-    /// This target, where a number that was named before is of the process that was meant then, even if that has ended.
-    /// What it names is known from then on.
+    /// This target, where a number that was named before is of the process that was meant then,
+    /// even if that has ended. What it names is known from then on.
     pub(super) fn after(mut self, known: &mut Vec<Named>) -> Target {
         for named in self.pids.iter_mut().chain(&mut self.trees) {
             match known.iter().find(|known| known.pid == named.pid) {
@@ -136,14 +137,14 @@ impl Target {
         *self == Target::default()
     }
 
-    /// The processes, now, including those that must not be touched. O(processes of the system) for all and for names,
-    /// otherwise of the target; some 10 us for each that is named.
+    /// The processes, now, including those that must not be touched. O(processes of the system) for
+    /// all and for names, otherwise of the target; some 10 us for each that is named.
     pub fn members(&self) -> BTreeSet<i32> {
         self.members_of(&mut Listing::default(), &mut |_, _| ())
     }
 
-    /// The same, by a listing that several targets share; `absent` hears of each unit that has no control group now, and
-    /// why.
+    /// The same, by a listing that several targets share; `absent` hears of each unit that has no
+    /// control group now, and why.
     pub fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {

@@ -1,7 +1,7 @@
 //! For how long promotion waits, by reason.
 //!
-//! A reason counts while at least one process that has candidates waits for it; processor time also where only a look
-//! is due. Each is at most the elapsed time; reasons may overlap.
+//! A reason counts while at least one process that has candidates waits for it; processor time also
+//! where only a look is due. Each is at most the elapsed time; reasons may overlap.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,8 @@ fn name(why: Why) -> Option<&'static str> {
     })
 }
 
-/// Until when promotion waits, by reason, as it was after the last step. Times are since the promoter began.
+/// Until when promotion waits, by reason, as it was after the last step. Times are since the
+/// promoter began.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     since: Duration,

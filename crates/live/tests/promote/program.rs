@@ -1,4 +1,5 @@
-//! The programs that are promoted: this test binary itself, told by an environment variable what to do ([`run`]).
+//! The programs that are promoted: this test binary itself, told by an environment variable what to
+//! do ([`run`]).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -70,7 +71,8 @@ pub(super) fn populations(pagemap: &Pagemap, pid: i32) -> Vec<(u32, bool)> {
     found
 }
 
-/// Memory at an address of our choice, so that the tests know it again; private or of a memory file.
+/// Memory at an address of our choice, so that the tests know it again; private or of a memory
+/// file.
 fn map(block: usize, blocks: usize, shared: bool) -> *mut u8 {
     let at = (0x20 << 40) + block * BLOCK;
     let how =
@@ -122,12 +124,13 @@ fn obey(mut what: impl FnMut(&str)) {
 fn run() {
     let _turn = superpage_testing::turn_of("promote");
     let Ok(what) = std::env::var(PROGRAM) else { return };
-    // Whatever the system's settings are just now, faults bring base pages, except where a program asks: the
-    // promoter does.
-    // SAFETY: the request changes only how this program's memory is mapped.
+    // Whatever the system's settings are just now, faults bring base pages, except where a program
+    // asks: the promoter does. SAFETY: the request changes only how this program's memory is
+    // mapped.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, EXCEPT_ADVISED, 0, 0) };
     match what.as_str() {
-        // Two full blocks, one that lacks a page, a half, one with a page of zeroes, and an empty one.
+        // Two full blocks, one that lacks a page, a half, one with a page of zeroes, and an empty
+        // one.
         "blocks" => {
             let start = map(0, 6, false);
             let filled = [0..1024, 1024..1535, 1536..1792, 2048..2559];
@@ -173,10 +176,12 @@ fn run() {
             obey(|_| {});
             check(start, 0..512);
         }
-        // As PostgreSQL maps its buffers: shared, at an address that differs from the offset modulo 2 MB.
+        // As PostgreSQL maps its buffers: shared, at an address that differs from the offset modulo
+        // 2 MB.
         "misaligned" => {
             let start = map(0, 3, true);
-            // SAFETY: the mapping is this program's own; its head goes, and what stays begins one page further on.
+            // SAFETY: the mapping is this program's own; its head goes, and what stays begins one
+            // page further on.
             let moved = unsafe {
                 let to = map(8, 3, false).wrapping_add(PAGE);
                 libc::mremap(start.cast(), 2 * BLOCK, 2 * BLOCK, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)
@@ -202,9 +207,9 @@ fn run() {
             pause();
             check(start, 0..100);
             let pid = std::process::id() as i32;
-            // If the program before it was found full, and it came between that and the promotion, it is promoted
-            // in its
-            // place: no call of the kernel excludes that. It reads what it wrote all the same.
+            // If the program before it was found full, and it came between that and the promotion,
+            // it is promoted in its place: no call of the kernel excludes that. It reads what it
+            // wrote all the same.
             let now = populations(&Pagemap::open(pid).unwrap(), pid);
             assert!([[(100, false)], [(512, true)]].contains(&now[..].try_into().unwrap()), "{now:?}");
             check(start, 0..100);
@@ -220,9 +225,9 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(15));
 }
 
-/// For two seconds: memory is filled, checked and unmapped; filled, freed in part and filled again; forked, and
-/// written by
-/// both; and programs are started that exec another one and end. Beside all that lie blocks that lack one page.
+/// For two seconds: memory is filled, checked and unmapped; filled, freed in part and filled again;
+/// forked, and written by both; and programs are started that exec another one and end. Beside all
+/// that lie blocks that lack one page.
 fn storm() {
     let sparse = map(300, 8, false);
     for block in 0..8 {

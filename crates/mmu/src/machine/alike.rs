@@ -1,20 +1,23 @@
-//! Machines that are alike but for something known not to matter: that is taken out, and all the rest compared, so that a key which is
-//! added and forgotten here keeps machines apart.
+//! Machines that are alike but for something known not to matter: that is taken out, and all the
+//! rest compared, so that a key which is added and forgotten here keeps machines apart.
 
 use super::TableKind;
 use super::{Machine, Shadow};
 
 impl Machine {
-    /// Whether all counts are the same on both, whatever runs: they differ in names, sources and costs at most.
+    /// Whether all counts are the same on both, whatever runs: they differ in names, sources and
+    /// costs at most.
     pub(crate) fn counts_like(&self, other: &Machine) -> bool {
         let mut with_our_costs = other.clone();
         with_our_costs.take_costs(self);
         with_our_costs == *self
     }
 
-    /// Whether the same kernel maps the same in page tables of this machine and of another, and one look-up of a request serves
-    /// both: they have pages of the same sizes, tables of the same format, and no TLB whose entries depend on use bits, which
-    /// the look-up sets, or host with a memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may differ.
+    /// Whether the same kernel maps the same in page tables of this machine and of another, and one
+    /// look-up of a request serves both: they have pages of the same sizes, tables of the same
+    /// format, and no TLB whose entries depend on use bits, which the look-up sets, or host with a
+    /// memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may
+    /// differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
         let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         let mut with_ours = other.clone();
@@ -23,8 +26,10 @@ impl Machine {
         with_ours == *self && !looks(self) && !looks(other)
     }
 
-    /// Whether requests may be served after new mappings are made ([`Mmu::defer`](crate::Mmu::defer)). Perforated pages and hosts have
-    /// table formats of their own. What is named without being looked at is known not to matter, and a key that is added must be named.
+    /// Whether requests may be served after new mappings are made
+    /// ([`Mmu::defer`](crate::Mmu::defer)). Perforated pages and hosts have table formats of their
+    /// own. What is named without being looked at is known not to matter, and a key that is added
+    /// must be named.
     #[rustfmt::skip]
     pub(crate) fn may_defer(&self) -> bool {
         let Machine {
@@ -37,8 +42,9 @@ impl Machine {
         tables && !joins && range_tlb.is_none() && shadow.is_none()
     }
 
-    /// With what translates on a machine: of pages the sizes stay, of page tables their format, and what perforated pages, clusters and
-    /// shadow superpages change of mappings. How much memory there is a kernel is told.
+    /// With what translates on a machine: of pages the sizes stay, of page tables their format, and
+    /// what perforated pages, clusters and shadow superpages change of mappings. How much memory
+    /// there is a kernel is told.
     fn take_translation(&mut self, of: &Machine) {
         let of = of.clone();
         let line_bytes = self.memory.line_bytes;

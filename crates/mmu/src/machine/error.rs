@@ -35,7 +35,8 @@ impl MachineError {
         MachineError(format!("{origin}{}: {message}", line.unwrap_or_default()))
     }
 
-    /// The types of a file with overlays do not fit. Such an error knows no line: it names the key, and in a list the part.
+    /// The types of a file with overlays do not fit. Such an error knows no line: it names the key,
+    /// and in a list the part.
     pub(super) fn types(origin: &str, file: &toml::Table, error: &toml::de::Error) -> MachineError {
         let whole = error.to_string();
         let key = whole.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));

@@ -1,4 +1,5 @@
-//! Machines whose page table is a hash table of groups, and which have segments and blocks: the PowerPC.
+//! Machines whose page table is a hash table of groups, and which have segments and blocks: the
+//! PowerPC.
 
 use super::TableKind;
 use super::{Machine, bytes};
@@ -17,9 +18,10 @@ pub enum Search {
     Software,
 }
 
-/// A page table of groups of entries, found by a hash of a virtual segment identifier (VSID) and the page index: a page is in its
-/// primary or its secondary group. Dougan, Mackerras and Yodaiken, OSDI 1999, section 3. The operating system keeps a tree beside it
-/// (`page-table.bits`), which has all that is mapped.
+/// A page table of groups of entries, found by a hash of a virtual segment identifier (VSID) and
+/// the page index: a page is in its primary or its secondary group. Dougan, Mackerras and Yodaiken,
+/// OSDI 1999, section 3. The operating system keeps a tree beside it (`page-table.bits`), which has
+/// all that is mapped.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Groups {
@@ -27,14 +29,18 @@ pub struct Groups {
     pub groups: u64,
     /// Who searches them.
     pub search: Search,
-    /// Cycles of each entry that the processor looks at, besides its line; where software searches there is no such value.
+    /// Cycles of each entry that the processor looks at, besides its line; where software searches
+    /// there is no such value.
     #[serde(default)]
     pub entry_cycles: Option<u64>,
-    /// Cycles of each entry that software looks at, besides its line: in searches of its own, for a place, and to flush a page.
+    /// Cycles of each entry that software looks at, besides its line: in searches of its own, for a
+    /// place, and to flush a page.
     pub software_entry_cycles: u64,
-    /// Cycles to enter software and to leave it: at each miss of a TLB where software searches, else where the hardware has found nothing.
+    /// Cycles to enter software and to leave it: at each miss of a TLB where software searches,
+    /// else where the hardware has found nothing.
     pub enter_cycles: u64,
-    /// Block address translation: registers for data, and as many for instructions, each of which maps a block without any TLB; 0 without.
+    /// Block address translation: registers for data, and as many for instructions, each of which
+    /// maps a block without any TLB; 0 without.
     #[serde(default)]
     pub blocks: usize,
     /// The largest block.

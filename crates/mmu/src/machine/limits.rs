@@ -16,7 +16,8 @@ pub(crate) const SEARCHED_WAYS: usize = 64;
 /// Bytes of a page-table entry, the same on all machines.
 pub(crate) const ENTRY_BYTES: u64 = 8;
 
-/// Where some of these are shadow addresses, the lines of memory are below this number, and they are not.
+/// Where some of these are shadow addresses, the lines of memory are below this number, and they
+/// are not.
 pub(crate) const SHADOW_LINES: u64 = 1 << 30;
 
 /// The most pages of a block.

@@ -1,9 +1,9 @@
 //! Machine files: everything that the simulator knows of a machine, as data.
 //!
-//! A file is TOML, with one table for each part of the machine. Each table may say where its values come from
-//! (`source`) and which of its keys nobody has published (`assumed`, a list of keys; `"all"` stands for every one).
-//! Nothing about a specific machine is in the code. An *overlay* is a file of differences that applies to any machine:
-//! see [`overlay`].
+//! A file is TOML, with one table for each part of the machine. Each table may say where its values
+//! come from (`source`) and which of its keys nobody has published (`assumed`, a list of keys;
+//! `"all"` stands for every one). Nothing about a specific machine is in the code. An *overlay* is
+//! a file of differences that applies to any machine: see [`overlay`].
 
 mod alike;
 mod error;
@@ -76,8 +76,8 @@ pub struct Machine {
     /// Caches that page-table lines go through, nearest first.
     #[serde(default)]
     pub line_cache: Vec<LineCacheSpec>,
-    /// The first level for fetches, where they have one of their own before the second of the line caches. Only streams with lines
-    /// use it.
+    /// The first level for fetches, where they have one of their own before the second of the line
+    /// caches. Only streams with lines use it.
     #[serde(default)]
     pub instruction_cache: Option<LineCacheSpec>,
     /// The costs of operating-system work.
@@ -95,7 +95,8 @@ pub struct Machine {
 pub struct Clock {
     /// Cycles per second.
     pub hertz: u64,
-    /// Cores, where it matters that there is one: then background work takes the program's time. Left out: several.
+    /// Cores, where it matters that there is one: then background work takes the program's time.
+    /// Left out: several.
     #[serde(default)]
     pub cores: Option<u32>,
     /// Where the values come from.
@@ -116,11 +117,12 @@ pub struct Memory {
     pub latency_cycles: u64,
     /// Bytes per cache line.
     pub line_bytes: u64,
-    /// How many of the program's misses in the first line cache overlap on average: their cycles are divided by it. Only streams with
-    /// lines use it.
+    /// How many of the program's misses in the first line cache overlap on average: their cycles
+    /// are divided by it. Only streams with lines use it.
     #[serde(default = "one")]
     pub overlap: f64,
-    /// How many streams of lines next to each other a prefetcher follows; 0 without one. Only streams with lines use it.
+    /// How many streams of lines next to each other a prefetcher follows; 0 without one. Only
+    /// streams with lines use it.
     #[serde(default)]
     pub streams: usize,
     /// Where the values come from.
@@ -130,8 +132,8 @@ pub struct Memory {
     pub assumed: Vec<String>,
 }
 
-/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level maps, whose entries have so many
-/// bits of the page number.
+/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level
+/// maps, whose entries have so many bits of the page number.
 pub(crate) fn perforated_size(ladder: &Ladder, bits: u32) -> Option<PageSize> {
     ladder.sizes().iter().copied().find(|size| size.shift() - ladder.base().shift() == bits)
 }
@@ -162,8 +164,8 @@ pub struct Pages {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Spaces {
-    /// Bits of an address space number in a TLB entry. With 0 every switch flushes the TLBs; otherwise they are flushed
-    /// when all numbers have been assigned.
+    /// Bits of an address space number in a TLB entry. With 0 every switch flushes the TLBs;
+    /// otherwise they are flushed when all numbers have been assigned.
     pub number_bits: u32,
     /// Where the values come from.
     pub source: String,
@@ -194,9 +196,10 @@ pub struct PageTable {
     pub referenced: SetBy,
     /// Who sets the dirty bit.
     pub dirty: SetBy,
-    /// Whether a kernel that clears the reference bit of a page drops the page from the TLBs too, which is a shootdown. If not, entries
-    /// stay, and the next access sets the bit all the same: real ones do at the next walk. Where entries join pages by their use bits it
-    /// does in any case.
+    /// Whether a kernel that clears the reference bit of a page drops the page from the TLBs too,
+    /// which is a shootdown. If not, entries stay, and the next access sets the bit all the same:
+    /// real ones do at the next walk. Where entries join pages by their use bits it does in any
+    /// case.
     #[serde(default = "yes")]
     pub flush_referenced: bool,
     /// Where the values come from.
@@ -210,20 +213,23 @@ pub struct PageTable {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// The size of the host's pages that back the guest's memory; by default, or if it says `base`, base pages. A larger page of the guest
-    /// then takes one TLB entry for each such page of it that is used; its walks still end where the guest's tables do.
+    /// The size of the host's pages that back the guest's memory; by default, or if it says `base`,
+    /// base pages. A larger page of the guest then takes one TLB entry for each such page of it
+    /// that is used; its walks still end where the guest's tables do.
     #[serde(default, deserialize_with = "size_or_base")]
     pub backs_by: Option<PageSize>,
-    /// Whether a memory manager of the host maps the guest's memory, in place of `backs_by`: each page of the guest by the size that this
-    /// maps it by now ([`Mmu::host_enter`](crate::Mmu::host_enter)). The host must have page tables. Machine files do not say it.
+    /// Whether a memory manager of the host maps the guest's memory, in place of `backs_by`: each
+    /// page of the guest by the size that this maps it by now
+    /// ([`Mmu::host_enter`](crate::Mmu::host_enter)). The host must have page tables. Machine files
+    /// do not say it.
     #[serde(skip)]
     pub managed: bool,
-    /// The page-number bits that each level of the host's page table translates, from the lowest level up, if walks go
-    /// through these tables too (the guest's kind of page table is `nested`).
+    /// The page-number bits that each level of the host's page table translates, from the lowest
+    /// level up, if walks go through these tables too (the guest's kind of page table is `nested`).
     #[serde(default)]
     pub page_table_bits: Vec<u8>,
-    /// Entries of the nested TLB, which holds translations of the guest's memory: fully associative, with LRU replacement; 0 if there
-    /// is none.
+    /// Entries of the nested TLB, which holds translations of the guest's memory: fully
+    /// associative, with LRU replacement; 0 if there is none.
     #[serde(default)]
     pub nested_tlb: usize,
     /// Walk caches for the host's tables.
@@ -240,7 +246,8 @@ pub struct Host {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Perforated {
-    /// A region whose pages are at their places but for so many of 100, rounded down to whole pages, is a perforated page.
+    /// A region whose pages are at their places but for so many of 100, rounded down to whole
+    /// pages, is a perforated page.
     pub most_holes_percent: u32,
     /// Where the values come from.
     pub source: String,
@@ -249,16 +256,19 @@ pub struct Perforated {
     pub assumed: Vec<String>,
 }
 
-/// A clustered page table: a hash table of nodes, each for a block of base pages (Talluri, Hill and Khalidi, SOSP 1995).
+/// A clustered page table: a hash table of nodes, each for a block of base pages (Talluri, Hill and
+/// Khalidi, SOSP 1995).
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Clustered {
-    /// The base pages of a block, a power of two: the paper's subblock factor. With 1 it is a hashed page table.
+    /// The base pages of a block, a power of two: the paper's subblock factor. With 1 it is a
+    /// hashed page table.
     pub pages: u64,
     /// The buckets of the hash table, a power of two.
     pub buckets: u64,
-    /// Whether a node has a single mapping also for base pages that lie in one aligned block of frames, each at its place, with the same
-    /// rights: a partial subblock, with a valid bit for each.
+    /// Whether a node has a single mapping also for base pages that lie in one aligned block of
+    /// frames, each at its place, with the same rights: a partial subblock, with a valid bit for
+    /// each.
     #[serde(default)]
     pub partial_subblock: bool,
     /// Where the values come from.
@@ -268,7 +278,8 @@ pub struct Clustered {
     pub assumed: Vec<String>,
 }
 
-/// A range TLB beside the last level of TLBs, whose hits cost as much: fully associative, with LRU (Karakostas et al., ISCA 2015).
+/// A range TLB beside the last level of TLBs, whose hits cost as much: fully associative, with LRU
+/// (Karakostas et al., ISCA 2015).
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RangeTlbSpec {
@@ -285,8 +296,8 @@ pub struct RangeTlbSpec {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Walk {
-    /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the software that
-    /// refills.
+    /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the
+    /// software that refills.
     pub refill_cycles: u64,
     /// Where the values come from.
     pub source: String,
@@ -299,10 +310,12 @@ pub struct Walk {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WalkCacheSpec {
-    /// The level whose entries it holds, at least 2: one that points to a table of the lowest level is at level 2.
+    /// The level whose entries it holds, at least 2: one that points to a table of the lowest level
+    /// is at level 2.
     pub level: usize,
-    /// The number of entries. If they are in a TLB: those of a cache that takes their place where an overlay makes the TLB
-    /// one that cannot hold them; 0 if there is no such cache, and such an overlay is refused.
+    /// The number of entries. If they are in a TLB: those of a cache that takes their place where
+    /// an overlay makes the TLB one that cannot hold them; 0 if there is no such cache, and such an
+    /// overlay is refused.
     #[serde(default)]
     pub entries: usize,
     /// The TLB that holds them, by its name, among its own; of level 2 alone ([`Machine::within`]).
@@ -350,11 +363,11 @@ impl LineCacheSpec {
 pub struct Costs {
     /// An instruction without TLB misses (a fraction, not a whole number of cycles).
     pub cycles_per_instruction: f64,
-    /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or writing page-table
-    /// entries.
+    /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or
+    /// writing page-table entries.
     pub fault: u64,
-    /// Zeroing 1 KB that is in no cache: memory that a kernel zeroes was free for long, or is larger than what a cache
-    /// keeps.
+    /// Zeroing 1 KB that is in no cache: memory that a kernel zeroes was free for long, or is
+    /// larger than what a cache keeps.
     pub zero_per_kb: u64,
     /// Copying 1 KB, neither end of which is in a cache.
     pub copy_per_kb: u64,
@@ -372,9 +385,11 @@ pub struct Costs {
     pub shootdown: u64,
     /// Switching to another address space.
     pub switch: u64,
-    /// A trap that only sets use bits, where the machine does that by a trap; without writing page-table entries.
+    /// A trap that only sets use bits, where the machine does that by a trap; without writing
+    /// page-table entries.
     pub use_trap: u64,
-    /// Looking at one page in the page daemon or for the background of a policy; without page-table entries that are written.
+    /// Looking at one page in the page daemon or for the background of a policy; without page-table
+    /// entries that are written.
     pub daemon_page: u64,
     /// Computing a digest of 1 KB with a fast hash.
     pub hash_per_kb: u64,
@@ -391,10 +406,12 @@ pub struct Costs {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Disk {
-    /// The mean time until the first byte of a request that is not sequential to the one before: to seek any distance, and to turn.
+    /// The mean time until the first byte of a request that is not sequential to the one before: to
+    /// seek any distance, and to turn.
     pub seek_microseconds: u64,
-    /// That of a request right beside the one before. From there the time grows with the square root of the distance (Ruemmler and Wilkes, IEEE
-    /// Computer 1994, for short seeks). Without it all distances are alike.
+    /// That of a request right beside the one before. From there the time grows with the square
+    /// root of the distance (Ruemmler and Wilkes, IEEE Computer 1994, for short seeks). Without it
+    /// all distances are alike.
     #[serde(default)]
     pub near_seek_microseconds: Option<u64>,
     /// The bytes of the whole disk, for distances.
@@ -459,7 +476,8 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "tlb-64"
 );
 
-/// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
+/// What the text of a machine comes from, as errors name it: a file of the user's, where it is none
+/// of the built-in ones.
 const FILE: &str = "machine file ";
 
 fn of_file(path: &str) -> String {
@@ -485,9 +503,10 @@ impl Machine {
         Machine::named(name, |path| Err(MachineError::unread(path, "this takes built-in names alone")))
     }
 
-    /// The machine of a name with any number of overlays: `zen5`, `zen5+fractured`, `./mine.toml+./my-tlb.toml`. A part
-    /// that ends in `.toml` is the path of a file, whose text `read` returns; such a path must not contain `+`. After a colon values
-    /// may be set: `zen5:tlb.L2 DTLB.entries=512,costs.fault=900`.
+    /// The machine of a name with any number of overlays: `zen5`, `zen5+fractured`,
+    /// `./mine.toml+./my-tlb.toml`. A part that ends in `.toml` is the path of a file, whose text
+    /// `read` returns; such a path must not contain `+`. After a colon values may be set:
+    /// `zen5:tlb.L2 DTLB.entries=512,costs.fault=900`.
     ///
     /// # Errors
     /// A part is unknown or cannot be read, or the result is not a valid machine.
@@ -495,7 +514,8 @@ impl Machine {
         Machine::with_text(name, read).map(|(machine, _)| machine)
     }
 
-    /// Like [`Machine::named`], with the text of one file that says the same, without comments: two machines with the same text are the same.
+    /// Like [`Machine::named`], with the text of one file that says the same, without comments: two
+    /// machines with the same text are the same.
     ///
     /// # Errors
     /// As for [`Machine::named`].
@@ -525,10 +545,12 @@ impl Machine {
         Ok((machine, file.to_string()))
     }
 
-    /// Checks that the machine of a name has this key, so that its name can set a value of it ([`Machine::named`]).
+    /// Checks that the machine of a name has this key, so that its name can set a value of it
+    /// ([`Machine::named`]).
     ///
     /// # Errors
-    /// The machine has no such key (the message lists those that it has), or it is not a valid machine.
+    /// The machine has no such key (the message lists those that it has), or it is not a valid
+    /// machine.
     pub fn check_key(
         name: &str,
         key: &str,
@@ -548,8 +570,8 @@ impl Machine {
         Machine::overlaid(text, &of_file(origin), &[]).map(|(machine, ..)| machine)
     }
 
-    /// Parses a machine file and applies overlays to it in order, each given as origin and text: the machine, the file with them, and what
-    /// errors call it.
+    /// Parses a machine file and applies overlays to it in order, each given as origin and text:
+    /// the machine, the file with them, and what errors call it.
     fn overlaid(
         text: &str,
         origin: &str,
@@ -598,7 +620,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The values that nobody has published: key (such as `tlb.L2.replacement`) and value, in the order of the file.
+    /// The values that nobody has published: key (such as `tlb.L2.replacement`) and value, in the
+    /// order of the file.
     pub fn assumed(&self) -> &[(String, String)] {
         &self.assumed
     }
@@ -628,7 +651,8 @@ impl Machine {
         self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
     }
 
-    /// The nearer TLBs that an inclusive one must include, as a bit set of their positions in the file.
+    /// The nearer TLBs that an inclusive one must include, as a bit set of their positions in the
+    /// file.
     pub(crate) fn enclosed_by(&self, outer: &TlbSpec) -> u32 {
         if !outer.inclusive {
             return 0;

@@ -1,5 +1,5 @@
-//! The mechanisms that machine files choose by name. What each does is a file where it is used; a new one has its line here
-//! and one there.
+//! The mechanisms that machine files choose by name. What each does is a file where it is used; a
+//! new one has its line here and one there.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,14 +1,15 @@
 //! Overlays: files of differences that apply to any machine.
 //!
-//! A table of an overlay replaces the keys that it has, and leaves the others. In the lists (`[[tlb]]`,
-//! `[[walk-cache]]`, `[[line-cache]]`) a part patches the part with the same `name` or `level`, or with `name = "*"`
-//! each of them; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all, and a table too (`host = []`). A value
-//! of an overlay is assumed only if the overlay says so. Its `name` and `description` are appended to those of the
-//! machine.
+//! A table of an overlay replaces the keys that it has, and leaves the others. In the lists
+//! (`[[tlb]]`, `[[walk-cache]]`, `[[line-cache]]`) a part patches the part with the same `name` or
+//! `level`, or with `name = "*"` each of them; any other is a new one, and must be complete. An
+//! empty list (`walk-cache = []`) removes all, and a table too (`host = []`). A value of an overlay
+//! is assumed only if the overlay says so. Its `name` and `description` are appended to those of
+//! the machine.
 //!
-//! An overlay with other page sizes cannot know which of a machine's TLBs hold which. With `sizes = "between"` a TLB holds, of
-//! the sizes that there are now, those from each that it held up to the next larger one that the machine had; those below
-//! all are held where its base page was.
+//! An overlay with other page sizes cannot know which of a machine's TLBs hold which. With `sizes =
+//! "between"` a TLB holds, of the sizes that there are now, those from each that it held up to the
+//! next larger one that the machine had; those below all are held where its base page was.
 
 use superpage_pages::PageSize;
 use toml::{Table, Value};
@@ -49,7 +50,8 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// The page sizes that a part of a file names; what is no list of sizes is an error of types elsewhere.
+/// The page sizes that a part of a file names; what is no list of sizes is an error of types
+/// elsewhere.
 fn sizes(part: Option<&Value>) -> Vec<PageSize> {
     let list = part.and_then(|part| part.get("sizes")).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(|size| size.as_str()?.parse().ok()).collect()
@@ -60,7 +62,8 @@ fn tlbs(machine: &mut Table) -> impl Iterator<Item = &mut Value> {
     machine.get_mut("tlb").and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Gives TLBs with `sizes = "between"` their sizes. The machine had those `before`, each TLB those that it `held`.
+/// Gives TLBs with `sizes = "between"` their sizes. The machine had those `before`, each TLB those
+/// that it `held`.
 fn spread(machine: &mut Table, before: &[PageSize], held: &[Vec<PageSize>]) {
     let now = sizes(machine.get("pages"));
     let below = |size: PageSize| before.iter().filter(|had| **had <= size).max().or(before.iter().min());

@@ -1,10 +1,12 @@
-//! The ranges of the numbers in a machine file. They are wide: a value outside is a slip, or would overflow sums of
-//! cycles in a long run. What a machine needs beyond these ranges is checked in [`super::check`].
+//! The ranges of the numbers in a machine file. They are wide: a value outside is a slip, or would
+//! overflow sums of cycles in a long run. What a machine needs beyond these ranges is checked in
+//! [`super::check`].
 
 use super::MAX_TLB_LEVELS;
 use toml::{Table, Value};
 
-/// Cycles of one step of the hardware. With 2^43 steps, days of simulation, sums stay within 64 bits.
+/// Cycles of one step of the hardware. With 2^43 steps, days of simulation, sums stay within 64
+/// bits.
 const STEP_CYCLES: i64 = 1_000_000;
 /// Cycles of one step of the operating system.
 const WORK_CYCLES: i64 = 1_000_000_000;

@@ -1,13 +1,15 @@
 //! Values that are set in a machine by its name: `zen5:tlb.L2 DTLB.entries=512,costs.fault=900`.
 //!
-//! A key is written as [`Machine::assumed`](super::Machine::assumed) writes it: the table, for a part of a list its `name` or `level`
-//! (`*`: each part), and the key in it, joined by dots. A value is a number, `true` or `false`, or else a word. What is set is in
-//! the machine's name, and assumed no more. The name then has all that was set, in the order given.
+//! A key is written as [`Machine::assumed`](super::Machine::assumed) writes it: the table, for a
+//! part of a list its `name` or `level` (`*`: each part), and the key in it, joined by dots. A
+//! value is a number, `true` or `false`, or else a word. What is set is in the machine's name, and
+//! assumed no more. The name then has all that was set, in the order given.
 
 use super::overlay::{label, replace};
 use toml::{Table, Value};
 
-/// A name of a machine, and what is set in it. What follows a colon is a setting only if it has a `=`: paths may have colons.
+/// A name of a machine, and what is set in it. What follows a colon is a setting only if it has a
+/// `=`: paths may have colons.
 pub(super) fn split(name: &str) -> (&str, Option<&str>) {
     match name.split_once(':') {
         Some((machine, values)) if values.contains('=') => (machine, Some(values)),

@@ -5,8 +5,9 @@ use super::{SEARCHED_WAYS, SHADOW_LINES};
 use serde::Deserialize;
 use superpage_pages::MAX_LEVELS;
 
-/// A memory controller that maps a range of physical addresses without memory behind them to frames, by base pages, so that
-/// superpages may have frames that lie anywhere (Swanson, Stoller and Carter, ISCA 1998). Its TLB has LRU replacement.
+/// A memory controller that maps a range of physical addresses without memory behind them to
+/// frames, by base pages, so that superpages may have frames that lie anywhere (Swanson, Stoller
+/// and Carter, ISCA 1998). Its TLB has LRU replacement.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Shadow {
@@ -17,7 +18,8 @@ pub struct Shadow {
     pub entries: usize,
     /// The ways of a set of it.
     pub ways: usize,
-    /// Cycles that the look-up adds to an access to a shadow address. If it misses, a reference to memory comes on top.
+    /// Cycles that the look-up adds to an access to a shadow address. If it misses, a reference to
+    /// memory comes on top.
     pub hit_cycles: u64,
     /// Cycles of writing an entry of the controller's table.
     pub table_write_cycles: u64,
@@ -31,7 +33,8 @@ pub struct Shadow {
 }
 
 impl Machine {
-    /// The first frame of the shadow range, behind all memory that there can be, and the number of its frames.
+    /// The first frame of the shadow range, behind all memory that there can be, and the number of
+    /// its frames.
     pub(crate) fn shadow_frames(&self) -> Option<(u64, u64)> {
         let base = self.pages.sizes[0].bytes();
         self.shadow.as_ref().map(|shadow| (SHADOW_LINES * self.memory.line_bytes / base, shadow.size / base))

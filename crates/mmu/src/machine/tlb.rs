@@ -83,19 +83,20 @@ pub struct TlbSpec {
     /// Which set a translation is in.
     #[serde(default)]
     pub index: Index,
-    /// How many of the ways a page of each of `sizes` may use, in their order: which ones depends on the address. By default each may
-    /// use all.
+    /// How many of the ways a page of each of `sizes` may use, in their order: which ones depends
+    /// on the address. By default each may use all.
     #[serde(default)]
     pub size_ways: Vec<usize>,
     /// Which entry of a set is replaced.
     pub replacement: Replacement,
-    /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
+    /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the
+    /// access.
     pub hit_cycles: u64,
     /// Whether the nearer levels may hold only what this one holds.
     #[serde(default)]
     pub inclusive: bool,
-    /// Of how many address spaces it keeps entries, those that were current last; by default, or if it says `all`, of all that have
-    /// a number.
+    /// Of how many address spaces it keeps entries, those that were current last; by default, or if
+    /// it says `all`, of all that have a number.
     #[serde(default, deserialize_with = "number_or_all")]
     pub spaces: Option<usize>,
     /// Whether one entry may hold several base pages, and which.
@@ -127,7 +128,8 @@ impl TlbSpec {
         self.index == Index::Skewed || !self.size_ways.is_empty()
     }
 
-    /// Whether it may hold perforated pages: it is behind the first level, and holds both base pages and pages of their size.
+    /// Whether it may hold perforated pages: it is behind the first level, and holds both base
+    /// pages and pages of their size.
     pub(crate) fn suits_perforated(&self, machine: &Machine) -> bool {
         let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
         self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
@@ -159,8 +161,9 @@ impl TlbSpec {
 }
 
 impl Machine {
-    /// The TLB that holds what would be in this walk cache: the one that it names, if its entries are one page each, on a machine with radix or
-    /// linear tables, without `[host]`, `[range-tlb]`, `[shadow]` and inclusive TLBs, where it is of the last level.
+    /// The TLB that holds what would be in this walk cache: the one that it names, if its entries
+    /// are one page each, on a machine with radix or linear tables, without `[host]`,
+    /// `[range-tlb]`, `[shadow]` and inclusive TLBs, where it is of the last level.
     pub fn within(&self, cache: &WalkCacheSpec) -> Option<&TlbSpec> {
         let named = self.tlb.iter().find(|tlb| Some(&tlb.name) == cache.within.as_ref());
         named.filter(|tlb| tlb.may_hold_pointers(self))

@@ -1,9 +1,11 @@
-//! What backs the memory of a guest whose host has a memory manager: the host's tables, by the guest's frames.
+//! What backs the memory of a guest whose host has a memory manager: the host's tables, by the
+//! guest's frames.
 //!
-//! A TLB holds translations from pages of the guest to frames of the host, so none is larger than the smaller of the guest's page and
-//! the host's at this place (Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008, section 5).
-//! A base page of the guest is always one translation. A larger one is in *pieces*: the size of each follows from what the host
-//! maps there now.
+//! A TLB holds translations from pages of the guest to frames of the host, so none is larger than
+//! the smaller of the guest's page and the host's at this place (Bhargava et al., Accelerating
+//! two-dimensional page walks for virtualized systems, ASPLOS 2008, section 5). A base page of the
+//! guest is always one translation. A larger one is in *pieces*: the size of each follows from what
+//! the host maps there now.
 
 use super::Mappings;
 use crate::mappings::pte::Pte;
@@ -14,8 +16,8 @@ use superpage_pages::{PageRange, Vpn};
 pub(crate) struct Backing {
     /// The host's tables, as those of space 0, by the guest's frames.
     pub(crate) tables: Mappings,
-    /// Frames of the guest that its kernel has mapped, or that an access found without a page of the host, since these were last
-    /// asked for.
+    /// Frames of the guest that its kernel has mapped, or that an access found without a page of
+    /// the host, since these were last asked for.
     pub(crate) touched: Vec<PageRange>,
 }
 
@@ -27,8 +29,8 @@ impl Backing {
 }
 
 impl Mappings {
-    /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of the size of the translation. Where the
-    /// host has no page, a base page: the walk will say so.
+    /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of
+    /// the size of the translation. Where the host has no page, a base page: the walk will say so.
     #[inline(always)]
     pub(crate) fn translated(&self, page: Vpn, head: u32) -> Pte {
         let pte = self.ptes[head as usize];

@@ -1,15 +1,18 @@
-//! A clustered page table: chains of nodes behind the buckets of a hash table. Talluri, Hill and Khalidi, A new page table for 64-bit
-//! address spaces, SOSP 1995.
+//! A clustered page table: chains of nodes behind the buckets of a hash table. Talluri, Hill and
+//! Khalidi, A new page table for 64-bit address spaces, SOSP 1995.
 //!
-//! A node has the tag of an aligned block of base pages, the next node of its chain, and either a mapping for each page of the block
-//! (*long*), or one mapping (*short*): of a superpage that covers the block, or, with *partial subblocks*, of all pages of the
-//! block that are mapped, where these are in one aligned block of frames, each at its place there, with the same rights. A block has one
-//! node if anything of it is mapped. A superpage of several blocks has a short node for each; one that is smaller is repeated within
-//! a long node. All address spaces share the table: the tag names the space.
+//! A node has the tag of an aligned block of base pages, the next node of its chain, and either a
+//! mapping for each page of the block (*long*), or one mapping (*short*): of a superpage that
+//! covers the block, or, with *partial subblocks*, of all pages of the block that are mapped, where
+//! these are in one aligned block of frames, each at its place there, with the same rights. A block
+//! has one node if anything of it is mapped. A superpage of several blocks has a short node for
+//! each; one that is smaller is repeated within a long node. All address spaces share the table:
+//! the tag names the space.
 //!
-//! A new node is the first of its chain; a node that takes the other form is a new one. Addresses are in words of eight bytes: first the
-//! buckets, a pointer each, then base pages full of nodes of one form, in the order in which they are needed. The place that was
-//! freed last is used first. So the lines that a walk reads depend only on the sequence of operations.
+//! A new node is the first of its chain; a node that takes the other form is a new one. Addresses
+//! are in words of eight bytes: first the buckets, a pointer each, then base pages full of nodes of
+//! one form, in the order in which they are needed. The place that was freed last is used first. So
+//! the lines that a walk reads depend only on the sequence of operations.
 
 use super::followers::{Change, Followed, Follower};
 use super::{Found, Mappings, Watch, Work};
@@ -106,7 +109,8 @@ impl Clusters {
         u64::from(self.pools[form as usize].words) * ENTRY_BYTES
     }
 
-    /// The bucket of a block. The paper leaves the hash function open: the bits of its number are folded, and spaces are spread.
+    /// The bucket of a block. The paper leaves the hash function open: the bits of its number are
+    /// folded, and spaces are spread.
     fn bucket(&self, space: u32, block: u64) -> u32 {
         let number = block.wrapping_add(u64::from(space).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let bits = self.shape.buckets;
@@ -128,7 +132,8 @@ impl Clusters {
         if id & 1 == 0 { Form::Short } else { Form::Long }
     }
 
-    /// Searches for the mapping of a page, which need not be there; calls `read` with each word that is read.
+    /// Searches for the mapping of a page, which need not be there; calls `read` with each word
+    /// that is read.
     pub(crate) fn search(&self, space: u32, page: Vpn, mut read: impl FnMut(u32)) {
         let block = page.0 >> self.shape.order;
         let bucket = self.bucket(space, block);
@@ -268,8 +273,8 @@ impl Follower for Clusters {
         mappings.clusters.is_some()
     }
 
-    /// Brings the nodes of the blocks that these pages are in up to date. The change costs the mappings that are written, and, if it
-    /// joins or splits pages, those that are read.
+    /// Brings the nodes of the blocks that these pages are in up to date. The change costs the
+    /// mappings that are written, and, if it joins or splits pages, those that are read.
     fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Watch) -> Followed {
         let none = |work| Followed { work, shot: Vec::new() };
         let Some(mut clusters) = mappings.clusters.take() else { return none(work) };
@@ -324,7 +329,8 @@ impl Follower for Clusters {
         }
     }
 
-    /// Checks that each block has the node that what is mapped needs, in the chain where it is looked for.
+    /// Checks that each block has the node that what is mapped needs, in the chain where it is
+    /// looked for.
     fn validate(mappings: &Mappings) -> Result<(), String> {
         let Some(clusters) = &mappings.clusters else { return Ok(()) };
         let (mut bytes, mut live) = (clusters.bucket_bytes(), vec![0; clusters.live.len()]);

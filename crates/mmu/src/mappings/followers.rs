@@ -1,5 +1,6 @@
-//! What follows from what is mapped: clusters, ranges, perforated pages, shadow superpages. Each is a file that implements
-//! [`Follower`] and a name in the list below. Most machines have none of them, and no request that hits comes here.
+//! What follows from what is mapped: clusters, ranges, perforated pages, shadow superpages. Each is
+//! a file that implements [`Follower`] and a name in the list below. Most machines have none of
+//! them, and no request that hits comes here.
 
 use super::clusters::Clusters;
 use super::perforation::Perforation;
@@ -16,7 +17,8 @@ pub(crate) struct Change {
     pub(crate) frames: Option<Range<u64>>,
 }
 
-/// What keeping up with a change costs, and the pages of spaces that it changes too: they are to be shot down.
+/// What keeping up with a change costs, and the pages of spaces that it changes too: they are to be
+/// shot down.
 #[must_use]
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
@@ -46,7 +48,8 @@ pub(super) trait Follower {
         Followed::default()
     }
 
-    /// These pages have changed, which was so much work until here. The pages that are mapped are in a row, or it is one.
+    /// These pages have changed, which was so much work until here. The pages that are mapped are
+    /// in a row, or it is one.
     fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Watch) -> Followed {
         Followed { work, shot: Vec::new() }
     }
@@ -98,7 +101,8 @@ macro_rules! followers {
                 all
             }
 
-            /// To be called after these pages have changed, which was so much work. Returns what it costs in all.
+            /// To be called after these pages have changed, which was so much work. Returns what it
+            /// costs in all.
             #[inline(never)]
             pub(crate) fn after(&mut self, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed { work, shot: Vec::new() };
@@ -122,8 +126,8 @@ macro_rules! followers {
                 false $(|| $follower::is_kept(self) && $follower::waits(self))+
             }
 
-            /// Does what changes since the last access have left to be done: a kernel's changes often come in rows, of which
-            /// the next undoes what would follow from one.
+            /// Does what changes since the last access have left to be done: a kernel's changes
+            /// often come in rows, of which the next undoes what would follow from one.
             #[cold]
             pub(crate) fn settle(&mut self, watch: &mut impl Watch) -> Followed {
                 let mut all = Followed::default();

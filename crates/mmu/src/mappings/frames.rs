@@ -1,6 +1,6 @@
-//! The frames of the leaves. The plain machine never reads them, so they are only kept for nodes that have leaves, and
-//! in those only for stretches that do. A program that touches memory sparsely has a node of 512 page-table entries for
-//! each page, and one stretch of frames in it.
+//! The frames of the leaves. The plain machine never reads them, so they are only kept for nodes
+//! that have leaves, and in those only for stretches that do. A program that touches memory
+//! sparsely has a node of 512 page-table entries for each page, and one stretch of frames in it.
 
 /// Records of one stretch.
 const STRETCH: usize = 16;

@@ -5,8 +5,8 @@ use super::operations::Work;
 use crate::request::Trap;
 use superpage_pages::Vpn;
 
-/// Cached parts of the upper index, each for what one node of the second level spans: 1 GB in pages of 4 KB. Programs use few,
-/// but far apart.
+/// Cached parts of the upper index, each for what one node of the second level spans: 1 GB in pages
+/// of 4 KB. Programs use few, but far apart.
 const STRETCHES: usize = 64;
 
 /// The place of a stretch.
@@ -48,7 +48,8 @@ impl Mappings {
         self.stretches.all = [NO_STRETCH; STRETCHES];
     }
 
-    /// Brings the cache up to date, if the index has changed above the lowest level; call it before lookups.
+    /// Brings the cache up to date, if the index has changed above the lowest level; call it before
+    /// lookups.
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
         if self.stretches.learned != self.changes {
@@ -57,8 +58,8 @@ impl Mappings {
         }
     }
 
-    /// The page-table entry of the page: of its mapping, or an absent one; `None` if the index does not reach that far
-    /// down.
+    /// The page-table entry of the page: of its mapping, or an absent one; `None` if the index does
+    /// not reach that far down.
     #[inline(always)]
     pub(crate) fn entry(&mut self, space: u32, page: Vpn) -> Option<u32> {
         let (low, second) = self.stretches.low_bits;
@@ -72,8 +73,8 @@ impl Mappings {
         Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
     }
 
-    /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
-    /// reason why it traps.
+    /// The head of the mapping that the page-table entry belongs to, with the use bits that the
+    /// access sets; or the reason why it traps.
     #[inline(always)]
     pub(crate) fn make_ready(&mut self, entry: u32, page: Vpn, access: u64) -> Result<u32, Trap> {
         let head = Mappings::head(entry, self.ptes[entry as usize]);

@@ -1,11 +1,12 @@
 //! What is mapped, exactly, and its use bits.
 //!
-//! Mappings are found by an index, a tree of nodes whose page-table entries lie in one array; a request makes one
-//! lookup, usually of two page-table entries (see `look_up`). A mapping is a page-table entry, or several identical
-//! ones, of which the first is its *head*. The page-table format defines how many bits each level of the index has and
-//! at which level a page of each size is ([`Shape`]), so that it can derive the address of an entry from its
-//! number; nothing here depends on that address (see [`crate::walk::formats`]). Addresses wider than the tree are no error:
-//! there is one root for each stretch in use.
+//! Mappings are found by an index, a tree of nodes whose page-table entries lie in one array; a
+//! request makes one lookup, usually of two page-table entries (see `look_up`). A mapping is a
+//! page-table entry, or several identical ones, of which the first is its *head*. The page-table
+//! format defines how many bits each level of the index has and at which level a page of each size
+//! is ([`Shape`]), so that it can derive the address of an entry from its number; nothing here
+//! depends on that address (see [`crate::walk::formats`]). Addresses wider than the tree are no
+//! error: there is one root for each stretch in use.
 
 mod backing;
 mod clusters;
@@ -42,9 +43,11 @@ pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_
 pub(crate) trait Watch {
     /// The mapping with this head, first page and page-table entry changes.
     fn leaf(&mut self, head: u32, first: Vpn, pte: Pte);
-    /// This pointer to a table, the entry `id` of a level, which spans what has this number in units of that, is removed.
+    /// This pointer to a table, the entry `id` of a level, which spans what has this number in
+    /// units of that, is removed.
     fn pointer(&mut self, level: usize, at: (u32, u64), pte: Pte);
-    /// The perforated page with this first page-table entry and page has changed: this is to be forgotten.
+    /// The perforated page with this first page-table entry and page has changed: this is to be
+    /// forgotten.
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
     /// Pages get other physical addresses than these frames: their lines leave the caches.
     fn moved(&mut self, frames: Range<u64>);
@@ -58,20 +61,22 @@ pub(crate) const NO_PARENT: u32 = u32::MAX;
 pub(crate) struct Shape {
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     pub(crate) bits: Vec<u32>,
-    /// For pages at each level of the ladder: the level of the index where they are (1 is the lowest), and the
-    /// logarithm of the number of page-table entries there.
+    /// For pages at each level of the ladder: the level of the index where they are (1 is the
+    /// lowest), and the logarithm of the number of page-table entries there.
     pub(crate) layouts: Vec<(usize, u32)>,
     /// The pages that are mapped in a perforated page at least; 0 if there are none such.
     pub(crate) least_mapped: u32,
-    /// The bytes that the page tables of the machine have for a node of each level, from the lowest up.
+    /// The bytes that the page tables of the machine have for a node of each level, from the lowest
+    /// up.
     pub(crate) bytes: Vec<u64>,
     /// That of a clustered table, if the machine has one: then nodes of the index take no bytes.
     pub(crate) clusters: Option<ClusterShape>,
 }
 
 impl Shape {
-    /// With the bits of the machine's table, whose nodes take as much as their page-table entries; `layout` is called with
-    /// the page-number bits below the page-table entries of each level and those of a page.
+    /// With the bits of the machine's table, whose nodes take as much as their page-table entries;
+    /// `layout` is called with the page-number bits below the page-table entries of each level and
+    /// those of a page.
     pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> (usize, u32)) -> Shape {
         let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
         let spans = Shape::spans(&bits);
@@ -85,7 +90,8 @@ impl Shape {
         bits.iter().scan(0, |below, bits| Some(std::mem::replace(below, *below + bits))).collect()
     }
 
-    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a shift away.
+    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a
+    /// shift away.
     pub(crate) fn node_bits(&self) -> u32 {
         self.bits.iter().copied().max().unwrap_or(0)
     }
@@ -106,9 +112,11 @@ struct Node {
 /// Which page-table entry belongs to which node.
 #[derive(Clone, Debug)]
 pub(crate) struct Nodes {
-    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
+    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries
+    /// span one page).
     spans: Vec<u32>,
-    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a shift away.
+    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a
+    /// shift away.
     bits: u32,
     all: Vec<Node>,
 }
@@ -210,7 +218,8 @@ pub(crate) struct Mappings {
     free: Vec<u32>,
     /// The roots of each space: page-number bits above the tree, first page-table entry.
     roots: Vec<Vec<(u64, u32)>>,
-    /// Incremented when a table is made or freed, at least: what is cached of the upper tree may be out of date.
+    /// Incremented when a table is made or freed, at least: what is cached of the upper tree may be
+    /// out of date.
     changes: u64,
     tables: Tables,
     stretches: Stretches,
@@ -275,8 +284,8 @@ impl Mappings {
         }
     }
 
-    /// The level of the index where pages of this level of the ladder are, and the logarithm of the number of
-    /// page-table entries they take there.
+    /// The level of the index where pages of this level of the ladder are, and the logarithm of the
+    /// number of page-table entries they take there.
     fn layout(&self, size_level: usize) -> (usize, u32) {
         self.layouts[size_level]
     }
@@ -313,8 +322,8 @@ impl Mappings {
         at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
     }
 
-    /// The root for the page, created if there is none. A machine has one root for a space: others, for addresses that the
-    /// tree does not reach, are none of its page tables.
+    /// The root for the page, created if there is none. A machine has one root for a space: others,
+    /// for addresses that the tree does not reach, are none of its page tables.
     pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
         if let Some(first) = self.root(space, at) {
             return first;
@@ -408,7 +417,8 @@ impl Mappings {
         id
     }
 
-    /// Counts `gone` page-table entries of a node as absent, and frees it and those above that are empty now.
+    /// Counts `gone` page-table entries of a node as absent, and frees it and those above that are
+    /// empty now.
     fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
         let (mut id, mut gone) = (id, gone);
         loop {

@@ -1,5 +1,5 @@
-//! The operations that the memory manager needs on page tables: enter, remove, protect, promote, demote, and the use
-//! bits.
+//! The operations that the memory manager needs on page tables: enter, remove, protect, promote,
+//! demote, and the use bits.
 
 use super::{Mappings, Watch};
 use crate::mappings::pte::Pte;
@@ -93,7 +93,8 @@ impl Mappings {
         Work { writes: 1 << pte.replicas(), traversals: 0 }
     }
 
-    /// Replaces all mappings of a region by one of `to`; `mapping` is the first of them. Cost: O(entries of the extent).
+    /// Replaces all mappings of a region by one of `to`; `mapping` is the first of them. Cost:
+    /// O(entries of the extent).
     pub(crate) fn promote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
         let MappingId { space, at, size: from } = mapping;
         assert!(from < to, "a promotion from {from} to {to}");
@@ -161,7 +162,8 @@ impl Mappings {
         }
         let written = pages / step as u64 * entries as u64;
         self.changes += (level > 1) as u64;
-        // If the extent had an entry of its own above, that is written too: it points to a table now.
+        // If the extent had an entry of its own above, that is written too: it points to a table
+        // now.
         Work { writes: written + (self.nodes.level_of(head) != self.nodes.level_of(old)) as u64, traversals: written }
     }
 
@@ -176,7 +178,8 @@ impl Mappings {
         Some(self.mapped(head, pte, at - first))
     }
 
-    /// What the page at this place of the mapping with this head is mapped to, as far as the memory manager knows.
+    /// What the page at this place of the mapping with this head is mapped to, as far as the memory
+    /// manager knows.
     fn mapped(&self, head: u32, pte: Pte, place: u64) -> Mapped {
         let (frame, size_level) = match pte.is_shadow() {
             true => (self.shadowed(pte, place).frame, 0),

@@ -1,14 +1,17 @@
-//! Regions that the operating system maps by one perforated page: base pages of one table of the lowest level that lie at their
-//! places in one aligned extent of frames, with the same rights. All others are *holes*: absent, elsewhere, or with other
-//! rights. Park et al., Perforated page: supporting fragmented memory allocation for large pages, ISCA 2020.
+//! Regions that the operating system maps by one perforated page: base pages of one table of the
+//! lowest level that lie at their places in one aligned extent of frames, with the same rights. All
+//! others are *holes*: absent, elsewhere, or with other rights. Park et al., Perforated page:
+//! supporting fragmented memory allocation for large pages, ISCA 2020.
 //!
-//! The operating system's part is the rule here: a region is perforated as long as its holes are not too many. It follows from
-//! what is mapped, so nobody has to ask for it.
+//! The operating system's part is the rule here: a region is perforated as long as its holes are
+//! not too many. It follows from what is mapped, so nobody has to ask for it.
 //!
-//! A page that becomes a hole is a shootdown, since TLBs would still translate it; so is a region that ends, or whose extent becomes
-//! another. A hole that is filled is none: no TLB holds an absent entry. A fragment of the bitmap that a TLB holds may still call the page a
-//! hole, and then its walk ends at its own entry in the table of the lowest level, where it is mapped: longer, but not wrong. The core that
-//! faulted drops that fragment, as an x86 processor drops all that it holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
+//! A page that becomes a hole is a shootdown, since TLBs would still translate it; so is a region
+//! that ends, or whose extent becomes another. A hole that is filled is none: no TLB holds an
+//! absent entry. A fragment of the bitmap that a TLB holds may still call the page a hole, and then
+//! its walk ends at its own entry in the table of the lowest level, where it is mapped: longer, but
+//! not wrong. The core that faulted drops that fragment, as an x86 processor drops all that it
+//! holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
 use super::followers::{Change, Followed, Follower};
 use super::{Mappings, Watch};
@@ -65,7 +68,8 @@ impl Region {
         if hole { *word |= bit } else { *word &= !bit }
     }
 
-    /// Whether there is a hole in the eighth of the region that this place is in: else the bitmap need not be read.
+    /// Whether there is a hole in the eighth of the region that this place is in: else the bitmap
+    /// need not be read.
     #[inline(always)]
     pub(crate) fn may_be_hole(&self, place: u32) -> bool {
         // At most 64 pages, all in one word.
@@ -125,15 +129,17 @@ impl Mappings {
         self.perforation.least > 0
     }
 
-    /// The perforated page that this page-table entry of a base page, or of an absent one, is part of; and its place there.
+    /// The perforated page that this page-table entry of a base page, or of an absent one, is part
+    /// of; and its place there.
     #[inline(always)]
     pub(crate) fn region(&self, id: u32) -> Option<(&Region, u32)> {
         let region = self.perforation.regions.get((id >> self.nodes.bits) as usize)?.as_deref()?;
         Some((region, id & ((1 << self.nodes.bits) - 1)))
     }
 
-    /// Brings the region up to date whose first page and page-table entry these are, and in which these places have changed. Returns what
-    /// that costs, and whether it is shot down: it is none any more, or of another extent.
+    /// Brings the region up to date whose first page and page-table entry these are, and in which
+    /// these places have changed. Returns what that costs, and whether it is shot down: it is none
+    /// any more, or of another extent.
     fn update(
         &mut self,
         first_id: u32,
@@ -188,8 +194,8 @@ impl Mappings {
         Some((first, pte.attributes(0)))
     }
 
-    /// The region after these places have changed, without a look at others: if more than half of what is mapped there is of its
-    /// class, no other class can be larger.
+    /// The region after these places have changed, without a look at others: if more than half of
+    /// what is mapped there is of its class, no other class can be larger.
     fn still_region(&self, first_id: u32, old: &Region, changed: &std::ops::Range<u64>) -> Option<Region> {
         let mut region = old.clone();
         for place in changed.start as u32..changed.end as u32 {
@@ -199,7 +205,8 @@ impl Mappings {
         (pages >= self.perforation.least && 2 * pages > self.nodes.live_of(first_id)).then_some(region)
     }
 
-    /// The region of this node as it is mapped now: of the classes that are large enough, the largest; the first of those.
+    /// The region of this node as it is mapped now: of the classes that are large enough, the
+    /// largest; the first of those.
     fn find_region(&self, first_id: u32) -> Option<Region> {
         let least = self.perforation.least;
         if self.nodes.live_of(first_id) < least {

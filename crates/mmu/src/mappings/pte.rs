@@ -2,20 +2,22 @@
 
 use superpage_pages::{MAX_LEVELS, Protection};
 
-/// The levels of a ladder that an entry can tell apart. What is kept by level has so many places, so that no index is
-/// beyond them.
+/// The levels of a ladder that an entry can tell apart. What is kept by level has so many places,
+/// so that no index is beyond them.
 pub(crate) const SIZE_LEVELS: usize = 1 << 5;
 const _: () = assert!(MAX_LEVELS <= SIZE_LEVELS);
 
-/// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a leaf.
+/// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a
+/// leaf.
 ///
-/// A page that is replicated over several entries (section 6.1) has its rights and use bits in the first one,
-/// its *head*; the others only hold that they are leaves, and the number of entries.
+/// A page that is replicated over several entries (section 6.1) has its rights and use bits in the
+/// first one, its *head*; the others only hold that they are leaves, and the number of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Pte {
     bits: u32,
-    /// Of a pointer, the first page-table entry of the table; of the head of a shadow superpage, its number.
+    /// Of a pointer, the first page-table entry of the table; of the head of a shadow superpage,
+    /// its number.
     child: u32,
 }
 
@@ -29,8 +31,8 @@ const REPLICAS: u32 = 12;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
 const SHADOW: u32 = 1 << 17;
 
-/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
-/// unchanged: the right, and the use bits that the access would set.
+/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute)
+/// leaves it unchanged: the right, and the use bits that the access would set.
 const READY: [u32; 4] =
     [LEAF | REFERENCED | 1, LEAF | REFERENCED | DIRTY | 2, LEAF | REFERENCED | 4, LEAF | REFERENCED | 8];
 
@@ -50,8 +52,8 @@ impl Pte {
         Pte { bits, child: 0 }
     }
 
-    /// The head of a shadow superpage with this number, whose base pages have use bits of their own ([`crate::mappings`]): it is
-    /// never ready, so that each access looks there.
+    /// The head of a shadow superpage with this number, whose base pages have use bits of their own
+    /// ([`crate::mappings`]): it is never ready, so that each access looks there.
     pub(crate) fn shadow(size_level: usize, replicas: u32, protection: Protection, number: u32) -> Pte {
         let leaf = Pte::leaf(size_level, replicas, protection, (true, true));
         Pte { bits: leaf.bits | SHADOW, child: number }
@@ -78,7 +80,8 @@ impl Pte {
         self.bits & LEAF != 0
     }
 
-    /// The first page-table entry of the table that this points to, or the number of the shadow superpage whose head it is.
+    /// The first page-table entry of the table that this points to, or the number of the shadow
+    /// superpage whose head it is.
     #[inline(always)]
     pub(crate) fn child(self) -> u32 {
         self.child
@@ -101,7 +104,8 @@ impl Pte {
         Pte { bits: self.bits & !((SIZE_LEVELS as u32 - 1) << SIZE_LEVEL) | (size_level as u32) << SIZE_LEVEL, ..self }
     }
 
-    /// Whether this is a leaf and its own head, allows the access, and is not changed by it, nor anything beside it.
+    /// Whether this is a leaf and its own head, allows the access, and is not changed by it, nor
+    /// anything beside it.
     #[inline(always)]
     pub(crate) fn is_ready(self, access: u64) -> bool {
         let ready = READY[access as usize & 3];

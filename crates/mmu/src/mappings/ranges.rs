@@ -1,8 +1,10 @@
-//! Ranges: pages in a row, of any sizes, whose frames are contiguous too, with the same rights. Each is as long as can be. Karakostas et al.,
-//! Redundant memory mappings for fast access to large memories, ISCA 2015.
+//! Ranges: pages in a row, of any sizes, whose frames are contiguous too, with the same rights.
+//! Each is as long as can be. Karakostas et al., Redundant memory mappings for fast access to large
+//! memories, ISCA 2015.
 //!
-//! The operating system's part is the rule here: its range table has every range of two base pages or more. It follows from what is mapped, and is
-//! brought up to date with every change, so that no range has a page that is not mapped so.
+//! The operating system's part is the rule here: its range table has every range of two base pages
+//! or more. It follows from what is mapped, and is brought up to date with every change, so that no
+//! range has a page that is not mapped so.
 
 use super::followers::{Change, Followed, Follower};
 use super::{Mappings, Watch, Work};

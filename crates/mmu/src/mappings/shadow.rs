@@ -1,16 +1,20 @@
-//! Shadow superpages: over frames that lie anywhere, since the memory controller maps a range of physical addresses with no
-//! memory behind them, the *shadow* range, to frames, base page by base page. Swanson, Stoller and Carter, Increasing TLB reach
-//! using superpages backed by shadow memory, ISCA 1998.
+//! Shadow superpages: over frames that lie anywhere, since the memory controller maps a range of
+//! physical addresses with no memory behind them, the *shadow* range, to frames, base page by base
+//! page. Swanson, Stoller and Carter, Increasing TLB reach using superpages backed by shadow
+//! memory, ISCA 1998.
 //!
-//! The operating system's part is the rule here, so that no policy has to know of it. Before the next access after changes of mappings
-//! (those side by side are one), from the smallest size up: an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or of shadow
-//! superpages of the next smaller size, with the same rights, and no frame of it is mapped elsewhere too (a line would have two
-//! addresses in the caches). Before one of its pages changes, or a frame of it is mapped elsewhere, a superpage splits into those
-//! of the next smaller size, and those with the page split in turn.
+//! The operating system's part is the rule here, so that no policy has to know of it. Before the
+//! next access after changes of mappings (those side by side are one), from the smallest size up:
+//! an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or
+//! of shadow superpages of the next smaller size, with the same rights, and no frame of it is
+//! mapped elsewhere too (a line would have two addresses in the caches). Before one of its pages
+//! changes, or a frame of it is mapped elsewhere, a superpage splits into those of the next smaller
+//! size, and those with the page split in turn.
 //!
-//! The shadow range has as much room for each size; the lowest free place is taken, and where there is none, there is no such
-//! superpage. In the index a shadow superpage is a mapping like any other, whose frames are those of the shadow range. The frames
-//! behind it and the use bits of its base pages are here: to the memory manager it is base pages.
+//! The shadow range has as much room for each size; the lowest free place is taken, and where there
+//! is none, there is no such superpage. In the index a shadow superpage is a mapping like any
+//! other, whose frames are those of the shadow range. The frames behind it and the use bits of its
+//! base pages are here: to the memory manager it is base pages.
 
 use super::followers::{Change, Followed, Follower};
 use super::{MappingId, Mappings, Watch, Work};
@@ -134,7 +138,8 @@ impl Shadow {
 }
 
 impl Mappings {
-    /// Makes shadow superpages from now on, in a range of so many frames that begins with this one. No page is mapped yet.
+    /// Makes shadow superpages from now on, in a range of so many frames that begins with this one.
+    /// No page is mapped yet.
     pub(crate) fn keep_shadow(&mut self, first: u64, frames: u64) {
         let sizes = self.ladder().len() as u64 - 1;
         let pool = |size_level: usize| {
@@ -168,8 +173,9 @@ impl Mappings {
         shadow.blocks[pte.child() as usize].pages[place as usize]
     }
 
-    /// An access of this number to a page of the shadow superpage with this head. The controller sets its use bits, as exactly as
-    /// page tables do here, though a real one sees only what misses in the caches.
+    /// An access of this number to a page of the shadow superpage with this head. The controller
+    /// sets its use bits, as exactly as page tables do here, though a real one sees only what
+    /// misses in the caches.
     #[inline(never)]
     pub(super) fn use_shadowed(&mut self, head: u32, page: Vpn, access: u64) {
         let place = page - self.nodes.first_page(head);
@@ -178,7 +184,8 @@ impl Mappings {
         (page.referenced, page.dirty) = (true, page.dirty || access & 1 != 0);
     }
 
-    /// A page-table entry with the use bits of a base page of a shadow superpage; `None` if it is in none.
+    /// A page-table entry with the use bits of a base page of a shadow superpage; `None` if it is
+    /// in none.
     pub(super) fn shadowed_use(&self, MappingId { space, at, size }: MappingId) -> Option<Pte> {
         self.shadow.as_ref()?;
         let (_, pte, first) = self.mapping(space, at).filter(|(_, pte, _)| pte.is_shadow())?;
@@ -187,8 +194,8 @@ impl Mappings {
         Some(Pte::leaf(0, 0, pte.protection(), (referenced, dirty)))
     }
 
-    /// As [`Mappings::clear`], of a base page of a shadow superpage: its bits are in the controller, and TLBs have none. `None`
-    /// if it is in none.
+    /// As [`Mappings::clear`], of a base page of a shadow superpage: its bits are in the
+    /// controller, and TLBs have none. `None` if it is in none.
     pub(super) fn clear_shadowed(&mut self, mapping: MappingId, change: fn(Pte) -> Pte) -> Option<Pte> {
         let before = self.shadowed_use(mapping)?;
         let after = change(before);
@@ -220,7 +227,8 @@ impl Mappings {
         }
     }
 
-    /// Splits the shadow superpages that have any of these pages, which are all mapped and are about to change.
+    /// Splits the shadow superpages that have any of these pages, which are all mapped and are
+    /// about to change.
     fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Followed {
         let (mut followed, mut at) = (Followed::default(), pages.start);
         while at < pages.end {
@@ -268,8 +276,8 @@ impl Mappings {
         followed
     }
 
-    /// Splits the shadow superpage with this head and first page around some pages; returns the page-table entries that are
-    /// written.
+    /// Splits the shadow superpage with this head and first page around some pages; returns the
+    /// page-table entries that are written.
     fn split(&mut self, head: u32, (space, first): (u32, Vpn), around: &Range<u64>, watch: &mut impl Watch) -> u64 {
         let (pte, frame) = (self.ptes[head as usize], self.frames.get(head));
         let size_level = pte.size_level();
@@ -284,8 +292,8 @@ impl Mappings {
         self.lay(size_level - 1, first, &pages, &parts)
     }
 
-    /// Maps the pages of a superpage that was split by pages of this level, or of smaller ones around those that change. Returns
-    /// the page-table entries that are written.
+    /// Maps the pages of a superpage that was split by pages of this level, or of smaller ones
+    /// around those that change. Returns the page-table entries that are written.
     fn lay(&mut self, size_level: usize, first: Vpn, pages: &[Page], parts: &Parts<'_>) -> u64 {
         let step = 1usize << self.order(size_level);
         // If the superpage had an entry of its own above, that points to a table now.
@@ -311,7 +319,8 @@ impl Mappings {
         written
     }
 
-    /// Maps pages by a shadow superpage of this level where nothing is mapped; returns the page-table entries that are written.
+    /// Maps pages by a shadow superpage of this level where nothing is mapped; returns the
+    /// page-table entries that are written.
     fn write_shadow(&mut self, size_level: usize, at: Vpn, frame: u64, of: (u32, Protection, Vec<Page>)) -> u64 {
         let ((level, replicas), (space, protection, pages)) = (self.layout(size_level), of);
         let number = self.expect_shadow().add(Block { space, first: at, pages });
@@ -378,7 +387,8 @@ impl Mappings {
         Some(Work { writes, traversals })
     }
 
-    /// The rights of the page of this level that begins here, if it can be part of a shadow superpage.
+    /// The rights of the page of this level that begins here, if it can be part of a shadow
+    /// superpage.
     fn part(&self, size_level: usize, space: u32, at: Vpn) -> Option<Protection> {
         let (head, pte, _) = self.mapping(space, at)?;
         let free = || {
@@ -491,7 +501,8 @@ mod tests {
     use crate::request::Request;
     use superpage_pages::{Access, Mapped, Pfn};
 
-    /// A shadow superpage over pages 512 to 1023, whose frames are far from each other, beside a base page.
+    /// A shadow superpage over pages 512 to 1023, whose frames are far from each other, beside a
+    /// base page.
     fn covered() -> Mappings {
         let mut mmu = Mmu::new(&Machine::builtin("skylake-sp+shadow").unwrap());
         let size = mmu.mappings.ladder().base();

@@ -12,9 +12,9 @@ struct Place {
 }
 
 impl Mappings {
-    /// Checks that every node is reached once from a root or is free and empty, that pointers and parents agree, that
-    /// live page-table entries are counted right, and that every mapping is whole: aligned, its entries alike, within
-    /// its node. Cost: O(page-table entries).
+    /// Checks that every node is reached once from a root or is free and empty, that pointers and
+    /// parents agree, that live page-table entries are counted right, and that every mapping is
+    /// whole: aligned, its entries alike, within its node. Cost: O(page-table entries).
     pub(crate) fn validate(&self) -> Result<(), String> {
         let mut reached = vec![false; self.nodes.all.len()];
         for (space, roots) in self.roots.iter().enumerate() {

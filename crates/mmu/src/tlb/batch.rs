@@ -1,9 +1,10 @@
 //! Requests that are translated together.
 //!
-//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let through, and never on
-//! what those behind it do (except for inclusive levels, see [`crate::tlb`]). So a whole batch passes through them one
-//! by one: a structure handles all requests that reach it, in order, before the next one handles any. The counts are
-//! those of taking each request all the way, and the work of different requests overlaps.
+//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let
+//! through, and never on what those behind it do (except for inclusive levels, see [`crate::tlb`]).
+//! So a whole batch passes through them one by one: a structure handles all requests that reach it,
+//! in order, before the next one handles any. The counts are those of taking each request all the
+//! way, and the work of different requests overlaps.
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
@@ -22,7 +23,8 @@ pub(crate) fn bit_of(kind: usize) -> usize {
 }
 const _: () = assert!(MAX_LEVELS * 3 <= ABSENT_BIT as usize);
 
-/// Of the kinds of walks to absent entries, which no TLB serves; with the level of the entry in place of the page's.
+/// Of the kinds of walks to absent entries, which no TLB serves; with the level of the entry in
+/// place of the page's.
 const ABSENT: u8 = 1 << 7;
 const _: () = assert!(KINDS <= ABSENT as usize);
 /// Their bit, which no set of kinds has.
@@ -81,7 +83,8 @@ pub(crate) struct Batch {
     pub(crate) len: usize,
     /// The page-table entry with the rights of each mapping: its key.
     pub(crate) heads: [u32; BATCH],
-    /// The page-table entry that a walk reads last: the entry of the page itself, where a mapping has several.
+    /// The page-table entry that a walk reads last: the entry of the page itself, where a mapping
+    /// has several.
     pub(crate) entries: [u32; BATCH],
     /// The number of the translation ([`crate::tlb::Tlbs::number`]).
     pub(crate) numbers: [u64; BATCH],
@@ -136,7 +139,8 @@ impl Batch {
         self.kinds[index] = kind as u8;
     }
 
-    /// Sets the request after the first `waiting`, whose number that is then. The batch must be completed anew.
+    /// Sets the request after the first `waiting`, whose number that is then. The batch must be
+    /// completed anew.
     #[inline(always)]
     pub(crate) fn add(&mut self, waiting: &mut usize, located: Located) {
         self.set(*waiting, located);

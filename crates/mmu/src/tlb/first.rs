@@ -1,8 +1,10 @@
 //! The first level of TLBs: it takes requests, and passes on what misses.
 //!
-//! What is behind it sees a part of the requests, and nothing that happens there changes what the first level holds (where a level
-//! includes nearer ones it would, and where a TLB of the first level holds pointers to tables it does; there all levels are behind: this one is empty). So a first level can have what is
-//! behind it of several machines; and further levels that are alike are one, with a walker for each machine.
+//! What is behind it sees a part of the requests, and nothing that happens there changes what the
+//! first level holds (where a level includes nearer ones it would, and where a TLB of the first
+//! level holds pointers to tables it does; there all levels are behind: this one is empty). So a
+//! first level can have what is behind it of several machines; and further levels that are alike
+//! are one, with a walker for each machine.
 
 use crate::counters::Counters;
 use crate::machine::Machine;
@@ -26,17 +28,21 @@ pub(crate) struct FirstLevel {
     pub(crate) tlbs: Tlbs,
     numbers: Numbers,
     recent: Recent,
-    /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
+    /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken
+    /// one by one.
     placed: bool,
     batch: Box<Batch>,
-    /// How many requests are located together. After a trap few: those behind the next trap are located in vain.
+    /// How many requests are located together. After a trap few: those behind the next trap are
+    /// located in vain.
     ahead: usize,
-    /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
+    /// Requests that missed, until there are enough of them for a batch or what was asked for is
+    /// done; and their number.
     pub(crate) misses: Box<Batch>,
     pub(crate) waiting: usize,
     /// Whether they wait across traps too ([`crate::waiting`]).
     pub(crate) defers: bool,
-    /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
+    /// The use bits that decide what an entry holds, here or behind: what was asked before such a
+    /// bit is set is served before.
     pub(crate) compared: u32,
     /// Whether walks look at the base pages that were asked for: then each request is in a batch.
     by_page: bool,
@@ -81,7 +87,8 @@ impl Physical {
     }
 }
 
-/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is flushed.
+/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is
+/// flushed.
 #[derive(Clone, Debug)]
 struct Numbers {
     /// How many there are; 0 if the machine has none.
@@ -99,7 +106,8 @@ impl Numbers {
         Numbers { available, given: 0, generation: 1, holders: Vec::new() }
     }
 
-    /// Assigns a number if the space needs one. Returns whether running it from now on requires a flush.
+    /// Assigns a number if the space needs one. Returns whether running it from now on requires a
+    /// flush.
     fn switch(&mut self, space: u32) -> bool {
         if self.available == 0 {
             return true;
@@ -322,8 +330,8 @@ impl FirstLevel {
         Ok(())
     }
 
-    /// Takes requests one by one, as long as they are noted: those that are known need no translation. Returns how many it took, and why
-    /// the next one traps.
+    /// Takes requests one by one, as long as they are noted: those that are known need no
+    /// translation. Returns how many it took, and why the next one traps.
     #[inline(always)]
     fn take<const GUEST: bool>(
         &mut self,
@@ -408,10 +416,10 @@ impl FirstLevel {
         self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));
     }
 
-    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
-    /// them. Returns how many it took, and why the next one traps.
-    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
-    /// are located before the first is translated: their loads overlap.
+    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits
+    /// and makes a batch of them. Returns how many it took, and why the next one traps. Nothing
+    /// that happens in the TLBs can change these results, so all requests of a batch are located
+    /// before the first is translated: their loads overlap.
     #[inline(always)]
     fn locate<const GUEST: bool>(
         &mut self,
@@ -459,8 +467,8 @@ impl FirstLevel {
         (index, trap)
     }
 
-    /// This access is about to set a use bit that decides what an entry holds: all before it is served first, and
-    /// its page leaves the entries that it shares.
+    /// This access is about to set a use bit that decides what an entry holds: all before it is
+    /// served first, and its page leaves the entries that it shares.
     #[cold]
     fn separate(&mut self, mappings: &Mappings, entry: u32, access: u64) {
         self.pass_on(mappings);
@@ -525,7 +533,8 @@ impl FirstLevel {
         }
     }
 
-    /// Counts a request that traps: like any other if its page is mapped, else as a walk to the absent entry.
+    /// Counts a request that traps: like any other if its page is mapped, else as a walk to the
+    /// absent entry.
     #[cold]
     fn count_trap(&mut self, mappings: &mut Mappings, space: u32, request: Request, trap: Trap) {
         let (page, access) = (request.page(), request.access_bits());

@@ -1,4 +1,5 @@
-//! What is behind a first level of TLBs: further levels, and the walkers of all machines that have these.
+//! What is behind a first level of TLBs: further levels, and the walkers of all machines that have
+//! these.
 
 use crate::counters::Counters;
 use crate::machine::Machine;
@@ -34,7 +35,8 @@ impl FurtherLevels {
         self.walkers.len() - 1
     }
 
-    /// Takes a batch of requests that missed in the first level through all others, and walks for those that miss in all.
+    /// Takes a batch of requests that missed in the first level through all others, and walks for
+    /// those that miss in all.
     #[inline(always)]
     pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
         let mut served = self.tlbs.translate(mappings, batch);
@@ -88,7 +90,8 @@ impl FurtherLevels {
         self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
     }
 
-    /// Drops what is known of a perforated page. Fragments alone are dropped by the fault that fills a hole, and no shootdown.
+    /// Drops what is known of a perforated page. Fragments alone are dropped by the fault that
+    /// fills a hole, and no shootdown.
     pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
         let dropped = self.tlbs.forget_region(first_id, first, forgotten);
         self.counters.shootdown_entries += if forgotten.whole { dropped } else { 0 };

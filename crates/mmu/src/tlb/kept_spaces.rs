@@ -1,5 +1,6 @@
-//! Which address spaces a TLB keeps entries of: so many that were current last. When one more comes, the entries of the space that was
-//! current longest ago go. Tatar et al., TLB;DR, USENIX Security 2022, section 4.5: four in the second level of Skylake.
+//! Which address spaces a TLB keeps entries of: so many that were current last. When one more
+//! comes, the entries of the space that was current longest ago go. Tatar et al., TLB;DR, USENIX
+//! Security 2022, section 4.5: four in the second level of Skylake.
 
 /// The spaces of one TLB, the current one first.
 #[derive(Clone, PartialEq, Eq, Debug)]

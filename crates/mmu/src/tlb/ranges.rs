@@ -1,9 +1,12 @@
-//! The range TLB: fully associative, with LRU, beside the TLBs of the last level and looked up together with these. An entry translates a range of
-//! pages of any length. Karakostas et al., Redundant memory mappings, ISCA 2015.
+//! The range TLB: fully associative, with LRU, beside the TLBs of the last level and looked up
+//! together with these. An entry translates a range of pages of any length. Karakostas et al.,
+//! Redundant memory mappings, ISCA 2015.
 //!
-//! A hit serves a miss of the nearer levels; the TLB beside it is used if it has the page too, and else not filled. Where both miss, the page table is walked, and
-//! the range of the page, if it is in one, is loaded meanwhile: the walk of the range table is not counted. What is held was one
-//! range when it was loaded, so where ranges have grown together it may be a part of one, but no two entries have a page in common.
+//! A hit serves a miss of the nearer levels; the TLB beside it is used if it has the page too, and
+//! else not filled. Where both miss, the page table is walked, and the range of the page, if it is
+//! in one, is loaded meanwhile: the walk of the range table is not counted. What is held was one
+//! range when it was loaded, so where ranges have grown together it may be a part of one, but no
+//! two entries have a page in common.
 
 use crate::mappings::Mappings;
 use std::ops::Range;
@@ -52,7 +55,8 @@ impl RangeTlb {
         (before - self.entries.len()) as u64
     }
 
-    /// The order of the smallest aligned block around this page in which it has another page than these.
+    /// The order of the smallest aligned block around this page in which it has another page than
+    /// these.
     pub(crate) fn held_around(&self, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
         let ranges = self.entries.iter().filter(|(of, _)| *of == space);
         let others = ranges.flat_map(|(_, held)| {
@@ -61,7 +65,8 @@ impl RangeTlb {
                 .filter(|part| !part.is_empty())
         });
         let order = |part: Range<u64>| {
-            // The page of it that is nearest to this one is at one of its ends, as it lies on one side.
+            // The page of it that is nearest to this one is at one of its ends, as it lies on one
+            // side.
             let nearest = if part.end <= page.0 { part.end - 1 } else { part.start };
             u64::BITS - (nearest ^ page.0).leading_zeros()
         };

@@ -1,16 +1,18 @@
-//! Where in the TLBs of the first level the translations of recent requests were put, so that a request like one of them is a look at one
-//! tag.
+//! Where in the TLBs of the first level the translations of recent requests were put, so that a
+//! request like one of them is a look at one tag.
 //!
-//! A request is known by its page and its kind. If the way where its translation was found or put last still holds that, it hits: all
-//! that remains is to note the use. Its use bits are set, since a request of the same kind has set them. So it needs neither its page-table
-//! entry nor a place in a batch. What is taken so is taken one by one, in order, with what misses in between; so counts are those of any other
-//! order of the work.
+//! A request is known by its page and its kind. If the way where its translation was found or put
+//! last still holds that, it hits: all that remains is to note the use. Its use bits are set, since
+//! a request of the same kind has set them. So it needs neither its page-table entry nor a place in
+//! a batch. What is taken so is taken one by one, in order, with what misses in between; so counts
+//! are those of any other order of the work.
 //!
-//! Where few requests are known, this costs more than it saves: then nothing is noted for some time, and requests
-//! are translated in batches.
+//! Where few requests are known, this costs more than it saves: then nothing is noted for some
+//! time, and requests are translated in batches.
 //!
-//! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
-//! includes nearer ones, which is all behind, and of TLBs whose entries may be several mappings, or pieces of several sizes.
+//! What is known is known of one space, and forgotten with every change of a mapping. Nothing is
+//! known where a level includes nearer ones, which is all behind, and of TLBs whose entries may be
+//! several mappings, or pieces of several sizes.
 
 use crate::request::Request;
 use crate::tlb::Tlbs;
@@ -19,10 +21,11 @@ use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
 const KNOWN: usize = 1024;
-/// After so many translated requests it is judged whether noting them was worth it: if as many needed no translation.
+/// After so many translated requests it is judged whether noting them was worth it: if as many
+/// needed no translation.
 const JUDGED: u32 = 256;
-/// For how many requests nothing is noted if it was not; each time in a row twice as many, up to the most.
-/// Builds for tests change their ways more often: counts must not depend on it.
+/// For how many requests nothing is noted if it was not; each time in a row twice as many, up to
+/// the most. Builds for tests change their ways more often: counts must not depend on it.
 const PAUSE: u32 = if cfg!(debug_assertions) { 512 } else { 16_384 };
 const LONGEST: u32 = 16 * PAUSE;
 
@@ -33,14 +36,16 @@ pub(crate) struct FirstTlb {
     pub(crate) index: usize,
     /// The kinds of request that it serves, as a bit set ([`bit_of`]).
     pub(crate) kinds: u64,
-    /// Whether an entry of it holds one mapping, or one piece of it, of the size that the mapping says.
+    /// Whether an entry of it holds one mapping, or one piece of it, of the size that the mapping
+    /// says.
     pub(crate) known: bool,
 }
 
 /// Where the translations of recent requests were put.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
-    /// By kind of request, its first-level TLB; `None` if it has none, or one of which nothing is known.
+    /// By kind of request, its first-level TLB; `None` if it has none, or one of which nothing is
+    /// known.
     serving: [Option<u8>; KINDS],
     known: Box<[Known; KNOWN]>,
     /// How often all was forgotten: so that is one addition.
@@ -84,7 +89,8 @@ pub(crate) struct Place {
     pub(crate) order: u8,
 }
 
-/// The place of a request in the table. Pages beside each other, and the kinds of access to one page, are apart.
+/// The place of a request in the table. Pages beside each other, and the kinds of access to one
+/// page, are apart.
 #[inline(always)]
 fn slot(request: Request) -> usize {
     let page = request.page().0;

@@ -1,9 +1,10 @@
 //! The TLBs of a machine.
 //!
-//! A request for a page of one size by one kind of access looks into at most one TLB of each level, nearest first. What
-//! an entry covers is defined in [`crate::tlb::reach`]; it is in the set that the number of its translation selects. Since
-//! every change of a mapping is preceded by a shootdown, an entry always agrees with the page table. So the size, the
-//! rights and the dirty bit, which hardware would read from the TLB entry, are read from the page-table entry of the
+//! A request for a page of one size by one kind of access looks into at most one TLB of each level,
+//! nearest first. What an entry covers is defined in [`crate::tlb::reach`]; it is in the set that
+//! the number of its translation selects. Since every change of a mapping is preceded by a
+//! shootdown, an entry always agrees with the page table. So the size, the rights and the dirty
+//! bit, which hardware would read from the TLB entry, are read from the page-table entry of the
 //! page.
 
 use crate::machine::MAX_TLB_LEVELS;
@@ -35,7 +36,8 @@ struct Tlb {
     index: usize,
     /// How it joins base pages, or the order of perforated pages, if it does one of these.
     joins: Option<Joining>,
-    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
+    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of
+    /// positions in the file.
     encloses: u32,
     /// Whether it holds pointers to tables of the lowest level.
     pointers: bool,
@@ -67,7 +69,8 @@ pub enum Contents {
     Perforated,
     /// A fragment of the hole bitmap of one.
     Bitmap,
-    /// A page-table entry that points to a table of the lowest level, whose pages are of the size named.
+    /// A page-table entry that points to a table of the lowest level, whose pages are of the size
+    /// named.
     Pointer,
 }
 
@@ -102,9 +105,10 @@ pub(crate) struct Served {
 }
 
 impl Tlbs {
-    /// The empty TLBs of a machine: those of the first level, which depend on no others, and those behind them. Where a
-    /// level includes nearer ones, and may drop what they hold, all are among the latter; and where one of the first level
-    /// holds pointers, which are looked up for what misses in others. The machine file has been checked.
+    /// The empty TLBs of a machine: those of the first level, which depend on no others, and those
+    /// behind them. Where a level includes nearer ones, and may drop what they hold, all are among
+    /// the latter; and where one of the first level holds pointers, which are looked up for what
+    /// misses in others. The machine file has been checked.
     pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
         let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
         let pointing = machine.tlb.iter().any(|tlb| tlb.level == 1 && tlb.holds_pointers(machine));
@@ -164,7 +168,8 @@ impl Tlbs {
         self.levels
     }
 
-    /// Whether all that is asked of them has the same answers: the shapes are the same, and what is behind what.
+    /// Whether all that is asked of them has the same answers: the shapes are the same, and what is
+    /// behind what.
     pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
         let shapes = |tlbs: &Tlbs| -> Vec<_> {
             let shape = |tlb: &Tlb| {
@@ -190,7 +195,8 @@ impl Tlbs {
         })
     }
 
-    /// The number of the translation of this base page, in the page with this page-table entry, as TLBs see it.
+    /// The number of the translation of this base page, in the page with this page-table entry, as
+    /// TLBs see it.
     #[inline(always)]
     pub(crate) fn number(&self, page: Vpn, pte: Pte) -> u64 {
         page.0 >> (self.orders[pte.size_level() % SIZE_LEVELS] & 63)
@@ -218,7 +224,8 @@ impl Tlbs {
         self.all.iter_mut().map(|tlb| tlb.forget(&numbers, head, pte)).sum()
     }
 
-    /// Takes a base page, of whose use bits some will change, out of the entries that it shares with others.
+    /// Takes a base page, of whose use bits some will change, out of the entries that it shares
+    /// with others.
     pub(crate) fn separate(&mut self, head: u32, first: Vpn, pte: Pte, changed: u32) {
         let number = self.number(first, pte);
         for tlb in self.all.iter_mut().filter(|_| pte.size_level() == 0) {
@@ -254,7 +261,8 @@ impl Tlbs {
         self.ranges.as_ref().map_or(0, RangeTlb::len)
     }
 
-    /// This space is current now. Costs a look at all entries of a TLB whose spaces are too many then.
+    /// This space is current now. Costs a look at all entries of a TLB whose spaces are too many
+    /// then.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         for at in 0..self.all.len() {
             let tlb = &mut self.all[at];
@@ -266,8 +274,8 @@ impl Tlbs {
         }
     }
 
-    /// Whether one of them holds the translation that a request of this kind needs. Where an entry may
-    /// be of several mappings, or its place depends on more than its number, none is found.
+    /// Whether one of them holds the translation that a request of this kind needs. Where an entry
+    /// may be of several mappings, or its place depends on more than its number, none is found.
     pub(crate) fn has(&self, (number, head): (u64, u32), kind: usize) -> bool {
         self.all.iter().filter(|tlb| tlb.kinds >> bit_of(kind) & 1 != 0).any(|tlb| match &tlb.entries {
             Entries::Exact(cache) => cache.find(number, head).is_some(),
@@ -298,8 +306,8 @@ impl Tlbs {
         })
     }
 
-    /// The order of the smallest aligned block around this page in which they hold another mapping than the page's own,
-    /// which has these pages. Costs a look at all entries.
+    /// The order of the smallest aligned block around this page in which they hold another mapping
+    /// than the page's own, which has these pages. Costs a look at all entries.
     pub(crate) fn held_around(&self, mappings: &Mappings, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
         let order = |head: u32| {
             let held = mappings.nodes.first_page(head).0;
@@ -419,7 +427,8 @@ impl Tlbs {
         }
     }
 
-    /// Uses the translation with this number of the mapping `head` in a place of a TLB, if it is there: as [`Cache::use_at`].
+    /// Uses the translation with this number of the mapping `head` in a place of a TLB, if it is
+    /// there: as [`Cache::use_at`].
     #[inline(always)]
     pub(crate) fn use_at(&mut self, tlb: usize, at: usize, number: u64, head: u32) -> bool {
         match self.all.get_mut(tlb).map(|tlb| &mut tlb.entries) {
@@ -444,8 +453,8 @@ impl Tlbs {
         self.orders[pte.size_level() % SIZE_LEVELS]
     }
 
-    /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
-    /// evicts is dropped from those.
+    /// The same where a level includes nearer ones, request by request: the farthest is filled
+    /// first, and what it evicts is dropped from those.
     #[inline(never)]
     fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();
@@ -490,8 +499,8 @@ impl Tlbs {
         }
     }
 
-    /// What is held of the perforated page that an absent page is a hole of, or of the pointer to its table; that is a use. In the first bits
-    /// of the sets.
+    /// What is held of the perforated page that an absent page is a hole of, or of the pointer to
+    /// its table; that is a use. In the first bits of the sets.
     pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
         let mut known = Known::default();
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
@@ -539,8 +548,9 @@ impl Tlbs {
         held
     }
 
-    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where it is looked for,
-    /// so that no page is in a TLB twice; and that inclusive levels hold what they must.
+    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where it is
+    /// looked for, so that no page is in a TLB twice; and that inclusive levels hold what they
+    /// must.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.ranges.iter().try_for_each(|ranges| ranges.validate(mappings))?;
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
@@ -592,7 +602,8 @@ impl Tlbs {
 }
 
 impl Tlb {
-    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed. Others, which are walked, ask for pointers.
+    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed. Others,
+    /// which are walked, ask for pointers.
     #[inline(always)]
     fn access(&mut self, (asking, walked): (u64, u64), batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
         let asked = Asked { batch, mappings, walked, joining: self.joins.unwrap_or_default() };

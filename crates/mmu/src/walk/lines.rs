@@ -1,10 +1,13 @@
-//! The caches through which walks read page-table lines and, in a stream with lines, the program reads and writes its data.
+//! The caches through which walks read page-table lines and, in a stream with lines, the program
+//! reads and writes its data.
 //!
-//! Where a stream has only pages, page-table lines compete only with each other, so the latencies of walks are a lower bound.
-//! With lines ([`crate::Mmu::run_lines`]) the program's are in the same caches, by physical address; walks read through the data
-//! side. Fetches have a first level of their own where the machine file has one. A prefetcher follows
-//! streams of lines, if the machine has one: who misses right beside the last line of a stream waits for nothing, and is counted
-//! apart. What the kernel reads and writes is in no cache, and what leaves an outer level stays in nearer ones.
+//! Where a stream has only pages, page-table lines compete only with each other, so the latencies
+//! of walks are a lower bound. With lines ([`crate::Mmu::run_lines`]) the program's are in the same
+//! caches, by physical address; walks read through the data side. Fetches have a first level of
+//! their own where the machine file has one. A prefetcher follows streams of lines, if the machine
+//! has one: who misses right beside the last line of a stream waits for nothing, and is counted
+//! apart. What the kernel reads and writes is in no cache, and what leaves an outer level stays in
+//! nearer ones.
 
 use crate::counters::{Counters, Remaps};
 use crate::machine::Replacement;
@@ -20,8 +23,9 @@ const STREAM_LINE_BYTES: u64 = 1 << STREAM_LINE_SHIFT;
 /// The most lines that the walks of a batch read.
 const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
-/// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines, and
-/// the largest number of 32 bits is no key. Keys are kept small: some caches have a table by key.
+/// Lines of the program are below this number: the key of a line is its number and a bit that tells
+/// these from page-table lines, and the largest number of 32 bits is no key. Keys are kept small:
+/// some caches have a table by key.
 pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
 
 /// The key of a page-table line.
@@ -56,7 +60,8 @@ pub(crate) struct Lines {
     pub(crate) preloading: bool,
     /// How many lines a line of a stream is, if it is not smaller: an access is to all of them.
     parts: u32,
-    /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
+    /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's
+    /// number.
     shift: u32,
     /// The lines that are referenced, in order.
     wanted: [u32; WANTED],
@@ -155,8 +160,9 @@ impl Lines {
         counters.line_misses += left as u64;
     }
 
-    /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set. Where a line of the stream
-    /// is several of the caches', they are numbered as the stream's.
+    /// The program's accesses to these lines of physical memory, of which those are fetches whose
+    /// bits are set. Where a line of the stream is several of the caches', they are numbered as the
+    /// stream's.
     #[inline(always)]
     pub(crate) fn access(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
         if self.parts == 1 {
@@ -221,8 +227,8 @@ impl Lines {
         }
     }
 
-    /// Drops these lines of the program, of whole base pages, from all caches, and shadow pages from the controller's TLB.
-    /// Returns how many lines a cache held.
+    /// Drops these lines of the program, of whole base pages, from all caches, and shadow pages
+    /// from the controller's TLB. Returns how many lines a cache held.
     pub(crate) fn flush(&mut self, lines: Range<u32>) -> u64 {
         let mut held = 0;
         for line in lines.start * self.parts..lines.end * self.parts {
@@ -257,8 +263,8 @@ impl Lines {
     }
 }
 
-/// Which of these misses are next to the last line of a stream, which then goes on; another begins a stream in place of the one
-/// that went on longest ago.
+/// Which of these misses are next to the last line of a stream, which then goes on; another begins
+/// a stream in place of the one that went on longest ago.
 fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
     let mut ahead = 0;
     for at in each(missed) {
@@ -272,7 +278,8 @@ fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
     ahead
 }
 
-/// Reads lines through one cache and inserts those that miss. Moves these to the front and returns their number.
+/// Reads lines through one cache and inserts those that miss. Moves these to the front and returns
+/// their number.
 #[inline(always)]
 fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
     let mut missed = 0;

@@ -1,4 +1,5 @@
-//! Page-table walks: the [`formats`] of page tables with their walk caches, and the [`lines`] that they are read through.
+//! Page-table walks: the [`formats`] of page tables with their walk caches, and the [`lines`] that
+//! they are read through.
 
 pub(crate) mod formats;
 pub(crate) mod lines;

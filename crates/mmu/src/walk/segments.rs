@@ -1,11 +1,14 @@
-//! Segments: the upper bits of an address select a virtual segment identifier (VSID), which names the same page in all address spaces that
-//! have it. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 3, 5.2 and 7.
+//! Segments: the upper bits of an address select a virtual segment identifier (VSID), which names
+//! the same page in all address spaces that have it. Dougan, Mackerras and Yodaiken, OSDI 1999,
+//! sections 3, 5.2 and 7.
 //!
-//! An address space has a context number, from which its VSIDs follow: number x scatter, modulo 2^20, and four bits for the segment, as in
-//! Linux/PPC. With a new context number all that was known of the space is out of date at once: the entries with its old VSIDs, in the
-//! hash table, match nothing any more; they are zombies. Programs recorded on machines with wider addresses have segments beyond 16: they
-//! are numbered in the order of their first use, and more than eight take another context number. Context numbers are counted, or are those of
-//! processes: then a process has the same as long as it lives.
+//! An address space has a context number, from which its VSIDs follow: number x scatter, modulo
+//! 2^20, and four bits for the segment, as in Linux/PPC. With a new context number all that was
+//! known of the space is out of date at once: the entries with its old VSIDs, in the hash table,
+//! match nothing any more; they are zombies. Programs recorded on machines with wider addresses
+//! have segments beyond 16: they are numbered in the order of their first use, and more than eight
+//! take another context number. Context numbers are counted, or are those of processes: then a
+//! process has the same as long as it lives.
 
 /// The bits of a page index: a segment has 256 MB.
 const INDEX_BITS: u32 = 16;
@@ -39,7 +42,8 @@ pub(crate) fn context_of(page: VirtualPage) -> usize {
     (page >> (INDEX_BITS + 4)) as usize
 }
 
-/// The page under a VSID that no space has: of the first context that is not given. It lies in the groups of those of context 0.
+/// The page under a VSID that no space has: of the first context that is not given. It lies in the
+/// groups of those of context 0.
 pub(crate) fn nobodys(page: u64) -> VirtualPage {
     under(vsid(CONTEXTS, segment_of(page) as usize % OF_CONTEXT), page)
 }
@@ -53,7 +57,8 @@ pub(crate) struct Segments {
     /// Whether context numbers are those of processes, and by space what was said of these.
     by_process: bool,
     processes: Vec<u32>,
-    /// By space: the numbers of its segments, in the order of their first use, and the contexts that serve them, eight by each.
+    /// By space: the numbers of its segments, in the order of their first use, and the contexts
+    /// that serve them, eight by each.
     spaces: Vec<(Vec<u64>, Vec<u32>)>,
     /// The contexts, by scattered number, that a space has.
     live: Vec<bool>,
@@ -74,8 +79,8 @@ impl Segments {
         }
     }
 
-    /// How context numbers are scattered from now on, the space of the kernel, and whether they are those of processes. Before anything is
-    /// asked.
+    /// How context numbers are scattered from now on, the space of the kernel, and whether they are
+    /// those of processes. Before anything is asked.
     pub(crate) fn set(&mut self, scatter: u32, kernel: Option<u32>, by_process: bool) {
         *self = Segments { kernel, by_process, ..Segments::new(scatter) };
     }
@@ -87,7 +92,8 @@ impl Segments {
         self.processes[space as usize] = process;
     }
 
-    /// A context that no space has, for the next eight segments of a space that has `held`; `None` where numbers have run out.
+    /// A context that no space has, for the next eight segments of a space that has `held`; `None`
+    /// where numbers have run out.
     fn next_context(&mut self, space: u32, held: usize) -> Option<u32> {
         // With an even constant they repeat sooner.
         let numbers = CONTEXTS >> self.scatter.trailing_zeros();
@@ -105,7 +111,8 @@ impl Segments {
         Some(scattered(self.last))
     }
 
-    /// The page under its VSID; `None` if numbers have run out, so that [`Segments::begin_again`] must be called.
+    /// The page under its VSID; `None` if numbers have run out, so that [`Segments::begin_again`]
+    /// must be called.
     pub(crate) fn page(&mut self, space: u32, page: u64) -> Option<VirtualPage> {
         if let Some(known) = self.known(space, page) {
             return Some(known);

@@ -60,8 +60,9 @@ impl Walker {
         on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
     }
 
-    /// The same for a batch with lines: `data` are the program's accesses, of which those whose bits are set in `missed` missed in the
-    /// first level and are the requests of `batch`, in order.
+    /// The same for a batch with lines: `data` are the program's accesses, of which those whose
+    /// bits are set in `missed` missed in the first level and are the requests of `batch`, in
+    /// order.
     pub(crate) fn walk_lines(
         &mut self,
         mappings: &Mappings,

@@ -85,8 +85,8 @@ impl<T: Copy + PartialEq> Cache<T> {
         dropped
     }
 
-    /// Replaces the first entry of the set of this number of which this is another one, as a use, and drops further ones;
-    /// returns whether there is one.
+    /// Replaces the first entry of the set of this number of which this is another one, as a use,
+    /// and drops further ones; returns whether there is one.
     pub(crate) fn change(&mut self, number: u64, change: impl Fn(T) -> Option<T>) -> bool {
         let set = self.set(number);
         let changed = |way: &Option<T>| way.and_then(&change);

@@ -1,4 +1,5 @@
-//! A clustered page table once more: what nodes there are follows from what is mapped, chains are lists.
+//! A clustered page table once more: what nodes there are follows from what is mapped, chains are
+//! lists.
 
 use crate::naive::Mapping;
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ pub(crate) struct Clustered {
     /// Words of a base page.
     room: u64,
     buckets: Vec<Vec<Node>>,
-    /// By number of mappings: places that were freed, and those of the last page that were not used yet.
+    /// By number of mappings: places that were freed, and those of the last page that were not used
+    /// yet.
     freed: BTreeMap<u64, Vec<u64>>,
     fresh: BTreeMap<u64, Vec<u64>>,
     /// The first word behind all pages.
@@ -76,7 +78,8 @@ impl Clustered {
         Some(if self.partial && placed && starts.is_multiple_of(self.pages) { 1 } else { self.pages })
     }
 
-    /// Gives a block the node that it needs; `mapping` tells of a page the first page of its mapping, the number of pages, and the mapping.
+    /// Gives a block the node that it needs; `mapping` tells of a page the first page of its
+    /// mapping, the number of pages, and the mapping.
     pub(crate) fn update(&mut self, space: u32, block: u64, mapping: impl Fn(u64) -> Option<(u64, u64, Mapping)>) {
         let needed = self.needed(block, mapping);
         let bucket = self.bucket(space, block);

@@ -1,4 +1,5 @@
-//! A hash table of groups once more: a list of entries for each group, contexts in the order in which they were needed.
+//! A hash table of groups once more: a list of entries for each group, contexts in the order in
+//! which they were needed.
 
 use crate::lines::check_with;
 use crate::naive::Naive;
@@ -13,7 +14,8 @@ pub(crate) struct Groups {
     pub(crate) software: bool,
     pub(crate) upkeep: Upkeep,
     pub(crate) table: Vec<[Option<Place>; 8]>,
-    /// For each eight segments that a space has used: space, context, if it has not lost it, and the segments.
+    /// For each eight segments that a space has used: space, context, if it has not lost it, and
+    /// the segments.
     contexts: Vec<(u32, u64, bool, Vec<u64>)>,
     given: u64,
     /// The numbers of processes by space, where context numbers are these.
@@ -307,7 +309,8 @@ fn touches(random: &mut Random) -> Vec<Touch> {
     (0..random.below(12)).map(|_| touch(random)).collect()
 }
 
-/// An eager flush of a space, as at a fork, takes its pages out of the table and out of the TLBs, those too whose mappings stay as they are.
+/// An eager flush of a space, as at a fork, takes its pages out of the table and out of the TLBs,
+/// those too whose mappings stay as they are.
 #[test]
 fn what_is_flushed_leaves_the_tlbs_with_the_table() {
     for (name, table) in [("ppc604", true), ("ppc603", true), ("ppc603", false)] {
@@ -329,8 +332,8 @@ fn what_is_flushed_leaves_the_tlbs_with_the_table() {
     }
 }
 
-/// A kernel that flushes eagerly looks for each page of a range, mapped or not, as far as addresses of 32 bits reach; beyond them, and of a whole
-/// space, for those that are mapped.
+/// A kernel that flushes eagerly looks for each page of a range, mapped or not, as far as addresses
+/// of 32 bits reach; beyond them, and of a whole space, for those that are mapped.
 #[test]
 fn each_page_of_a_range_is_looked_for_as_far_as_32_bits_reach() {
     let mut mmu = Mmu::new(&Machine::builtin("ppc604").unwrap());

@@ -12,7 +12,8 @@ type Node = (usize, u64);
 #[derive(Debug)]
 pub(crate) struct Host {
     bits: Vec<u8>,
-    /// The level of the entries of the host's pages, and the base-two logarithm of the base pages of each.
+    /// The level of the entries of the host's pages, and the base-two logarithm of the base pages
+    /// of each.
     last: usize,
     order: u32,
     /// By node, when it was made.
@@ -21,7 +22,8 @@ pub(crate) struct Host {
     walk_caches: Vec<(usize, Cache<Node>)>,
     /// The tables of a host with a memory manager, by the guest's frames.
     pub(crate) tables: Option<Box<Naive>>,
-    /// Everything was flushed, with no access since; how often; and whether an access has found a page that is not backed.
+    /// Everything was flushed, with no access since; how often; and whether an access has found a
+    /// page that is not backed.
     pub(crate) shot: bool,
     pub(crate) shootdowns: u64,
     missed: bool,
@@ -67,7 +69,8 @@ impl Host {
         (level, frame >> (self.below(level) + u32::from(self.bits[level - 1])))
     }
 
-    /// What a translation of this frame of the guest finds, in order: the level of the walk cache that hits, or the entries that are read.
+    /// What a translation of this frame of the guest finds, in order: the level of the walk cache
+    /// that hits, or the entries that are read.
     pub(crate) fn translate(&mut self, frame: u64) -> Vec<(u64, Option<usize>)> {
         let (last, page) = match &self.tables {
             None => {

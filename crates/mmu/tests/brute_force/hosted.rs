@@ -1,4 +1,5 @@
-//! Guests whose host has a memory manager: whatever that maps, promotes, demotes and unmaps meanwhile, both models agree.
+//! Guests whose host has a memory manager: whatever that maps, promotes, demotes and unmaps
+//! meanwhile, both models agree.
 
 use crate::Pair;
 use crate::machines::nested;
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 use superpage_mmu::{Machine, Used};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
-/// The machines of two-dimensional walks, each with such a host: with pages of several entries, many sizes, all caches and none.
+/// The machines of two-dimensional walks, each with such a host: with pages of several entries,
+/// many sizes, all caches and none.
 fn machines() -> Vec<Machine> {
     let mut machines = nested();
     machines.push(Machine::builtin("zen5+tailored+nested").unwrap());
@@ -23,7 +25,8 @@ impl Pair {
         self.machine.host.as_ref().is_some_and(|host| host.managed)
     }
 
-    /// The host backs what the guest has touched, by pages of any sizes. Of much it leaves some out, which accesses find then.
+    /// The host backs what the guest has touched, by pages of any sizes. Of much it leaves some
+    /// out, which accesses find then.
     pub(crate) fn back(&mut self) {
         if !self.is_managed() {
             return;

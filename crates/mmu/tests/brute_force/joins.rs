@@ -8,7 +8,8 @@ use superpage_pages::PageSize;
 /// What is mapped, by space and first page.
 pub(crate) type Mapped = BTreeMap<(u32, u64), Mapping>;
 
-/// The pages that may be in one entry with this one, which is mapped: none if it has one of its own.
+/// The pages that may be in one entry with this one, which is mapped: none if it has one of its
+/// own.
 pub(crate) fn together(joins: &Joins, base: PageSize, mapped: &Mapped, space: u32, page: u64) -> Vec<u64> {
     let n = joins.pages as u64;
     let block = page - page % n;
@@ -21,7 +22,8 @@ pub(crate) fn together(joins: &Joins, base: PageSize, mapped: &Mapped, space: u3
                 UseBit::Dirty => a.dirty == b.dirty,
             })
     };
-    // The pages whose frames differ from that of the page asked for by as much as they do themselves.
+    // The pages whose frames differ from that of the page asked for by as much as they do
+    // themselves.
     let beside = |other: u64| {
         at(other).filter(|m| alike(*m, asked) && m.frame.wrapping_sub(other) == asked.frame.wrapping_sub(page))
     };

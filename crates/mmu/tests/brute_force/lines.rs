@@ -1,4 +1,5 @@
-//! Streams with lines against the naive model: the program's lines and those of page tables in the same caches.
+//! Streams with lines against the naive model: the program's lines and those of page tables in the
+//! same caches.
 
 use crate::naive::{Mapping, Naive, Stop};
 use crate::{ACCESSES, groups, machines, replacement};

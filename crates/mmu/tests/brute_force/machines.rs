@@ -16,7 +16,8 @@ pub(crate) fn machines() -> Vec<Machine> {
         }
         alpha.spaces.number_bits = 1;
         machines.push(alpha);
-        // Set counts that are no powers of two, an inclusive second level, caches so small that all of them evict.
+        // Set counts that are no powers of two, an inclusive second level, caches so small that all
+        // of them evict.
         let mut odd = Machine::builtin("skylake-sp").unwrap();
         odd.name = format!("odd {}", replacement.name());
         for tlb in &mut odd.tlb {
@@ -83,8 +84,8 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines
 }
 
-/// Guests whose walks are two-dimensional: hosts with larger pages and with smaller ones, of more levels and of fewer, with all
-/// caches and with none.
+/// Guests whose walks are two-dimensional: hosts with larger pages and with smaller ones, of more
+/// levels and of fewer, with all caches and with none.
 pub(crate) fn nested() -> Vec<Machine> {
     let of = |name: &str| Machine::builtin(name).unwrap();
     let mut machines: Vec<Machine> =
@@ -112,8 +113,8 @@ pub(crate) fn nested() -> Vec<Machine> {
     machines
 }
 
-/// TLBs that keep entries of few spaces, each level of another number: with rows and without, joined entries, perforated pages, inclusive
-/// levels, on a host with smaller pages.
+/// TLBs that keep entries of few spaces, each level of another number: with rows and without,
+/// joined entries, perforated pages, inclusive levels, on a host with smaller pages.
 fn of_few_spaces() -> Vec<Machine> {
     let names = ["zen5", "skylake-sp+perforated", "neoverse-v2+fractured", "skylake-sp+colt", "golden-cove"];
     let mut machines = names.map(|name| Machine::builtin(name).unwrap());
@@ -127,8 +128,8 @@ fn of_few_spaces() -> Vec<Machine> {
     machines.into()
 }
 
-/// TLBs that hold pointers to tables: for data and for all, of base pages and of several sizes, with few entries, of few spaces, with pages of
-/// several entries.
+/// TLBs that hold pointers to tables: for data and for all, of base pages and of several sizes,
+/// with few entries, of few spaces, with pages of several entries.
 fn pointing() -> Vec<Machine> {
     let of = |(name, within, sets): (&str, &str, usize)| {
         let mut machine = Machine::builtin(name).unwrap();
@@ -149,8 +150,8 @@ fn pointing() -> Vec<Machine> {
     .into()
 }
 
-/// Skewed TLBs: of two sizes and of five, with ways of their own for each size and with all, in the first level too, with ranges beside them, of few
-/// spaces; and with the sizes' ways alone.
+/// Skewed TLBs: of two sizes and of five, with ways of their own for each size and with all, in the
+/// first level too, with ranges beside them, of few spaces; and with the sizes' ways alone.
 fn skewed() -> Vec<Machine> {
     let of = |(name, index, share): (&str, Index, usize)| {
         let mut machine = Machine::builtin(name).unwrap();
@@ -176,7 +177,8 @@ fn skewed() -> Vec<Machine> {
     .into()
 }
 
-/// Range TLBs, of few entries: beside second levels of one TLB and of several, with joined entries, beside a third level.
+/// Range TLBs, of few entries: beside second levels of one TLB and of several, with joined entries,
+/// beside a third level.
 pub(crate) fn ranged() -> Vec<Machine> {
     let of = |(name, entries): (&str, usize)| {
         let mut machine = Machine::builtin(&format!("{name}+range")).unwrap();
@@ -202,8 +204,8 @@ pub(crate) fn ranged() -> Vec<Machine> {
     machines
 }
 
-/// Clustered page tables: of many pages a block, of few and of one, with partial subblocks and without, with pages larger and smaller than
-/// a block, on guests, with short chains and long ones.
+/// Clustered page tables: of many pages a block, of few and of one, with partial subblocks and
+/// without, with pages larger and smaller than a block, on guests, with short chains and long ones.
 fn clustered() -> Vec<Machine> {
     let of = |(name, pages, buckets, partial): (&str, u64, u64, bool)| {
         let mut machine = Machine::builtin(&format!("{name}+clustered")).unwrap();
@@ -235,8 +237,8 @@ fn clustered() -> Vec<Machine> {
     machines
 }
 
-/// Guests with perforated pages, whichever overlay is laid first, on hosts with pages that are smaller, as large, and larger; large TLBs and
-/// small ones; all caches and none.
+/// Guests with perforated pages, whichever overlay is laid first, on hosts with pages that are
+/// smaller, as large, and larger; large TLBs and small ones; all caches and none.
 fn virtualised() -> Vec<Machine> {
     let of = |(name, by): (&str, &str)| {
         let mut machine = Machine::builtin(name).unwrap();
@@ -262,7 +264,8 @@ fn virtualised() -> Vec<Machine> {
     machines
 }
 
-/// Page tables with perforated pages: few holes and many, large TLBs and small ones, several walk caches and none.
+/// Page tables with perforated pages: few holes and many, large TLBs and small ones, several walk
+/// caches and none.
 fn perforated() -> Vec<Machine> {
     let of = |(name, holes): (&str, u32)| {
         let mut machine = Machine::builtin(&format!("{name}+perforated")).unwrap();
@@ -279,8 +282,8 @@ fn perforated() -> Vec<Machine> {
     machines
 }
 
-/// TLBs whose entries hold several base pages: each kind, on one set and on many, in one level and in two, with and without
-/// the rules on use bits.
+/// TLBs whose entries hold several base pages: each kind, on one set and on many, in one level and
+/// in two, with and without the rules on use bits.
 fn joined() -> Vec<Machine> {
     let overlays = ["coalescing", "coalescing-32k", "colt", "partial-subblock", "complete-subblock"];
     let of = |name: &str| overlays.map(|overlay| Machine::builtin(&format!("{name}+{overlay}")).unwrap());
@@ -315,8 +318,8 @@ fn joined() -> Vec<Machine> {
     machines
 }
 
-/// A machine all of whose TLBs have this index and replacement: eight sets in the first level, which the pages of all sizes share, and
-/// so many in the second.
+/// A machine all of whose TLBs have this index and replacement: eight sets in the first level,
+/// which the pages of all sizes share, and so many in the second.
 pub(crate) fn selecting(index: Index, replacement: Replacement, sets: usize, ways: usize) -> Machine {
     let mut machine = Machine::builtin("neoverse-v2").unwrap();
     machine.name = format!("{} {} {sets} x {ways}", index.name(), replacement.name());
@@ -328,8 +331,8 @@ pub(crate) fn selecting(index: Index, replacement: Replacement, sets: usize, way
     machine
 }
 
-/// Ladders of many sizes: all powers of two from 4 KB to 1 GB, where TLBs hold all and where each holds some, those of the
-/// Itanium in one TLB, and all that one table of the Alpha holds.
+/// Ladders of many sizes: all powers of two from 4 KB to 1 GB, where TLBs hold all and where each
+/// holds some, those of the Itanium in one TLB, and all that one table of the Alpha holds.
 fn ladders() -> Vec<Machine> {
     let tailored =
         ["zen5", "golden-cove", "harpertown"].map(|name| Machine::builtin(&format!("{name}+tailored")).unwrap());
@@ -346,7 +349,8 @@ fn ladders() -> Vec<Machine> {
     tailored.into_iter().chain([ten, with("linear, eleven sizes", "alpha-21264", powers)]).collect()
 }
 
-/// Guests of hosts with smaller pages: of one set and of many, linear and radix tables, inclusive levels, TLBs apart for each size.
+/// Guests of hosts with smaller pages: of one set and of many, linear and radix tables, inclusive
+/// levels, TLBs apart for each size.
 fn fractured(metal: &[Machine]) -> Vec<Machine> {
     let hosts = [
         ("zen4", None),
@@ -383,7 +387,8 @@ pub(crate) fn with_another_index(machine: &Machine) -> Machine {
     other
 }
 
-/// The same but for a smaller second level, if there is one, and smaller caches of the walker: it is behind the same first level.
+/// The same but for a smaller second level, if there is one, and smaller caches of the walker: it
+/// is behind the same first level.
 pub(crate) fn with_another_second_level(machine: &Machine) -> Machine {
     let mut other = machine.clone();
     for tlb in other.tlb.iter_mut().filter(|tlb| tlb.level > 1) {

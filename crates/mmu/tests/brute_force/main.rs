@@ -1,5 +1,6 @@
-//! The crate against the most naive model of the same hardware: miss for miss, level by level, over random sequences of
-//! accesses, table operations and switches on every built-in machine and on made-up ones.
+//! The crate against the most naive model of the same hardware: miss for miss, level by level, over
+//! random sequences of accesses, table operations and switches on every built-in machine and on
+//! made-up ones.
 
 mod cache;
 mod clustered;
@@ -375,7 +376,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Any index function with any replacement, in sets of any size that it takes; on metal, or as a guest.
+    /// Any index function with any replacement, in sets of any size that it takes; on metal, or as
+    /// a guest.
     #[test]
     fn any_index_with_any_replacement(
         (index, replacement) in (prop::sample::select(Index::ALL), prop::sample::select(Replacement::ALL)),
@@ -397,9 +399,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Machines that run the same are one [`superpage_mmu::Mmu`], and each has the counts that it has alone: those of the box and
-    /// made-up ones with the same page tables, some with the same TLBs, some with the same first level, some with another; of the first two
-    /// also with other walkers and other costs.
+    /// Machines that run the same are one [`superpage_mmu::Mmu`], and each has the counts that it
+    /// has alone: those of the box and made-up ones with the same page tables, some with the same
+    /// TLBs, some with the same first level, some with another; of the first two also with other
+    /// walkers and other costs.
     #[test]
     fn machines_count_together_as_alone(
         which in 0..machines().len(),
@@ -421,7 +424,8 @@ proptest! {
     }
 }
 
-/// Long streams on each machine, so that none depends on the luck of the generator; in two halves, for two processors.
+/// Long streams on each machine, so that none depends on the luck of the generator; in two halves,
+/// for two processors.
 fn agree_over_a_long_stream(half: usize) {
     for machine in machines().iter().skip(half).step_by(2) {
         println!("{}", machine.name);
@@ -435,7 +439,8 @@ fn agree_over_a_long_stream(half: usize) {
         // The stream has gone where it matters.
         assert!(counters.tlb_misses() > 1000 && counters.level_hits(0) > 1000, "{counters:?}");
         assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
-        // Where entries hold several pages, fewer are dropped; where frames are not in a row, fewer pages are promoted.
+        // Where entries hold several pages, fewer are dropped; where frames are not in a row, fewer
+        // pages are promoted.
         let joined = machine.range_tlb.is_some()
             || machine.perforated.is_some()
             || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
@@ -458,8 +463,9 @@ fn every_other_machine_agrees_over_a_long_stream() {
     agree_over_a_long_stream(1);
 }
 
-/// 200 000 accesses to pages of all sizes, far more than the TLBs hold, with nothing else in between: fully associative
-/// with 128 entries, round-robin and LRU, and set associative in two levels.
+/// 200 000 accesses to pages of all sizes, far more than the TLBs hold, with nothing else in
+/// between: fully associative with 128 entries, round-robin and LRU, and set associative in two
+/// levels.
 #[test]
 fn mixed_sizes_miss_alike_for_long() {
     let wanted = ["alpha-21264", "alpha-21264 lru", "skylake-sp", "neoverse-v2", "xor lru 32 x 4"];

@@ -1,5 +1,6 @@
-//! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
-//! between two steps that could be found again, and no code is shared with the crate but the machine file.
+//! The hardware written out with no thought for speed: every structure is a list that is searched,
+//! nothing is remembered between two steps that could be found again, and no code is shared with
+//! the crate but the machine file.
 
 mod around;
 mod groups;
@@ -78,7 +79,8 @@ pub(crate) struct Naive {
     /// When each node was last made.
     made: BTreeMap<u64, u64>,
     clock: u64,
-    /// What the TLBs were last told to forget, with no access since: space, first page, the page after the last.
+    /// What the TLBs were last told to forget, with no access since: space, first page, the page
+    /// after the last.
     forgotten: Option<(u32, u64, u64)>,
     pub(crate) space: u32,
     /// Whether a TLB had the pointer to the table of the page that missed last.
@@ -142,7 +144,8 @@ impl Naive {
         }
     }
 
-    /// What the page tables of the machine take now: a root for each space that has any, and the nodes below.
+    /// What the page tables of the machine take now: a root for each space that has any, and the
+    /// nodes below.
     pub(crate) fn table_bytes(&self) -> u64 {
         if let Some(clustered) = &self.clustered {
             return clustered.bytes();
@@ -206,8 +209,8 @@ impl Naive {
         (space, level, page >> spanned)
     }
 
-    /// Makes the nodes that mappings need, from the root down, and gives back those that none needs, from the leaves up.
-    /// Roots stay.
+    /// Makes the nodes that mappings need, from the root down, and gives back those that none
+    /// needs, from the leaves up. Roots stay.
     pub(crate) fn rebuild(&mut self) {
         let mut needed = BTreeSet::new();
         for ((space, first), mapping) in &self.mappings {
@@ -266,7 +269,8 @@ impl Naive {
         }
     }
 
-    /// Drops pages from a TLB: where entries have valid bits, others of an entry stay. Returns the entries dropped.
+    /// Drops pages from a TLB: where entries have valid bits, others of an entry stay. Returns the
+    /// entries dropped.
     fn forget(spec: &TlbSpec, cache: &mut Cache<Entry>, space: u32, first: u64, pages: u64) -> u64 {
         if spec.joins.as_ref().is_some_and(joins::has_valid_bits) {
             let left = |held: Entry| match held.held {
@@ -332,7 +336,8 @@ impl Naive {
                 let dropped = cache.drop(gone);
                 self.counts.shootdown_entries += if whole { dropped } else { 0 };
             }
-            // A hole that is filled is announced to nobody; where the table is gone, nothing more is.
+            // A hole that is filled is announced to nobody; where the table is gone, nothing more
+            // is.
             if whole && self.nodes.contains_key(&self.node(space, first, 1)) {
                 self.announce(space, at, pages);
             }
@@ -473,8 +478,9 @@ impl Naive {
         perforated::region(&self.machine, &self.mappings, self.space, page)
     }
 
-    /// Asks the TLBs, nearest first; fills those that missed if the page is mapped. Returns whether one has the page; if none, what is
-    /// known of its perforated page: its entry, and the fragment.
+    /// Asks the TLBs, nearest first; fills those that missed if the page is mapped. Returns whether
+    /// one has the page; if none, what is known of its perforated page: its entry, and the
+    /// fragment.
     fn translate(
         &mut self,
         page: u64,
@@ -669,7 +675,8 @@ impl Naive {
         mapping.dirty |= write;
     }
 
-    /// A base page leaves the entries that it shares, where a use bit that they look at is about to change.
+    /// A base page leaves the entries that it shares, where a use bit that they look at is about to
+    /// change.
     fn separate(&mut self, page: u64, referenced: bool, dirty: bool) {
         let space = self.space;
         for (spec, cache) in &mut self.tlbs {

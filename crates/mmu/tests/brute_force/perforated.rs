@@ -47,7 +47,8 @@ impl Region {
         self.holes.iter().any(|hole| hole / eighth == page / eighth)
     }
 
-    /// The first page of the fragment of the bitmap that has this page's bit, and the number of its pages.
+    /// The first page of the fragment of the bitmap that has this page's bit, and the number of its
+    /// pages.
     pub(crate) fn fragment(&self, machine: &Machine, page: u64) -> (u64, u64) {
         let pages = self.size(machine) / 16;
         (page / pages * pages, pages)

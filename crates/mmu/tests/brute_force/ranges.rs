@@ -28,7 +28,8 @@ impl Ranges {
         true
     }
 
-    /// Loads the longest range with this page, if it has two pages; `pages` tells how many a mapping has.
+    /// Loads the longest range with this page, if it has two pages; `pages` tells how many a
+    /// mapping has.
     pub(crate) fn fill(&mut self, mapped: &Mapped, space: u32, page: u64, pages: impl Fn(u64) -> u64) {
         let at = |page: u64| {
             let (key, mapping) = mapped.range(..=(space, page)).next_back()?;

@@ -39,7 +39,8 @@ pub(crate) fn joint(space: u32, pages: u64, held: &[u64], base: PageSize) -> Ent
     Entry { space, first, pages, size: base, held: Some(held), contents: Contents::Pages }
 }
 
-/// The size of what is looked up where a page of this size is mapped: which TLBs hold it, and what number selects the set.
+/// The size of what is looked up where a page of this size is mapped: which TLBs hold it, and what
+/// number selects the set.
 pub(crate) fn translated(machine: &Machine, size: PageSize) -> PageSize {
     match &machine.host {
         None => size,

@@ -37,8 +37,8 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
     }
 }
 
-/// The ways that a structure may have under a replacement: all entries of one set, and the ways of a larger and a smaller set. And
-/// whether it suits line caches of any number of ways.
+/// The ways that a structure may have under a replacement: all entries of one set, and the ways of
+/// a larger and a smaller set. And whether it suits line caches of any number of ways.
 pub(crate) fn shapes(replacement: Replacement) -> (usize, usize, usize, bool) {
     match replacement {
         Replacement::TreePlru => (64, 8, 4, false),
@@ -127,7 +127,8 @@ impl Twin for Random {
     fn flush(&mut self) {}
 }
 
-/// For each inner node of a set's tree, as the range of ways below it: whether the right half is to go next.
+/// For each inner node of a set's tree, as the range of ways below it: whether the right half is to
+/// go next.
 #[derive(Debug)]
 struct TreePlru {
     right: Vec<BTreeMap<(usize, usize), bool>>,
@@ -218,8 +219,9 @@ impl Twin for Srrip {
     }
 }
 
-/// As TLB;DR measured it on Skylake's second level (its `TLB/README.md`): a set is a list of its ways, the last one goes next, and a use of the way at each position puts the list
-/// into another order.
+/// As TLB;DR measured it on Skylake's second level (its `TLB/README.md`): a set is a list of its
+/// ways, the last one goes next, and a use of the way at each position puts the list into another
+/// order.
 #[derive(Debug)]
 struct Permuted(Vec<Vec<usize>>);
 

@@ -1,5 +1,5 @@
-//! Runs of a stream ask for all that its accesses would ask for: the crate, given one request for each run, against the
-//! naive model, given every access, on all machines.
+//! Runs of a stream ask for all that its accesses would ask for: the crate, given one request for
+//! each run, against the naive model, given every access, on all machines.
 
 use crate::naive::Naive;
 use crate::{ACCESSES, machines, mapped};
@@ -8,9 +8,10 @@ use superpage_mmu::{Machine, Mmu, Request, Serves};
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 use superpage_trace::{Batch, RunBuilder, TRACE_PAGE_SHIFT};
 
-/// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, and none that is the first to be asked,
-/// see `Run`. A TLB of ranges serves both, and is asked first by stores that have no TLB of the first level. A first-level TLB with
-/// pointers to page tables serves its accesses, and the walks of all others.
+/// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, and
+/// none that is the first to be asked, see `Run`. A TLB of ranges serves both, and is asked first
+/// by stores that have no TLB of the first level. A first-level TLB with pointers to page tables
+/// serves its accesses, and the walks of all others.
 fn is_exact(machine: &Machine) -> bool {
     let first = |access: Access| {
         let serves = |serves: Serves| match access {
@@ -30,7 +31,8 @@ fn is_exact(machine: &Machine) -> bool {
 const DATA: u64 = 160;
 const CODE: u64 = 48;
 
-/// One address, and how a program goes on around there: more accesses to the page by kinds in turn, fetches between.
+/// One address, and how a program goes on around there: more accesses to the page by kinds in turn,
+/// fetches between.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     page: u64,
@@ -64,8 +66,9 @@ fn accesses(visits: &[Visit]) -> Vec<(Access, u64)> {
 fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
     let (mut naive, mut mmu) = (Naive::new(machine), Mmu::new(machine));
     let shift = machine.pages.sizes[0].shift() - TRACE_PAGE_SHIFT;
-    // Stretches of 64 KB in base pages, pages of 64 KB, or of 2 MB (one for each stretch of the program); the first write
-    // to each page traps. Addresses are spread so that every stretch has 2 MB to itself.
+    // Stretches of 64 KB in base pages, pages of 64 KB, or of 2 MB (one for each stretch of the
+    // program); the first write to each page traps. Addresses are spread so that every stretch has
+    // 2 MB to itself.
     let place = |page: u64| (page / 16 * 512 + page % 16) >> shift;
     let rungs: Vec<PageSize> = machine.pages.sizes.iter().copied().filter(|size| size.bytes() <= 2 << 20).collect();
     for stretch in 0..(DATA + CODE) / 16 {
@@ -106,7 +109,8 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
     let (ours, naive_counts) = (mmu.counters(0), &naive.counts);
     for level in 0..machine.tlb_levels() {
         for access in ACCESSES {
-            // Where no TLB of the level serves an access, every one goes by, and their number says nothing.
+            // Where no TLB of the level serves an access, every one goes by, and their number says
+            // nothing.
             if machine.tlb.iter().any(|tlb| tlb.level == level + 1 && Naive::serves(tlb, access)) {
                 let (misses, expected) = (ours.misses(level, access), naive_counts.misses[level][access as usize]);
                 assert_eq!(misses, expected, "{}: {access:?} misses in level {}", machine.name, level + 1);

@@ -1,5 +1,5 @@
-//! Shadow superpages once more, as a layer above the naive model: what the controller's superpages are is worked out page by
-//! page. To the kernel everything is as on the plain machine.
+//! Shadow superpages once more, as a layer above the naive model: what the controller's superpages
+//! are is worked out page by page. To the kernel everything is as on the plain machine.
 
 use crate::ACCESSES;
 use crate::cache::Cache;
@@ -137,7 +137,8 @@ impl Shadowed {
         gone.iter().for_each(|(first, pages)| self.naive.announce(space, *first, *pages));
     }
 
-    /// Maps pages by superpages of this level, those that change and those that have no place by smaller ones.
+    /// Maps pages by superpages of this level, those that change and those that have no place by
+    /// smaller ones.
     fn lay(&mut self, space: u32, rung: usize, mut pages: BTreeMap<u64, Mapping>, around: &Range<u64>) {
         if rung == 0 {
             self.naive.mappings.extend(pages.into_iter().map(|(page, mapping)| ((space, page), mapping)));
@@ -395,7 +396,8 @@ impl All {
         all.iter().nth(nth).map(|((space, at), mapping)| (*space, *at, *mapping))
     }
 
-    /// Fills an aligned block with base pages, from either end or from anywhere; promotes it if its frames are in a row.
+    /// Fills an aligned block with base pages, from either end or from anywhere; promotes it if its
+    /// frames are in a row.
     fn fill(&mut self, sizes: &[PageSize]) {
         let (space, pages) = (self.random.below(2) as u32, self.naive[0].naive.pages(sizes[1]));
         let larger: Vec<u64> = sizes[1..].iter().map(|size| self.naive[0].naive.pages(*size)).collect();
@@ -614,8 +616,8 @@ impl All {
     }
 }
 
-/// Machines with shadow superpages, with small caches and small TLBs, some with hardly any room for superpages; and each with
-/// another controller.
+/// Machines with shadow superpages, with small caches and small TLBs, some with hardly any room for
+/// superpages; and each with another controller.
 fn machines() -> Vec<[Machine; 2]> {
     let small = |cache: &mut LineCacheSpec, size: u64| (cache.size, cache.ways) = (size, 2);
     let of = |(name, size, entries, ways): (&str, u64, usize, usize)| {

@@ -1,4 +1,5 @@
-//! Skewed TLBs once more: for each page the list of places where it may be, and of each entry when it was used.
+//! Skewed TLBs once more: for each page the list of places where it may be, and of each entry when
+//! it was used.
 
 use crate::index;
 use std::collections::BTreeMap;
@@ -35,7 +36,8 @@ impl<T: Copy> Skewed<T> {
     /// Where a page of this order may be, from the first way on.
     fn places(&self, page: u64, order: u32) -> Vec<(usize, usize)> {
         let (before, own) = self.shares[&order];
-        // The golden ratio of 2^64 times the part of the address above the largest page: the fraction says where to begin.
+        // The golden ratio of 2^64 times the part of the address above the largest page: the
+        // fraction says where to begin.
         let hashed = u128::from(page >> self.largest) * 0x9e37_79b9_7f4a_7c15 % (1 << 64) / (1 << 32);
         let turn = (hashed * self.ways as u128 / (1 << 32)) as usize;
         let serves = |way: &usize| (before..before + own).any(|place| place == (way + turn) % self.ways);

@@ -1,9 +1,11 @@
-//! Machines that run the same, together and each alone: whatever happens, both have the same results, counts and TLBs.
+//! Machines that run the same, together and each alone: whatever happens, both have the same
+//! results, counts and TLBs.
 
 use superpage_mmu::{Counters, Held, Machine, Mmu, Request, Trap, Used};
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 
-/// One [`Mmu`] of several machines, whose requests may wait across traps, and one of each, whose requests do not. If there is one machine, it alone.
+/// One [`Mmu`] of several machines, whose requests may wait across traps, and one of each, whose
+/// requests do not. If there is one machine, it alone.
 pub(crate) struct Together {
     all: Mmu,
     alone: Vec<Mmu>,

@@ -1,8 +1,9 @@
-//! Leaves accesses out: in each period some are kept, and of the rest the first touches and first writes of pages.
+//! Leaves accesses out: in each period some are kept, and of the rest the first touches and first
+//! writes of pages.
 //!
-//! The phases are those of [`Schedule`]. One ends where the first block of code begins after its accesses are used up, and cuts all open
-//! runs, so that the runs of a phase contain exactly its own accesses. What is left out is only counted, by [`LeftOut`], and
-//! reported together.
+//! The phases are those of [`Schedule`]. One ends where the first block of code begins after its
+//! accesses are used up, and cuts all open runs, so that the runs of a phase contain exactly its
+//! own accesses. What is left out is only counted, by [`LeftOut`], and reported together.
 
 use super::{OFFSET, ONE, PAGE, Runs, STORES, in_wire};
 use crate::UNIT;
@@ -29,12 +30,14 @@ pub(crate) struct Gaps {
     pub(crate) touched: &'static Touched,
     /// What the thread itself leaves out.
     pub(crate) left_out: &'static LeftOut,
-    /// Calls a function with what each thread of the process leaves out, and perhaps some that have ended, and its number.
+    /// Calls a function with what each thread of the process leaves out, and perhaps some that have
+    /// ended, and its number.
     pub(crate) each_thread: EachThread,
 }
 
 impl Runs {
-    /// A load or store of a sampled recording that [`LeftOut::counts`] does not count; otherwise like [`Runs::data_of`].
+    /// A load or store of a sampled recording that [`LeftOut::counts`] does not count; otherwise
+    /// like [`Runs::data_of`].
     pub(crate) fn data_sampled(&self, info: u32, address: u64) {
         let format = self.format.get();
         let kind = format.kind(info);
@@ -48,7 +51,8 @@ impl Runs {
         }
     }
 
-    /// Fetches of a sampled recording that [`LeftOut::counts_fetches`] does not count; otherwise like [`Runs::fetches`].
+    /// Fetches of a sampled recording that [`LeftOut::counts_fetches`] does not count; otherwise
+    /// like [`Runs::fetches`].
     pub(crate) fn fetches_sampled(&self, block: u64) {
         match self.attend() {
             true => self.fetches(block),
@@ -64,8 +68,8 @@ impl Runs {
         }
     }
 
-    /// Does what is due where a block begins, and changes the phase when its accesses are used up. Returns whether accesses are
-    /// recorded now.
+    /// Does what is due where a block begins, and changes the phase when its accesses are used up.
+    /// Returns whether accesses are recorded now.
     fn attend(&self) -> bool {
         let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return true };
         if self.recording.get() {

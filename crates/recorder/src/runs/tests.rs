@@ -30,7 +30,8 @@ fn begun(thread: u32, words: usize, sampler: Option<Sampler>) -> Box<Runs> {
     runs
 }
 
-/// A word as page, mark and kind, count; the events of these tests have no payload but that of skips.
+/// A word as page, mark and kind, count; the events of these tests have no payload but that of
+/// skips.
 fn shown(words: &[u64]) -> Vec<(u64, u64, u64)> {
     words.iter().map(|word| ((word & UNIT.number_bits()) >> 4, word & 7, word >> COUNT_SHIFT)).collect()
 }
@@ -149,7 +150,8 @@ struct Model {
     counted: u64,
     /// Whether a touched page was written.
     marks: HashMap<u64, bool>,
-    /// When a page was last used in this gap, by loads and stores or by fetches: after so many that are counted.
+    /// When a page was last used in this gap, by loads and stores or by fetches: after so many that
+    /// are counted.
     uses: HashMap<(u64, bool), u64>,
     totals: [u64; 2],
     /// What each window must begin with.

@@ -1,4 +1,5 @@
-//! Plain anonymous memory from the kernel, with huge pages or without: what a region is compared with.
+//! Plain anonymous memory from the kernel, with huge pages or without: what a region is compared
+//! with.
 
 use std::io;
 

@@ -1,15 +1,20 @@
-//! The frame allocator of Mosaic pages (Gosakan et al., ASPLOS 2023): iceberg hashing, and Horizon LRU.
+//! The frame allocator of Mosaic pages (Gosakan et al., ASPLOS 2023): iceberg hashing, and Horizon
+//! LRU.
 //!
-//! A hash of its number leaves a page 104 frames to be in, so that 7 bits say which: memory is divided into buckets of 64 frames,
-//! 56 of which are the front yard and 8 the back yard. A page has one bucket for the front yard, and six for the back yard, one
-//! in each sixth of the buckets. It takes a free frame of its front yard, or else one of the emptiest of its back yards; if all are
-//! full, there is a *conflict*, and a page is evicted. A page last used before the *horizon* is a *ghost*: it is evicted as soon as
-//! somebody needs its frame. Without ghosts at hand the page used longest ago of all candidates goes, and the horizon moves to that
-//! time, so that everything else as old becomes a ghost: as far as the choice of frames allows, memory is one LRU list.
+//! A hash of its number leaves a page 104 frames to be in, so that 7 bits say which: memory is
+//! divided into buckets of 64 frames, 56 of which are the front yard and 8 the back yard. A page
+//! has one bucket for the front yard, and six for the back yard, one in each sixth of the buckets.
+//! It takes a free frame of its front yard, or else one of the emptiest of its back yards; if all
+//! are full, there is a *conflict*, and a page is evicted. A page last used before the *horizon* is
+//! a *ghost*: it is evicted as soon as somebody needs its frame. Without ghosts at hand the page
+//! used longest ago of all candidates goes, and the horizon moves to that time, so that everything
+//! else as old becomes a ghost: as far as the choice of frames allows, memory is one LRU list.
 //!
-//! Sizes, number of choices, sixths and order of evictions are those of the authors' kernel (`mm/iceberg.c` in the patch of the artifact,
-//! oscarlab/mosaic-asplos23-artifacts on GitHub). That one hashes by xxHash64, and the paper's circuit by tabulation; here it is the mixing function of
-//! SplitMix64 ([`Random::at`]). The kernel learns of uses by scanning; here each is known.
+//! Sizes, number of choices, sixths and order of evictions are those of the authors' kernel
+//! (`mm/iceberg.c` in the patch of the artifact, oscarlab/mosaic-asplos23-artifacts on GitHub).
+//! That one hashes by xxHash64, and the paper's circuit by tabulation; here it is the mixing
+//! function of SplitMix64 ([`Random::at`]). The kernel learns of uses by scanning; here each is
+//! known.
 
 use std::collections::HashMap;
 use superpage_pages::Random;
@@ -143,7 +148,8 @@ impl Iceberg {
         frames.min_by_key(|frame| self.frames[*frame].used).expect("a yard has frames")
     }
 
-    /// Checks that each page is in one frame, which is one of its candidates, and that nothing else is.
+    /// Checks that each page is in one frame, which is one of its candidates, and that nothing else
+    /// is.
     #[cfg(test)]
     pub(super) fn validate(&self) {
         let held = self.used.iter().map(|used| used.count_ones() as usize).sum::<usize>();
@@ -164,7 +170,8 @@ impl Iceberg {
 mod tests {
     use super::*;
 
-    /// Memory as lists, by the description: of each bucket the pages of its front and of its back yard, with the times of their last uses.
+    /// Memory as lists, by the description: of each bucket the pages of its front and of its back
+    /// yard, with the times of their last uses.
     struct Naive {
         front: Vec<Vec<(u64, u64)>>,
         back: Vec<Vec<(u64, u64)>>,
@@ -218,7 +225,8 @@ mod tests {
         }
     }
 
-    /// Memory of 6 to 12 buckets, and programs of up to one and a half times as much, which also free pages.
+    /// Memory of 6 to 12 buckets, and programs of up to one and a half times as much, which also
+    /// free pages.
     #[test]
     fn pages_are_placed_as_brute_force_places_them() {
         for seed in 0..40 {

@@ -1,8 +1,9 @@
-//! Kind `filling`: how full memory is when a page first finds none of the frames that a hash leaves it free, and later (Gosakan et
-//! al., ASPLOS 2023).
+//! Kind `filling`: how full memory is when a page first finds none of the frames that a hash leaves
+//! it free, and later (Gosakan et al., ASPLOS 2023).
 //!
-//! Memory of each size is filled with random pages until the first conflict. Then a program uses pages at random, each as
-//! likely as the others, of which there are more than memory holds. There is no TLB and no other kernel.
+//! Memory of each size is filled with random pages until the first conflict. Then a program uses
+//! pages at random, each as likely as the others, of which there are more than memory holds. There
+//! is no TLB and no other kernel.
 
 mod iceberg;
 
@@ -64,8 +65,9 @@ fn used(memory: &Iceberg) -> f64 {
     100.0 * held as f64 / frames as f64
 }
 
-/// The percent of frames in use at the end, and of the second half of the accesses that found their page in memory, for a program
-/// that first uses all pages of its footprint in order, and then any at random, so many times as many.
+/// The percent of frames in use at the end, and of the second half of the accesses that found their
+/// page in memory, for a program that first uses all pages of its footprint in order, and then any
+/// at random, so many times as many.
 fn overcommitted(memory: &mut Iceberg, pages: u64, rounds: u64, seed: u64) -> (f64, f64) {
     let mut random = Random::new(!seed);
     let accesses = pages * rounds;
@@ -101,10 +103,12 @@ impl Job {
     }
 }
 
-/// Values by memory: `MEMORY.first`, the percent of frames in use at the first conflict, the mean of all seeds, and `MEMORY.least`, their least;
-/// `MEMORY.used@FOOTPRINT`, the mean at the end of a program of that footprint; `MEMORY.lost@FOOTPRINT`, how many percentage points fewer accesses
-/// found their page in memory than with all frames for any page (of pages that are equally likely that is the quotient of memory and
-/// footprint, whatever is evicted). A curve `first` over bytes of memory.
+/// Values by memory: `MEMORY.first`, the percent of frames in use at the first conflict, the mean
+/// of all seeds, and `MEMORY.least`, their least; `MEMORY.used@FOOTPRINT`, the mean at the end of a
+/// program of that footprint; `MEMORY.lost@FOOTPRINT`, how many percentage points fewer accesses
+/// found their page in memory than with all frames for any page (of pages that are equally likely
+/// that is the quotient of memory and footprint, whatever is evicted). A curve `first` over bytes
+/// of memory.
 pub(crate) fn compute(experiment: &Experiment, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
     let mut found = Computed::default();
     let Some(filling) = &experiment.filling else { return found };

@@ -1,4 +1,5 @@
-//! A stream on a machine whose memory is laid out, without a kernel: the pages of a region are mapped at its first touch.
+//! A stream on a machine whose memory is laid out, without a kernel: the pages of a region are
+//! mapped at its first touch.
 
 use super::layout::{Frames, Layout, Sizes};
 use crate::streams::Outcome;
@@ -7,7 +8,8 @@ use superpage_mmu::{Contents, Counters, Machine, Mmu, Request, Trap};
 use superpage_pages::{Access, Vpn};
 use superpage_trace::{Batch, Event, Phase, Source, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
-/// What was counted. Of a sampled stream these are estimates: each window counts by the accesses that it stands for.
+/// What was counted. Of a sampled stream these are estimates: each window counts by the accesses
+/// that it stands for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) instructions: f64,
@@ -19,9 +21,11 @@ pub(crate) struct Counted {
     pub(crate) second: f64,
     /// Page-table entries and words of bitmaps that walks read.
     pub(crate) walked: f64,
-    /// Translation, instructions at what the machine file says, and with lines what misses in the first caches wait.
+    /// Translation, instructions at what the machine file says, and with lines what misses in the
+    /// first caches wait.
     pub(crate) cycles: f64,
-    /// The same without these waits, but if the data of each request came from memory, one after the other.
+    /// The same without these waits, but if the data of each request came from memory, one after
+    /// the other.
     pub(crate) uncached: f64,
     /// Entries of the second level at the end.
     pub(crate) entries: Entries,
@@ -51,8 +55,8 @@ pub(crate) struct Drive<'a> {
     /// The process that runs: each has a space.
     space: u32,
     accesses: u64,
-    /// What is being counted: the counts when that began, and the instructions and accesses since. The accesses that it
-    /// stands for, if the stream is sampled.
+    /// What is being counted: the counts when that began, and the instructions and accesses since.
+    /// The accesses that it stands for, if the stream is sampled.
     window: Option<(Counters, u64, u64, Option<u64>)>,
     counted: Counted,
 }
@@ -61,8 +65,8 @@ impl<'a> Drive<'a> {
     /// Nothing is mapped yet. `lines`: the stream has lines, and data caches hold them.
     ///
     /// # Errors
-    /// The machine has no superpage of the size of a region, base pages of another size than traces, or shadow superpages;
-    /// or lines and no caches for them.
+    /// The machine has no superpage of the size of a region, base pages of another size than
+    /// traces, or shadow superpages; or lines and no caches for them.
     pub(crate) fn new(machine: &'a Machine, layout: Layout, lines: bool) -> Result<Drive<'a>, String> {
         if machine.shadow.is_some() {
             return Err(format!("{}: kind \"holes\" has no shadow superpages; leave +shadow out", machine.name));
@@ -96,8 +100,8 @@ impl<'a> Drive<'a> {
         })
     }
 
-    /// Runs a stream to its end. Of a sampled stream the measured halves of windows count; of others all from the first piece
-    /// that begins after `warm` accesses.
+    /// Runs a stream to its end. Of a sampled stream the measured halves of windows count; of
+    /// others all from the first piece that begins after `warm` accesses.
     pub(crate) fn run(mut self, source: &mut dyn Source, warm: u64, stop: &AtomicBool) -> Result<Counted, Outcome> {
         let (mut batch, sampling) = (Batch::default(), source.info().sampling);
         while source.fill(&mut batch).map_err(|error| Outcome::Failed(error.to_string()))? {
@@ -227,13 +231,15 @@ impl<'a> Drive<'a> {
 /// References of walks, and what a perforated page covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Walks {
-    /// To a page of the region with no hole in the eighth of the region that it is in, if there is one.
+    /// To a page of the region with no hole in the eighth of the region that it is in, if there is
+    /// one.
     pub(crate) filtered: Option<u64>,
     /// To another that is no hole.
     pub(crate) page: Option<u64>,
     /// To a hole.
     pub(crate) hole: Option<u64>,
-    /// The pages that can be translated without a walk once some page of each fragment that is no hole has been.
+    /// The pages that can be translated without a walk once some page of each fragment that is no
+    /// hole has been.
     pub(crate) covered: u64,
 }
 

@@ -1,7 +1,8 @@
 //! What is mapped where: regions of 2 MB of which some have holes.
 //!
-//! No kernel decides this. A draw that depends on the seed and on the region alone says whether the region can be a plain superpage,
-//! and which of its pages are holes, so a layout is the same for every machine and every stream.
+//! No kernel decides this. A draw that depends on the seed and on the region alone says whether the
+//! region can be a plain superpage, and which of its pages are holes, so a layout is the same for
+//! every machine and every stream.
 
 use serde::Deserialize;
 use superpage_mmu::{Machine, Mmu};
@@ -43,9 +44,11 @@ pub(crate) struct Layout {
     pub(crate) seed: u64,
 }
 
-/// Regions are drawn in groups of so many, so that a group has as many that are not plain as the share says.
+/// Regions are drawn in groups of so many, so that a group has as many that are not plain as the
+/// share says.
 const GROUP: u64 = 4;
-/// The frames of a region: those in their places from `first` on, those of holes from `elsewhere` on.
+/// The frames of a region: those in their places from `first` on, those of holes from `elsewhere`
+/// on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Frames {
     first: u64,
@@ -53,8 +56,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The most pages of regions that are mapped in order. There are as many frames for holes, and caches can tell the lines
-    /// of all of them apart.
+    /// The most pages of regions that are mapped in order. There are as many frames for holes, and
+    /// caches can tell the lines of all of them apart.
     pub(crate) const MOST_PAGES: u64 = 1 << 23;
 
     /// Frames that have the numbers of their pages, which are below those of holes in all streams.
@@ -62,7 +65,8 @@ impl Frames {
         Frames { first, elsewhere: 1 << 36 }
     }
 
-    /// Frames in the order in which regions are mapped: `first` is the first that none has, below [`Frames::MOST_PAGES`].
+    /// Frames in the order in which regions are mapped: `first` is the first that none has, below
+    /// [`Frames::MOST_PAGES`].
     pub(crate) fn in_order(first: u64) -> Frames {
         Frames { first, elsewhere: Frames::MOST_PAGES }
     }
@@ -74,7 +78,8 @@ impl Frames {
     }
 }
 
-/// An odd number of 20 bits: times it, modulo 2^20, neighbours are far apart and no two numbers become one.
+/// An odd number of 20 bits: times it, modulo 2^20, neighbours are far apart and no two numbers
+/// become one.
 const APART: u64 = 0x9_e377;
 
 impl Layout {
@@ -84,7 +89,8 @@ impl Layout {
             Made::Base => true,
             Made::Superpage => false,
             Made::Mixed => {
-                // The place of the region in an order of its group that is drawn, and a draw of its own within that place.
+                // The place of the region in an order of its group that is drawn, and a draw of its
+                // own within that place.
                 let draw = |region: u64| Random::at(self.seed, region).next();
                 let (first, own) = (region / GROUP * GROUP, draw(region));
                 let before = (first..first + GROUP).filter(|other| draw(*other) < own).count() as f64;
@@ -141,7 +147,8 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The base page, and the page that a table of the lowest level maps; `None` if the machine has none of that size.
+    /// The base page, and the page that a table of the lowest level maps; `None` if the machine has
+    /// none of that size.
     pub(crate) fn of(machine: &Machine) -> Option<Sizes> {
         let (base, order) = (machine.ladder().base(), *machine.page_table.bits.first()?);
         let shift = base.shift() + u32::from(order);

@@ -1,8 +1,10 @@
-//! Kind `holes`: what a machine's TLBs make of memory of which some regions cannot be superpages (Park et al., ISCA 2020).
+//! Kind `holes`: what a machine's TLBs make of memory of which some regions cannot be superpages
+//! (Park et al., ISCA 2020).
 //!
-//! Each item's stream runs on each layout at each point of two axes: the share of the regions that are not plain superpages, and the
-//! share of the pages of such a region that are holes. There is no kernel: what is mapped where is drawn ([`layout`]), and mapped
-//! at a first touch ([`drive`]), as in a simulator that emulates system calls.
+//! Each item's stream runs on each layout at each point of two axes: the share of the regions that
+//! are not plain superpages, and the share of the pages of such a region that are holes. There is
+//! no kernel: what is mapped where is drawn ([`layout`]), and mapped at a first touch ([`drive`]),
+//! as in a simulator that emulates system calls.
 
 mod drive;
 mod layout;
@@ -91,7 +93,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// Whether this value of a layout is a row at a point: not if it is the reference's own performance.
+    /// Whether this value of a layout is a row at a point: not if it is the reference's own
+    /// performance.
     fn shows(&self, laid: &Laid, key: &str, point: (u32, u32)) -> bool {
         let reference = self.reference();
         let itself = key.starts_with("performance") && self.job(0, laid, point) == self.job(0, reference, point);
@@ -148,9 +151,10 @@ const KEYS: [Key; 12] = [
     ("base", "second-level entries: 4 KB, holes among them", |counted| counted.entries.base as f64),
 ];
 
-/// Values `ITEM:LAYOUT.KEY@xSHAREhHOLES` and curves `ITEM:LAYOUT.KEY` over the axis that has several points; `mean` in place of an item is the geometric mean of all, of
-/// `performance` and of `performance-uncached`. `LAYOUT.walk.filtered`, `.page`, `.hole` and `LAYOUT.covered` are those of one region with the last share of holes, and `bitmap.percent` is
-/// what bitmaps take of memory.
+/// Values `ITEM:LAYOUT.KEY@xSHAREhHOLES` and curves `ITEM:LAYOUT.KEY` over the axis that has
+/// several points; `mean` in place of an item is the geometric mean of all, of `performance` and of
+/// `performance-uncached`. `LAYOUT.walk.filtered`, `.page`, `.hole` and `LAYOUT.covered` are those
+/// of one region with the last share of holes, and `bitmap.percent` is what bitmaps take of memory.
 pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
     let mut found = Computed::default();
     let Some(sweep) = &experiment.sweep else { return found };

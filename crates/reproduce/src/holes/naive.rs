@@ -1,4 +1,5 @@
-//! The random benchmark counted by brute force: TLBs as lists, one page at a time, from the layout alone. No code of the model is used.
+//! The random benchmark counted by brute force: TLBs as lists, one page at a time, from the layout
+//! alone. No code of the model is used.
 
 use super::drive::{Counted, Drive};
 use super::layout::{Layout, Made, Placed};
@@ -51,7 +52,8 @@ impl Lists {
     }
 }
 
-/// The second level of Skylake-SP with LRU, its first level for data, and its walk caches; what it misses, and what walks read.
+/// The second level of Skylake-SP with LRU, its first level for data, and its walk caches; what it
+/// misses, and what walks read.
 struct Naive {
     small: Lists,
     large: Lists,
@@ -186,14 +188,16 @@ fn random_accesses_count_as_brute_force_counts_them() {
             let found = ([counted.second, counted.misses].map(|count| count as u64), held);
             let expected = ([naive.hits, naive.misses], ['2', 'p', 'f', '4'].map(|kind| naive.second.count(kind)));
             assert_eq!(found, expected, "{machine}, {layout:?}");
-            // A first touch walks to nothing, and then what was mapped is loaded at no cost: what these walks read differs.
+            // A first touch walks to nothing, and then what was mapped is loaded at no cost: what
+            // these walks read differs.
             let regions = 48.0 * 5.0;
             assert!((counted.walked - naive.walked as f64).abs() <= regions, "{machine}, {layout:?}");
         }
     }
 }
 
-/// With lines TLBs miss as without; what walks and loads wait depends on the caches, which here have no room for 96 MB.
+/// With lines TLBs miss as without; what walks and loads wait depends on the caches, which here
+/// have no room for 96 MB.
 #[test]
 fn lines_add_waits_and_change_no_miss() {
     let mixed = Layout { made: Made::Mixed, share: 50, holes: 25, placed: Placed::Dispersed, seed: 1 };

@@ -12,7 +12,8 @@ use superpage_live::Policy;
 use superpage_live::compare::counters::{Available, Event};
 use superpage_live::compare::{Options, Reaches, compare};
 
-/// Runs the job in a folder of its own, which is removed afterwards: once to warm up, then the measured runs, in turns.
+/// Runs the job in a folder of its own, which is removed afterwards: once to warm up, then the
+/// measured runs, in turns.
 pub(super) fn measure(
     job: &Job,
     policies: &[String],
@@ -38,7 +39,8 @@ pub(super) fn measure(
         }
     }
 
-    // The kernel may support a policy that we do not, or the other way round: each is left out by itself.
+    // The kernel may support a policy that we do not, or the other way round: each is left out by
+    // itself.
     let mut rows: BTreeMap<String, Result<serde_json::Value, Outcome>> = BTreeMap::new();
     let mut known = Vec::new();
     for policy in policies {

@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 pub(crate) static ONLY_LONG: LazyLock<Outcome> =
     LazyLock::new(|| Outcome::Missing("takes minutes: runs with --long only".into()));
 
-/// A program of an item. In its texts `{programs}` stands for the folder of this project's own programs, and `{NAME}`
-/// for a parameter.
+/// A program of an item. In its texts `{programs}` stands for the folder of this project's own
+/// programs, and `{NAME}` for a parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Program {
@@ -25,7 +25,8 @@ pub(crate) struct Program {
     /// Input files copied into the folder, from `inputs` beside the experiment's file.
     #[serde(default)]
     inputs: Vec<String>,
-    /// Values of the parameters. Without them, and with `long`, it takes minutes, and runs with `--long` only.
+    /// Values of the parameters. Without them, and with `long`, it takes minutes, and runs with
+    /// `--long` only.
     set: Option<BTreeMap<String, String>>,
     /// Values of the parameters for a long run.
     long: Option<BTreeMap<String, String>>,

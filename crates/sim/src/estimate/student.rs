@@ -1,8 +1,10 @@
 //! Student's t for variances of differences between neighbours.
 
-/// The degrees of freedom of a variance that is the mean of these squared differences of neighbours: those of the gamma distribution with its
-/// mean and variance (Satterthwaite, 1946), here estimated from the squares themselves, of which neighbours share a window. A burst in
-/// K windows of many gives 2 K. At least 1, and at most those under a normal distribution (von Neumann et al., 1941).
+/// The degrees of freedom of a variance that is the mean of these squared differences of
+/// neighbours: those of the gamma distribution with its mean and variance (Satterthwaite, 1946),
+/// here estimated from the squares themselves, of which neighbours share a window. A burst in K
+/// windows of many gives 2 K. At least 1, and at most those under a normal distribution (von
+/// Neumann et al., 1941).
 pub(super) fn freedom(squares: &[f64]) -> f64 {
     let count = squares.len() as f64;
     let normal = 2.0 * count.powi(2) / (3.0 * count - 1.0);
@@ -13,8 +15,8 @@ pub(super) fn freedom(squares: &[f64]) -> f64 {
     if variance > 0.0 { (2.0 * sum.powi(2) / variance).clamp(1.0, normal) } else { normal }
 }
 
-/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables, interpolated linearly
-/// in the inverse, which is accurate to 1 %.
+/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables,
+/// interpolated linearly in the inverse, which is accurate to 1 %.
 pub(super) fn student(freedom: f64) -> f64 {
     const TABLE: [(f64, f64); 12] = [
         (1.0, 12.706),

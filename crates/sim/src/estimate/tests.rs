@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Windows of 100 accesses that stand for 1000 each, with so many misses of 4 references and 100 cycles, after 5 first touches.
+/// Windows of 100 accesses that stand for 1000 each, with so many misses of 4 references and 100
+/// cycles, after 5 first touches.
 fn evidence(misses: &[u64]) -> Evidence {
     let walks = |count: u64| Walks { data: count, instructions: 0, references: 4 * count, cycles: 100 * count };
     let window = |count: &u64| (Tally { accesses: 100, others: walks(*count), ..Tally::default() }, 1.0);
@@ -73,7 +74,8 @@ fn what_was_measured_completely_is_counted_as_it_is() {
 #[test]
 fn an_error_is_students_times_the_spread_of_neighbours() {
     let evidence = evidence(&in_turn());
-    // Each window alone says 5 + 320 times its misses, so neighbours differ by 1280; a tenth of the accesses was measured.
+    // Each window alone says 5 + 320 times its misses, so neighbours differ by 1280; a tenth of the
+    // accesses was measured.
     let spread = (1.0 - 3200.0 / 32_005.0_f64).sqrt() * 1280.0 / 64.0_f64.sqrt();
     let freedom = 2.0 * 31.0_f64.powi(2) / 92.0;
     close(evidence.spread(|basis| evidence.counts(basis).misses()).unwrap(), student(freedom) * spread);
@@ -89,7 +91,8 @@ fn an_error_is_students_times_the_spread_of_neighbours() {
 #[test]
 fn degrees_of_freedom_are_those_of_the_differences() {
     let of = |values: &[f64]| freedom(&values.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).collect::<Vec<_>>());
-    // Squares that are all equal, and no differences at all: no evidence against a normal distribution.
+    // Squares that are all equal, and no differences at all: no evidence against a normal
+    // distribution.
     close(of(&[1.0, 2.0].repeat(50)), 2.0 * 99.0_f64.powi(2) / 296.0);
     close(of(&[7.0; 100]), 2.0 * 99.0_f64.powi(2) / 296.0);
     // One burst among n windows gives two equal squares of n - 1, four such bursts eight.
@@ -105,7 +108,8 @@ fn a_spread_that_few_windows_decide_has_few_degrees_of_freedom() {
     let misses = |window: u64| if window % 50 == 7 { 40 } else { 1 };
     let evidence = evidence(&(0..100).map(misses).collect::<Vec<_>>());
     let error = evidence.spread(|basis| evidence.counts(basis).misses()).unwrap();
-    // Two bursts of 39 more in 100 windows that stand for ten times their accesses: four squares of 39000.
+    // Two bursts of 39 more in 100 windows that stand for ten times their accesses: four squares
+    // of 39000.
     let spread = (1.0 - 10_000.0 / 100_005.0_f64).sqrt() * (4.0 * 39_000.0_f64.powi(2) / (2.0 * 100.0 * 99.0)).sqrt();
     assert!(error > 2.7 * spread && error < 2.9 * spread, "{error}: not {} times {spread}", student(4.0));
 }
@@ -116,7 +120,8 @@ fn an_estimate_below_what_was_recorded_is_too_low_by_the_difference() {
     let others = Walks { data: 4000, instructions: 0, references: 0, cycles: 900_000 };
     let evidence = Evidence { recorded: Tally { others, tlb_hit_cycles: 70, ..plain.recorded }, ..plain.clone() };
     let most = |value: fn(&Estimated) -> f64| value(&evidence.counts(Basis::All)) + evidence.error(value, 0.0).unwrap();
-    // The score interval of a count that the windows cannot see below `recorded`, without the 5 first touches.
+    // The score interval of a count that the windows cannot see below `recorded`, without the 5
+    // first touches.
     let score = |spread: f64, estimate: f64, recorded: f64| {
         let grows = spread.powi(2) / estimate;
         recorded + grows / 2.0 + (grows * recorded + grows.powi(2) / 4.0).sqrt()

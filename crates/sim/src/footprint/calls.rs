@@ -1,4 +1,5 @@
-//! Which calls go on: a process that waits within a call, as a writer whose pipe is full, enters the kernel once.
+//! Which calls go on: a process that waits within a call, as a writer whose pipe is full, enters
+//! the kernel once.
 
 use std::collections::BTreeMap;
 use superpage_trace::ProcessId;
@@ -33,7 +34,8 @@ impl Calls {
         self.resumed = self.waiting.remove(&to).map(|call| Call { instructions, ..call });
     }
 
-    /// A call takes this path and copies these bytes, if any: whether it is another piece of one that waited.
+    /// A call takes this path and copies these bytes, if any: whether it is another piece of one
+    /// that waited.
     pub(super) fn goes_on(&mut self, path: &str, at: u64, bytes: u64, instructions: u64) -> bool {
         let begun = self.resumed.take().filter(|call| call.path == path && call.end == at && bytes > 0);
         self.last = (bytes > 0).then(|| Call { path: path.into(), end: at.saturating_add(bytes), instructions });

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use superpage_keys::{Counts, Keys};
 use superpage_mmu::GroupCounts;
 
-/// What a kernel with a model has done, itself and to the hash table. Entries are of 8 bytes; what is zero of machines without such a table
-/// is said in docs/kernels.md. Sums and `sampled_` counts are of *looks*: each time that the kernel has run a path.
+/// What a kernel with a model has done, itself and to the hash table. Entries are of 8 bytes; what
+/// is zero of machines without such a table is said in docs/kernels.md. Sums and `sampled_` counts
+/// are of *looks*: each time that the kernel has run a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Counts, Keys)]
 #[key(from = GroupCounts)]
 pub struct KernelCounts {
@@ -54,7 +55,8 @@ pub struct KernelCounts {
     /// Those that faults took.
     #[key(count)]
     pub taken_pages: u64,
-    /// Times that the kernel has run a path, when the TLBs and the table were looked at for the sums below.
+    /// Times that the kernel has run a path, when the TLBs and the table were looked at for the
+    /// sums below.
     #[key(count)]
     pub looks: u64,
     /// The sum over these of the entries of TLBs of the first level that are the kernel's.
@@ -72,7 +74,8 @@ pub struct KernelCounts {
     /// The same of those of pages that a space has.
     #[key(count)]
     pub live_entries: u64,
-    /// The most entries of the table that ever were valid, zombies too: exact, and of the whole run, in its parts too.
+    /// The most entries of the table that ever were valid, zombies too: exact, and of the whole
+    /// run, in its parts too.
     #[key(state)]
     pub most_valid_entries: u64,
     /// Entries of the table that are valid now.

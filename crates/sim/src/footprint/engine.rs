@@ -43,7 +43,8 @@ pub(crate) struct Footprint {
     counts: KernelCounts,
     /// Pages that are cleared and that no fault has taken.
     cleared: u64,
-    /// Where the next page is that the idle task clears, and the next page of a file that a call copies.
+    /// Where the next page is that the idle task clears, and the next page of a file that a call
+    /// copies.
     hand: u64,
     file: u64,
     /// Bytes that faults have zeroed and copied, line by line.
@@ -129,7 +130,8 @@ impl Footprint {
         self.touches(self.model.handler(), process, process)
     }
 
-    /// Maps all memory and the devices in the kernel's space: by the largest pages where blocks are on and the machine has none.
+    /// Maps all memory and the devices in the kernel's space: by the largest pages where blocks are
+    /// on and the machine has none.
     fn map(&self, setup: &Setup, mmu: &mut Mmu) {
         let memory = &self.model.memory;
         let sizes = &setup.machine.pages.sizes;
@@ -159,7 +161,8 @@ impl Footprint {
         (self.model.paths[name], self.places[name])
     }
 
-    /// The accesses of a path of the kernel for these processes, the current one and another one: code, data and structures in turn.
+    /// The accesses of a path of the kernel for these processes, the current one and another one:
+    /// code, data and structures in turn.
     fn touches(&self, name: &str, process: u32, other: u32) -> Vec<Touch> {
         let (path, (code, data)) = self.path(name);
         let line = |first: u64, line: u64, access: Access| Touch {
@@ -369,8 +372,8 @@ impl Simulation {
         self.run_path(path, None);
     }
 
-    /// The current process has mapped a device, as the frame buffer: its mapping there gets a block, the process's only one,
-    /// if it is aligned as blocks are (Dougan et al., section 5.1).
+    /// The current process has mapped a device, as the frame buffer: its mapping there gets a
+    /// block, the process's only one, if it is aligned as blocks are (Dougan et al., section 5.1).
     fn map_device(&mut self, at: Vpn) {
         let Some(groups) = &self.setup.machine.groups else { return };
         let on = self.footprint.as_ref().is_some_and(|footprint| footprint.model.switches.program_blocks.is_on());
@@ -383,8 +386,8 @@ impl Simulation {
         }
     }
 
-    /// The kernel copies from or to the program's buffer, line by line; what is at its own end are pages of memory in turn, as of a pipe or
-    /// a cached file.
+    /// The kernel copies from or to the program's buffer, line by line; what is at its own end are
+    /// pages of memory in turn, as of a pipe or a cached file.
     fn copy(&mut self, path: &str, at: u64, bytes: u64) -> Result<(), Problem> {
         let Some(footprint) = &mut self.footprint else { return Ok(()) };
         let (first, each) = (footprint.model.memory.first_page, footprint.model.loops.copy_per_line);
@@ -432,7 +435,8 @@ impl Simulation {
         }
     }
 
-    /// The idle task for so many cycles. What it does to caches and tables stays; the time that it takes is nobody's.
+    /// The idle task for so many cycles. What it does to caches and tables stays; the time that it
+    /// takes is nobody's.
     fn idle_task(&mut self, cycles: u64) {
         let Some(footprint) = &self.footprint else { return };
         let (saved, instructions) = (self.mmu.save_counts(), footprint.counts.instructions);
@@ -498,7 +502,8 @@ impl Simulation {
         Some(KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..counts })
     }
 
-    /// Bytes that the model has zeroed and copied line by line: they cost nothing else. Where the stream has calls, these copy all.
+    /// Bytes that the model has zeroed and copied line by line: they cost nothing else. Where the
+    /// stream has calls, these copy all.
     pub(crate) fn filled_bytes(&self) -> (u64, u64) {
         let copied = |footprint: &Footprint| if self.info.calls { u64::MAX } else { footprint.copied };
         self.footprint.as_ref().map_or((0, 0), |footprint| (footprint.zeroed, copied(footprint)))

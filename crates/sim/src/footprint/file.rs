@@ -33,11 +33,12 @@ const KNOWN: [&str; 14] = [
 const NAME: usize = 32;
 
 impl KernelModel {
-    /// The model of a name, a built-in one or the path of a file, with switches after a colon: `linux-ppc:flush=eager,blocks=off`.
+    /// The model of a name, a built-in one or the path of a file, with switches after a colon:
+    /// `linux-ppc:flush=eager,blocks=off`.
     ///
     /// # Errors
-    /// There is none of that name, the file cannot be read or is not a model, a switch has no such value, or one is set that does
-    /// nothing beside the others.
+    /// There is none of that name, the file cannot be read or is not a model, a switch has no such
+    /// value, or one is set that does nothing beside the others.
     pub fn named(text: &str) -> Result<KernelModel, Error> {
         let (name, set) = text.split_once(':').unwrap_or((text, ""));
         let wrong = |problem: &str| Error::Usage(format!("kernel {text}: {problem}"));
@@ -147,7 +148,8 @@ impl Switches {
     fn of(values: toml::Table) -> Result<Switches, String> {
         let whole = values.clone();
         whole.try_into().map_err(|error: toml::de::Error| {
-            // Which it is follows from trying each by itself: with it alone, what else is missing is told instead.
+            // Which it is follows from trying each by itself: with it alone, what else is missing
+            // is told instead.
             let missing = |error: &toml::de::Error| error.message().starts_with("missing field");
             let wrong = values.iter().find_map(|(key, value)| {
                 let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
@@ -158,7 +160,8 @@ impl Switches {
         })
     }
 
-    /// What contradicts or does nothing beside the others is refused where the user has set it; what idles by default is off.
+    /// What contradicts or does nothing beside the others is refused where the user has set it;
+    /// what idles by default is off.
     fn agree(&mut self, given: &[String]) -> Result<(), String> {
         let is_given = |key: &str| given.iter().any(|given| given == key);
         let (eager, table) = (self.flush == Flushes::Eager, self.table.is_on());

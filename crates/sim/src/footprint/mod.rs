@@ -1,6 +1,8 @@
-//! What the kernel itself touches: a model in a file, of its paths and how it keeps TLBs and page tables up to date (Dougan, Mackerras and
-//! Yodaiken, OSDI 1999). Recordings hold accesses of programs alone; with a model, what the kernel reads, writes and runs at each
-//! of their calls, faults and switches, and while they wait for the disk, is in the stream too, through the same TLBs and caches.
+//! What the kernel itself touches: a model in a file, of its paths and how it keeps TLBs and page
+//! tables up to date (Dougan, Mackerras and Yodaiken, OSDI 1999). Recordings hold accesses of
+//! programs alone; with a model, what the kernel reads, writes and runs at each of their calls,
+//! faults and switches, and while they wait for the disk, is in the stream too, through the same
+//! TLBs and caches.
 
 mod calls;
 mod counts;
@@ -136,11 +138,13 @@ impl Switch {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Switches {
-    /// Whether the kernel's memory is translated by blocks (BATs), or on machines without by their largest pages.
+    /// Whether the kernel's memory is translated by blocks (BATs), or on machines without by their
+    /// largest pages.
     pub(crate) blocks: Switch,
     /// The same of devices.
     pub(crate) device_blocks: Switch,
-    /// Whether a block translates the device that a program has mapped, as an X server the frame buffer.
+    /// Whether a block translates the device that a program has mapped, as an X server the frame
+    /// buffer.
     pub(crate) program_blocks: Switch,
     pub(crate) handlers: Handlers,
     /// Whether there is a hash table, where software searches.
@@ -184,7 +188,8 @@ impl KernelModel {
         text.div_ceil(PAGE) + data.div_ceil(PAGE) + (processes * PROCESS).div_ceil(PAGE)
     }
 
-    /// The first page of devices, beside so many pages of memory: what the file says or, where memory reaches that far, the next gigabyte.
+    /// The first page of devices, beside so many pages of memory: what the file says or, where
+    /// memory reaches that far, the next gigabyte.
     pub(crate) fn device_page(&self, memory: u64) -> u64 {
         let end = self.memory.first_page + memory;
         if end <= self.memory.device_page { self.memory.device_page } else { end.next_multiple_of(GIGABYTE) }

@@ -5,7 +5,8 @@ use crate::{Error, Setup};
 use superpage_mmu::{Groups, Search};
 use superpage_pages::Bytes;
 
-/// The switches that are of the hash table and of handlers: of machines without, they change nothing.
+/// The switches that are of the hash table and of handlers: of machines without, they change
+/// nothing.
 const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids"];
 
 /// The most pages of memory with a hashed page table.

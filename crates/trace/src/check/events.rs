@@ -1,5 +1,5 @@
-//! The rules that a trace file is held to while it is read: those that a consumer cannot do without. They concern
-//! events, not accesses, and cost nothing for each access.
+//! The rules that a trace file is held to while it is read: those that a consumer cannot do
+//! without. They concern events, not accesses, and cost nothing for each access.
 
 use super::files::Files;
 use crate::event::{Backing, CALL_BYTES, Event, PAGES_LIMIT, ProcessId};
@@ -85,7 +85,8 @@ impl Rules {
     }
 }
 
-/// Checks that the ranges of an event end within [`PAGES_LIMIT`], that what it maps or moves is not empty, and the path of a call.
+/// Checks that the ranges of an event end within [`PAGES_LIMIT`], that what it maps or moves is not
+/// empty, and the path of a call.
 pub(crate) fn ranges(event: &Event) -> Result<(), String> {
     let check = |start: u64, pages: u64, empty: bool| match start.checked_add(pages) {
         Some(end) if end <= PAGES_LIMIT && (empty || pages > 0) => Ok(()),

@@ -30,23 +30,27 @@ pub struct Counts {
 /// Reads `source` to its end and checks every rule; returns counts of what it contained.
 ///
 /// The rules are those of [`Run`] and [`Event`]:
-/// - a [`Event::Switch`] comes before anything but notes, marks and idle time, and a process that has exited does
-///   nothing more;
-/// - every range ends within [`PAGES_LIMIT`](crate::PAGES_LIMIT), and what is mapped or moved is not empty;
+/// - a [`Event::Switch`] comes before anything but notes, marks and idle time, and a process that
+///   has exited does nothing more;
+/// - every range ends within [`PAGES_LIMIT`](crate::PAGES_LIMIT), and what is mapped or moved is
+///   not empty;
 /// - a batch is not empty, and the positions of its events ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
-/// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each
-///   kind, and   one more of reads after the run of writes, unless the first has a count too large to merge the second;
-///   at the end   of a batch a run may be cut in two;
-/// - a system call occurs only where [`Info::calls`] says so, its path is a name and its buffer ends below 2^64;
-/// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
-///   instructions of their own;
+/// - while a stream (data, instructions) stays on a page, with no event but notes between, there is
+///   one run of each kind, and one more of reads after the run of writes, unless the first has a
+///   count too large to merge the second; at the end of a batch a run may be cut in two;
+/// - a system call occurs only where [`Info::calls`] says so, its path is a name and its buffer
+///   ends below 2^64;
+/// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process
+///   that fetches carry no instructions of their own;
 /// - a [`Event::Grow`] names a mapping that grows up, and a forked process is new;
-/// - a process closes, reads and writes only files that it has open, reads end within the file, no file is written out
-///   that   was never opened or mapped, none is removed while it is open, and no more is unwired than was wired.
+/// - a process closes, reads and writes only files that it has open, reads end within the file, no
+///   file is written out that was never opened or mapped, none is removed while it is open, and no
+///   more is unwired than was wired.
 ///
 /// # Errors
-/// The source's own, and [`Error::Input`] with the place and the rule that was broken. The cost is about 20 ns per run.
+/// The source's own, and [`Error::Input`] with the place and the rule that was broken. The cost is
+/// about 20 ns per run.
 pub fn check_stream(source: &mut dyn Source) -> Result<Counts, Error> {
     let mut checker = Checker::new(source.info());
     let mut batch = Batch::default();

@@ -7,7 +7,8 @@ use superpage_pages::Protection;
 /// What a process has mapped.
 #[derive(Clone, Default)]
 pub(super) struct Space {
-    /// First page of each mapped range: the page after its last, and its rights. Ranges do not overlap.
+    /// First page of each mapped range: the page after its last, and its rights. Ranges do not
+    /// overlap.
     ranges: BTreeMap<u64, (u64, Protection)>,
     /// First page of each mapping that grows up: its end, and the rights of what is added.
     growing: BTreeMap<u64, (u64, Protection)>,

@@ -56,8 +56,8 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
-/// Writes the rest of `source` as `parquet`, `csv` or `text` to the file `path`, or to standard output. A file gets its
-/// name when it is complete; if the export fails, nothing is left of it.
+/// Writes the rest of `source` as `parquet`, `csv` or `text` to the file `path`, or to standard
+/// output. A file gets its name when it is complete; if the export fails, nothing is left of it.
 ///
 /// # Errors
 /// An unknown format; `parquet` to a terminal; those of the source; a write fails.

@@ -25,8 +25,8 @@ const SCHEMA: &str = "message trace {
 
 const GROUP: usize = 1 << 20;
 
-/// So much memory is to be free when a group is encoded: some for each row, and as much for buffers and compression. The library allocates
-/// it, and ends the process where it cannot.
+/// So much memory is to be free when a group is encoded: some for each row, and as much for buffers
+/// and compression. The library allocates it, and ends the process where it cannot.
 const ENCODED_ROW: usize = 96;
 const ENCODER: usize = 24 << 20;
 

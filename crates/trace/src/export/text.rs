@@ -1,4 +1,5 @@
-//! The table for people: one line per row, pages in hexadecimal, and the process only where it changes.
+//! The table for people: one line per row, pages in hexadecimal, and the process only where it
+//! changes.
 
 use super::{Row, Table};
 use std::io::{self, Write};

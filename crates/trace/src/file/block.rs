@@ -1,8 +1,9 @@
 //! A block: up to 65536 runs as columns, and the events between them.
 //!
-//! A run is a code (an index into the block's dictionary of (page, kind)), a byte of references and a byte of
-//! instructions, each in a column of its own. Values that do not fit into a byte are in a list beside the column. So
-//! decoding is a gather and two widenings for each run, whatever they hold, and a patch for the few long ones.
+//! A run is a code (an index into the block's dictionary of (page, kind)), a byte of references and
+//! a byte of instructions, each in a column of its own. Values that do not fit into a byte are in a
+//! list beside the column. So decoding is a gather and two widenings for each run, whatever they
+//! hold, and a patch for the few long ones.
 
 use super::bytes::{Bytes, Damage, put_number};
 use super::events;
@@ -18,7 +19,8 @@ pub const BLOCK_RUNS: usize = 1 << 16;
 /// A block ends when its events take this many bytes.
 const EVENT_BYTES: usize = 1 << 20;
 
-/// The most bytes of a block before compression: the columns at their worst, the events, and some room.
+/// The most bytes of a block before compression: the columns at their worst, the events, and some
+/// room.
 pub(crate) const RAW_BYTES: usize = 4 << 20;
 
 /// The byte in a column that refers to the list beside it.
@@ -69,7 +71,8 @@ impl Columns {
         self.event_count
     }
 
-    /// Encodes the block into `raw`, replacing its contents, and empties the columns. `lines`: whether runs are of lines.
+    /// Encodes the block into `raw`, replacing its contents, and empties the columns. `lines`:
+    /// whether runs are of lines.
     pub(crate) fn encode(&mut self, raw: &mut Vec<u8>, lines: bool) {
         raw.clear();
         let mut sorted: Vec<u16> = (0..self.tags.len()).map(|place| place as u16).collect();
@@ -124,9 +127,11 @@ const PAGE_BITS: u32 = 2 + TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
 #[derive(Debug)]
 pub(crate) struct Encoder {
     columns: Columns,
-    /// The index of each (page, kind) in the columns' tags, and the stretch of one process in which it last occurred.
+    /// The index of each (page, kind) in the columns' tags, and the stretch of one process in which
+    /// it last occurred.
     places: HashMap<u64, (u16, u32)>,
-    /// The places of tags that were looked up in this stretch and block, by a hash of the tag: most runs find theirs here.
+    /// The places of tags that were looked up in this stretch and block, by a hash of the tag: most
+    /// runs find theirs here.
     memo: Box<[u16; MEMO]>,
     /// Incremented when the process changes, so that the pages of each are counted.
     stretch: u32,
@@ -167,8 +172,8 @@ impl Encoder {
         runs.chunks(TILE).for_each(|runs| self.add_tile(runs, counter));
     }
 
-    /// Adds at most [`TILE`] runs. This is most of what recording costs beside the program: it has no branches but those
-    /// that nearly always go one way.
+    /// Adds at most [`TILE`] runs. This is most of what recording costs beside the program: it has
+    /// no branches but those that nearly always go one way.
     fn add_tile(&mut self, runs: &[Run], counter: &mut Counter) {
         let (mut codes, mut references, mut instructions) = ([0u16; TILE], [0u8; TILE], [0u8; TILE]);
         // By kind: the accesses, and in the upper bits the runs.
@@ -459,7 +464,8 @@ fn short_run(tag: Run, references: u8, instructions: u8) -> Run {
     with_counts(tag, u32::from(references) + 1, instructions.into())
 }
 
-/// The run with its counts. The instructions of a fetch run are stored as the difference from its references.
+/// The run with its counts. The instructions of a fetch run are stored as the difference from its
+/// references.
 #[inline]
 fn with_counts(mut run: Run, references: u32, stored: u32) -> Run {
     run.references = references;

@@ -1,4 +1,5 @@
-//! Numbers and strings in bytes: little-endian, and variable-length ones of seven bits a byte (LEB128).
+//! Numbers and strings in bytes: little-endian, and variable-length ones of seven bits a byte
+//! (LEB128).
 
 /// What is wrong with decoded bytes, as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,7 +7,8 @@ pub(crate) struct Damage(pub(crate) &'static str);
 
 const SHORT: Damage = Damage("it ends within a value");
 
-/// Adds a variable-length number: seven bits a byte, the low ones first, the high bit set in all bytes but the last.
+/// Adds a variable-length number: seven bits a byte, the low ones first, the high bit set in all
+/// bytes but the last.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

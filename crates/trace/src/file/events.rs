@@ -5,7 +5,8 @@ use crate::Phase;
 use crate::event::{Backing, CALL_BYTES, Event, Growth, ProcessId};
 use superpage_pages::{Hint, Protection};
 
-/// The longest text of an [`Event::Note`] or [`Event::Mark`] that a file keeps, in bytes; the rest is cut off.
+/// The longest text of an [`Event::Note`] or [`Event::Mark`] that a file keeps, in bytes; the rest
+/// is cut off.
 pub const NOTE_BYTES: usize = 1 << 14;
 
 /// The number of kinds of events.
@@ -63,7 +64,8 @@ pub(crate) fn kind(event: &Event) -> usize {
     }
 }
 
-/// The number of phases of a sample; the number of a phase with a period of its own is larger by this.
+/// The number of phases of a sample; the number of a phase with a period of its own is larger by
+/// this.
 const PHASES: u64 = 3;
 
 /// The name of the kind of an event.

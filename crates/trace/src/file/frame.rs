@@ -1,4 +1,5 @@
-//! The frame around a compressed block or the footer: lengths and counts in front, a checksum at the end.
+//! The frame around a compressed block or the footer: lengths and counts in front, a checksum at
+//! the end.
 
 use super::block::{BLOCK_RUNS, RAW_BYTES};
 use super::bytes::{Bytes, Damage};
@@ -61,7 +62,8 @@ impl Front {
         FRONT as u64 + u64::from(self.packed) + BACK as u64
     }
 
-    /// Writes the whole frame to `out`, replacing its contents. `packed` must be as long as the front says.
+    /// Writes the whole frame to `out`, replacing its contents. `packed` must be as long as the
+    /// front says.
     pub(crate) fn encode(&self, packed: &[u8], out: &mut Vec<u8>) {
         out.clear();
         out.extend(self.kind.magic());

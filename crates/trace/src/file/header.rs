@@ -7,10 +7,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of events. In 1 and 2, reads after a
-/// write of the same page counted in its run, and samples did not mark their windows. In 3, all periods of a sample had the same
-/// length, and windows did not begin with the pages used last. 4 had no hints, 5 no lines, 6 no system calls. In 7, windows began with
-/// 8192 pages at most, and footers did not say how many threads there were.
+/// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of
+/// events. In 1 and 2, reads after a write of the same page counted in its run, and samples did not
+/// mark their windows. In 3, all periods of a sample had the same length, and windows did not begin
+/// with the pages used last. 4 had no hints, 5 no lines, 6 no system calls. In 7, windows began
+/// with 8192 pages at most, and footers did not say how many threads there were.
 pub const VERSION: u32 = 8;
 
 /// The first version whose footer has the number of threads.

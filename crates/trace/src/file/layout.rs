@@ -1,4 +1,5 @@
-//! Where the parts of a file are: from its footer or, if that is missing, from the blocks themselves.
+//! Where the parts of a file are: from its footer or, if that is missing, from the blocks
+//! themselves.
 
 use super::bytes::{Bytes, Damage};
 use super::frame::{self, BACK, CLOSING, FRONT, Front, Kind, TRAILER};

@@ -1,7 +1,8 @@
-//! The trace file: blocks of columns, compressed with zstd, each with a checksum, and an index at the end.
+//! The trace file: blocks of columns, compressed with zstd, each with a checksum, and an index at
+//! the end.
 //!
-//! `docs/traces.md` describes the bytes. [`Writer`] writes a file, [`Reader`] is the [`Source`](crate::Source) that
-//! reads one, [`info`] summarizes one.
+//! `docs/traces.md` describes the bytes. [`Writer`] writes a file, [`Reader`] is the
+//! [`Source`](crate::Source) that reads one, [`info`] summarizes one.
 
 mod block;
 mod bytes;

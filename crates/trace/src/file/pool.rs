@@ -1,4 +1,5 @@
-//! Threads that encode and compress blocks, in any order of the work and in the right order of the results.
+//! Threads that encode and compress blocks, in any order of the work and in the right order of the
+//! results.
 
 use super::block::Columns;
 use super::frame::{Front, Kind};
@@ -7,14 +8,15 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// The level of zstd. On recorded programs level 1 makes files about 6 % larger, and level 6 makes them about 10 %
-/// smaller in twice the time.
+/// The level of zstd. On recorded programs level 1 makes files about 6 % larger, and level 6 makes
+/// them about 10 % smaller in twice the time.
 const LEVEL: i32 = 3;
 
 /// More threads than these hardly ever have something to do: one stream fills blocks no faster.
 const THREADS: usize = 8;
 
-/// Blocks for each thread that are encoded or wait for it: one of them while the thread is busy with another.
+/// Blocks for each thread that are encoded or wait for it: one of them while the thread is busy
+/// with another.
 const BLOCKS: usize = 2;
 
 /// What is known of a block before it is encoded.

@@ -43,12 +43,13 @@ impl std::fmt::Display for Lost {
 
 /// A trace file as a [`Source`].
 ///
-/// What is read keeps the rules that consumers rely on: page numbers below [`PAGES_LIMIT`], and, when read from the
-/// start, events and accesses only of processes that exist and files that are open; anything else is an error
-/// ([`Error::Input`]) that names the block and the event. [`check_stream`](crate::check_stream) knows them all.
+/// What is read keeps the rules that consumers rely on: page numbers below [`PAGES_LIMIT`], and,
+/// when read from the start, events and accesses only of processes that exist and files that are
+/// open; anything else is an error ([`Error::Input`]) that names the block and the event.
+/// [`check_stream`](crate::check_stream) knows them all.
 ///
-/// Memory: about a megabyte, and 32 bytes per block of up to 65536 runs. Malformed or hostile bytes cause errors,
-/// never panics, and use no more memory than those of a good file.
+/// Memory: about a megabyte, and 32 bytes per block of up to 65536 runs. Malformed or hostile bytes
+/// cause errors, never panics, and use no more memory than those of a good file.
 pub struct Reader {
     path: PathBuf,
     input: Box<dyn Input>,
@@ -73,14 +74,14 @@ impl Reader {
     /// Opens a complete trace.
     ///
     /// # Errors
-    /// The file is missing, a directory, unreadable, empty, not a trace, of a newer version, or
-    /// cut off ([`Reader::open_up_to_cut`] can read that). A damaged block is an error when it is read.
+    /// The file is missing, a directory, unreadable, empty, not a trace, of a newer version, or cut
+    /// off ([`Reader::open_up_to_cut`] can read that). A damaged block is an error when it is read.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         Reader::new(Box::new(open_file(path)?), path, false)
     }
 
-    /// Opens a trace that may be cut off or damaged: reading ends before the first block that is not whole, with an
-    /// [`Event::Note`], and [`Reader::lost`] returns what is missing.
+    /// Opens a trace that may be cut off or damaged: reading ends before the first block that is
+    /// not whole, with an [`Event::Note`], and [`Reader::lost`] returns what is missing.
     ///
     /// # Errors
     /// As for [`Reader::open`], except that only the header must be intact.
@@ -88,7 +89,8 @@ impl Reader {
         Reader::new(Box::new(open_file(path)?), path, true)
     }
 
-    /// Opens a trace in memory, named `name` in errors, as [`Reader::open`] or [`Reader::open_up_to_cut`] does.
+    /// Opens a trace in memory, named `name` in errors, as [`Reader::open`] or
+    /// [`Reader::open_up_to_cut`] does.
     pub fn from_bytes(bytes: Vec<u8>, name: &str, up_to_cut: bool) -> Result<Reader, Error> {
         Reader::new(Box::new(io::Cursor::new(bytes)), Path::new(name), up_to_cut)
     }
@@ -117,7 +119,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Lets events and accesses come that break the rules of a stream, to look at the file as it is.
+    /// Lets events and accesses come that break the rules of a stream, to look at the file as it
+    /// is.
     pub fn unchecked(mut self) -> Reader {
         self.rules = None;
         self
@@ -153,8 +156,9 @@ impl Reader {
         self.lost.as_ref()
     }
 
-    /// Continues reading at block `block`. The next batch begins with an [`Event::Switch`] to the process and thread
-    /// that are current there; the mappings made before are not repeated. Cost: constant.
+    /// Continues reading at block `block`. The next batch begins with an [`Event::Switch`] to the
+    /// process and thread that are current there; the mappings made before are not repeated. Cost:
+    /// constant.
     ///
     /// # Errors
     /// There is no such block.
@@ -175,7 +179,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Checks the checksums of all blocks without decoding them; returns their bytes before compression.
+    /// Checks the checksums of all blocks without decoding them; returns their bytes before
+    /// compression.
     pub(crate) fn verify(&mut self) -> Result<u64, Error> {
         let mut raw = 0;
         self.digest = Xxh3::new();
@@ -294,7 +299,8 @@ impl Default for Checked {
 }
 
 impl Checked {
-    /// Checks a piece of a block that accesses pages up to `largest`; an error is where and what is wrong.
+    /// Checks a piece of a block that accesses pages up to `largest`; an error is where and what is
+    /// wrong.
     fn batch(&mut self, batch: &Batch, largest: Option<u64>) -> Result<(), String> {
         if let Some(page) = largest.filter(|page| *page >= PAGES_LIMIT) {
             return Err(format!("an access to page {page:#x}, expected pages below 2^52"));

@@ -18,7 +18,8 @@ impl Sink {
         Ok(Sink { out: Box::new(output.file()?), output: Some(output) })
     }
 
-    /// Takes the writer out, for a user that wants to own it; it must be flushed before [`Sink::commit`].
+    /// Takes the writer out, for a user that wants to own it; it must be flushed before
+    /// [`Sink::commit`].
     pub(crate) fn take(&mut self) -> Box<dyn Write + Send> {
         std::mem::replace(&mut self.out, Box::new(io::empty()))
     }

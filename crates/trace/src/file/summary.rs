@@ -17,7 +17,8 @@ pub struct Summary {
     pub version: u32,
     /// What ran.
     pub workload: String,
-    /// A hexadecimal digest of its blocks that can be read; rows of `superpage sim` contain the same one.
+    /// A hexadecimal digest of its blocks that can be read; rows of `superpage sim` contain the
+    /// same one.
     pub digest: String,
     /// The free keys and values of its header.
     pub notes: BTreeMap<String, String>,
@@ -31,7 +32,8 @@ pub struct Summary {
     pub has_lines: bool,
     /// Whether it contains system calls.
     pub has_calls: bool,
-    /// Whether runs of writes include the loads of the same page after them, as in versions 1 and 2.
+    /// Whether runs of writes include the loads of the same page after them, as in versions 1 and
+    /// 2 of the format.
     pub loads_in_writes: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
     pub sample_on: Option<u64>,
@@ -56,12 +58,13 @@ pub struct Summary {
     pub totals: Totals,
 }
 
-/// Summarizes the trace file `path` and verifies every checksum. With `up_to_cut` a cut or damaged trace is not an
-/// error: [`Summary::lost`] says what is missing, and what can be read is counted.
+/// Summarizes the trace file `path` and verifies every checksum. With `up_to_cut` a cut or damaged
+/// trace is not an error: [`Summary::lost`] says what is missing, and what can be read is counted.
 /// Cost: reading the file; if the footer is missing or a block is damaged, also decoding it.
 ///
 /// # Errors
-/// Those of [`Reader::open`], or with `up_to_cut` of [`Reader::open_up_to_cut`]; and without it damage to a block.
+/// Those of [`Reader::open`], or with `up_to_cut` of [`Reader::open_up_to_cut`]; and without it
+/// damage to a block.
 pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
     let mut reader = if up_to_cut { Reader::open_up_to_cut(path)? } else { Reader::open(path)? };
     let raw_bytes = reader.verify()?;

@@ -35,7 +35,8 @@ pub struct Totals {
     pub pages: u64,
     /// Processes.
     pub processes: u64,
-    /// The most threads that one program has had ([`Threads`]); `None` where the file is older than version 8 and was not read whole.
+    /// The most threads that one program has had ([`Threads`]); `None` where the file is older than
+    /// version 8 and was not read whole.
     pub threads: Option<u64>,
     /// Events of each kind, by name; kinds that do not occur are left out.
     pub events: BTreeMap<&'static str, u64>,
@@ -66,7 +67,8 @@ impl Totals {
         ]
     }
 
-    /// Adds the totals: the numbers in the order of their declaration, then a count for each kind of event of that version.
+    /// Adds the totals: the numbers in the order of their declaration, then a count for each kind
+    /// of event of that version.
     pub(crate) fn put(&self, out: &mut Vec<u8>, version: u32) {
         self.clone().numbers().into_iter().for_each(|number| put_number(out, *number));
         if version >= THREADED {
@@ -129,7 +131,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts runs, but not their pages: of each kind how many, with how many references, and the instructions of all.
+    /// Counts runs, but not their pages: of each kind how many, with how many references, and the
+    /// instructions of all.
     pub(crate) fn runs(&mut self, reads: (u64, u64), writes: (u64, u64), executes: (u64, u64), instructions: u64) {
         let totals = &mut self.totals;
         if reads.0 + writes.0 + executes.0 > 0 {

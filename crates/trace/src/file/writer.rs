@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// Writes a trace file.
 ///
-/// The file appears under its name only when [`Writer::finish`] has completed it, see [`superpage_output`]; if the
-/// writer is dropped or fails, nothing is left. Blocks are encoded, compressed and checked by threads of the writer's own, one
-/// for each processor and at most eight, and written by the calling one; two for each of them may be in memory at once.
+/// The file appears under its name only when [`Writer::finish`] has completed it, see
+/// [`superpage_output`]; if the writer is dropped or fails, nothing is left. Blocks are encoded,
+/// compressed and checked by threads of the writer's own, one for each processor and at most eight,
+/// and written by the calling one; two for each of them may be in memory at once.
 pub struct Writer {
     path: PathBuf,
     version: u32,
@@ -43,12 +44,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the file `path`; an existing file stays until [`Writer::finish`]. `notes` are free keys and values, such
-    /// as the architecture and the recorder's version. If `path` is not a regular file, such as a pipe, it is written
-    /// directly.
+    /// Starts the file `path`; an existing file stays until [`Writer::finish`]. `notes` are free
+    /// keys and values, such as the architecture and the recorder's version. If `path` is not a
+    /// regular file, such as a pipe, it is written directly.
     ///
     /// # Errors
-    /// The file cannot be created, or the workload's name and the notes are together longer than 1 MB.
+    /// The file cannot be created, or the workload's name and the notes are together longer than 1
+    /// MB.
     pub fn create(path: &Path, info: &Info, notes: &[(String, String)]) -> Result<Writer, Error> {
         let sink = Sink::file(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Writer::start(path.to_owned(), sink, info, notes)
@@ -96,8 +98,8 @@ impl Writer {
     /// Adds a piece of the stream. A note longer than [`super::NOTE_BYTES`] is cut to that length.
     ///
     /// # Errors
-    /// A write fails, of this or of an earlier piece, or the piece has a system call and the stream's [`Info`] said that there is
-    /// none; the unfinished file is then removed.
+    /// A write fails, of this or of an earlier piece, or the piece has a system call and the
+    /// stream's [`Info`] said that there is none; the unfinished file is then removed.
     pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut next = 0;
         for &(place, ref event) in &batch.events {
@@ -131,8 +133,8 @@ impl Writer {
         self.counter.totals()
     }
 
-    /// Completes the file and gives it its name; returns its totals. Call it also when a recording is
-    /// interrupted: the file then holds what has come so far, and is complete.
+    /// Completes the file and gives it its name; returns its totals. Call it also when a recording
+    /// is interrupted: the file then holds what has come so far, and is complete.
     ///
     /// # Errors
     /// A write fails; the unfinished file is then removed.

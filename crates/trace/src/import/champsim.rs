@@ -1,5 +1,6 @@
-//! ChampSim's traces: a record per instruction, little-endian, often compressed. ChampSim's own tracer writes 64 bytes, the
-//! traces of CloudSuite (`--cloudsuite`) have 96; both as in its `trace_instruction.h`:
+//! ChampSim's traces: a record per instruction, little-endian, often compressed. ChampSim's own
+//! tracer writes 64 bytes, the traces of CloudSuite (`--cloudsuite`) have 96; both as in its
+//! `trace_instruction.h`:
 //!
 //! | bytes | of 96 | what |
 //! | --- | --- | --- |
@@ -10,7 +11,8 @@
 //! | 32-63 | 56-87 | four addresses loaded from, 0 for none |
 //! | | 88, 89 | address space, which ChampSim does not use |
 //!
-//! There are no lengths: each access counts on the page of its first byte. Loads come before stores.
+//! There are no lengths: each access counts on the page of its first byte. Loads come before
+//! stores.
 
 use super::packed::Packed;
 use super::{Record, Records};

@@ -7,8 +7,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_pages::Access;
 
-/// Collects accesses, and makes a [`Source`] of them. What they touch must be mapped before the first, so they are kept, as a trace in
-/// memory: some 3 bytes for each that goes to another page than the one before it, and next to nothing for others.
+/// Collects accesses, and makes a [`Source`] of them. What they touch must be mapped before the
+/// first, so they are kept, as a trace in memory: some 3 bytes for each that goes to another page
+/// than the one before it, and next to nothing for others.
 pub struct Collected {
     info: Info,
     touched: Touched,
@@ -45,7 +46,8 @@ impl Collected {
         Ok(Collected { info, touched: Touched::default(), builder, batch: Batch::default(), writer, trace })
     }
 
-    /// Adds a read or write of `bytes` bytes (0 counts as 1) at `address`, by the last of so many instructions; a fetch counts as a read.
+    /// Adds a read or write of `bytes` bytes (0 counts as 1) at `address`, by the last of so many
+    /// instructions; a fetch counts as a read.
     ///
     /// # Errors
     /// Those of [`Writer::write`].
@@ -66,7 +68,8 @@ impl Collected {
         Ok(())
     }
 
-    /// The stream: a mapping of each region of touched pages, as for an imported trace, and then the accesses.
+    /// The stream: a mapping of each region of touched pages, as for an imported trace, and then
+    /// the accesses.
     ///
     /// # Errors
     /// There are none, or those of [`Writer::finish`].

@@ -1,5 +1,6 @@
-//! The output of Valgrind's tool Lackey with `--trace-mem=yes`: one line per access, as `I  04015b70,3` for a fetch and
-//! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store. Plain or compressed.
+//! The output of Valgrind's tool Lackey with `--trace-mem=yes`: one line per access, as
+//! `I  04015b70,3` for a fetch and ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a
+//! modify, which is a load and then a store. Plain or compressed.
 
 use super::packed::Packed;
 use super::{Record, Records};

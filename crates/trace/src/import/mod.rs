@@ -1,8 +1,8 @@
 //! Traces of other tools as sources.
 //!
-//! An importer only knows how its format represents accesses. Such traces do not contain mappings, so a first pass
-//! finds the touched pages, and the stream begins with a mapping for each region of them, and a note that says so. A
-//! new format is one new file and a line in `FORMATS`.
+//! An importer only knows how its format represents accesses. Such traces do not contain mappings,
+//! so a first pass finds the touched pages, and the stream begins with a mapping for each region of
+//! them, and a note that says so. A new format is one new file and a line in `FORMATS`.
 
 mod champsim;
 mod collected;
@@ -76,13 +76,14 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// - `champsim`, `champsim-cloudsuite`: instructions in records of 64 bytes, or of 96;
 /// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files.
 ///
-/// Each is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines. `page_table` is a
-/// `v2p.textproto` of drmemtrace, by default the one that lies with the trace; [`Imported::notes`] tells what is in it. The files
-/// are read twice, the first time here.
+/// Each is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines.
+/// `page_table` is a `v2p.textproto` of drmemtrace, by default the one that lies with the trace;
+/// [`Imported::notes`] tells what is in it. The files are read twice, the first time here.
 ///
 /// # Errors
-/// An unknown format; a missing or unreadable file, a directory of another tool, or an input that cannot be read twice; bytes
-/// that are not of that format, with the line or the byte. Later ones are returned by [`Source::fill`].
+/// An unknown format; a missing or unreadable file, a directory of another tool, or an input that
+/// cannot be read twice; bytes that are not of that format, with the line or the byte. Later ones
+/// are returned by [`Source::fill`].
 pub fn import(format: &str, path: &Path, lines: bool, page_table: Option<&Path>) -> Result<Imported, Error> {
     let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
@@ -129,7 +130,8 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// What to know of the trace, as keys and values for [`Writer::create`](crate::file::Writer::create).
+    /// What to know of the trace, as keys and values for
+    /// [`Writer::create`](crate::file::Writer::create).
     pub fn notes(&self) -> &[(String, String)] {
         &self.notes
     }

@@ -81,8 +81,9 @@ impl Read for Packed {
     }
 }
 
-/// The files in a zip archive one after the other, in the order of its directory. The directory is the library's to read; the
-/// contents are read here, since the library lends a file from the archive, which cannot be kept beside it.
+/// The files in a zip archive one after the other, in the order of its directory. The directory is
+/// the library's to read; the contents are read here, since the library lends a file from the
+/// archive, which cannot be kept beside it.
 struct Zipped {
     file: File,
     components: std::vec::IntoIter<Component>,

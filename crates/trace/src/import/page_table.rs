@@ -1,8 +1,10 @@
-//! Page tables that come with traces: drmemtrace's `v2p.textproto`, or the physical addresses in a trace.
+//! Page tables that come with traces: drmemtrace's `v2p.textproto`, or the physical addresses in a
+//! trace.
 //!
-//! The file is text: groups of pages of one size, each page with its first byte in virtual and in physical memory. As in the
-//! tool's own reader (`reader/v2p_reader.cpp`) all groups have one page size, numbers are decimal or, with `0x`, hexadecimal,
-//! and lines that begin with `#` are comments.
+//! The file is text: groups of pages of one size, each page with its first byte in virtual and in
+//! physical memory. As in the tool's own reader (`reader/v2p_reader.cpp`) all groups have one page
+//! size, numbers are decimal or, with `0x`, hexadecimal, and lines that begin with `#` are
+//! comments.
 
 use crate::Error;
 use crate::file::open_file;
@@ -14,7 +16,8 @@ use superpage_pages::{Bytes, PageSize};
 /// The longest line accepted.
 const MOST_LINE: u64 = 1 << 16;
 
-/// Extents whose contiguity is of interest: a page of 64 KB in the TLB, a huge page, and a huge page of the next level.
+/// Extents whose contiguity is of interest: a page of 64 KB in the TLB, a huge page, and a huge
+/// page of the next level.
 const EXTENTS: [u64; 3] = [64 << 10, 2 << 20, 1 << 30];
 
 /// Which physical page each virtual page is on.
@@ -63,7 +66,8 @@ impl PageTable {
         parser.table(from).map_err(|problem| wrong(format!("after line {number}"), problem))
     }
 
-    /// How many extents of so many bytes are mapped whole, to contiguous physical memory of the same alignment.
+    /// How many extents of so many bytes are mapped whole, to contiguous physical memory of the
+    /// same alignment.
     fn contiguous(&self, bytes: u64) -> u64 {
         let pages = bytes >> self.size.shift();
         let whole = |extent: &&[(u64, u64)]| {

@@ -1,7 +1,7 @@
 //! The files in which threads leave their chunks; [`super::wire`] describes them.
 //!
-//! They are read and written by system calls, never mapped: whatever a program does to them, it ends in an error here
-//! and not in a signal.
+//! They are read and written by system calls, never mapped: whatever a program does to them, it
+//! ends in an error here and not in a signal.
 
 use super::connection::word;
 use super::wire::{FRONT_WORDS, SLOT_FRONT_WORDS, SLOT_WORDS};
@@ -71,8 +71,8 @@ impl Buffers {
         threads
     }
 
-    /// The chunks that a killed process has left in a thread's file and told nobody of, in their order. Each ends with an
-    /// end mark or what was in the slot before.
+    /// The chunks that a killed process has left in a thread's file and told nobody of, in their
+    /// order. Each ends with an end mark or what was in the slot before.
     pub(super) fn leftovers(&self, folder: &Path, token: u64, thread: u32) -> Vec<Vec<u64>> {
         let bytes = std::fs::read(path(folder, token, thread)).unwrap_or_default();
         leftovers(&bytes, self.taken.get(&(token, thread)).copied().unwrap_or(0))

@@ -19,7 +19,8 @@ const HIGH: RawFd = 1001;
 /// Where the code is.
 #[derive(Debug)]
 pub(super) enum Code {
-    /// In memory, without a name: the emulator inherits the descriptor, and so does what the program executes.
+    /// In memory, without a name: the emulator inherits the descriptor, and so does what the
+    /// program executes.
     Memory(OwnedFd),
     /// In the private folder, if the system has no memfd.
     File(PathBuf),
@@ -37,8 +38,8 @@ impl Code {
         })
     }
 
-    /// The path by which a process finds the code that it has inherited, and one for a process of this user that has
-    /// closed it.
+    /// The path by which a process finds the code that it has inherited, and one for a process of
+    /// this user that has closed it.
     pub(super) fn names(&self) -> [PathBuf; 2] {
         match self {
             Code::Memory(file) => {

@@ -10,19 +10,22 @@ use superpage_output::quoted;
 pub struct Command {
     /// The program, searched for in `PATH` if its name has no slash, and its arguments.
     pub words: Vec<OsString>,
-    /// The sampling, if only some of the accesses of each thread are kept, beside all events, first touches and first
-    /// writes of pages.
+    /// The sampling, if only some of the accesses of each thread are kept, beside all events, first
+    /// touches and first writes of pages.
     pub sampling: Option<Sampling>,
-    /// Whether runs are of lines of 64 bytes, not only of pages. Such a recording is larger and takes longer, and cannot be sampled.
+    /// Whether runs are of lines of 64 bytes, not only of pages. Such a recording is larger and
+    /// takes longer, and cannot be sampled.
     pub lines: bool,
-    /// Whether system calls are recorded that no other event stands for, as [`Event::Call`](crate::Event::Call).
+    /// Whether system calls are recorded that no other event stands for, as
+    /// [`Event::Call`](crate::Event::Call).
     pub calls: bool,
-    /// The folder that the program runs in, if it is not that of this process. A program named by a relative path is in it.
+    /// The folder that the program runs in, if it is not that of this process. A program named by a
+    /// relative path is in it.
     pub folder: Option<PathBuf>,
     /// The file that the program's standard output goes to, made anew.
     pub output: Option<PathBuf>,
-    /// Whether the program's standard output goes to standard error if no file is named, for a caller that prints only
-    /// its own results on standard output.
+    /// Whether the program's standard output goes to standard error if no file is named, for a
+    /// caller that prints only its own results on standard output.
     pub output_to_stderr: bool,
 }
 
@@ -60,8 +63,9 @@ impl Command {
     /// Checks whether it can be recorded here, without starting it.
     ///
     /// # Errors
-    /// [`Error::Input`] if there is no such program or folder, if the program is for a machine that the recorder does not
-    /// support, or if the sampling keeps nothing; [`Error::Missing`] if QEMU is not installed.
+    /// [`Error::Input`] if there is no such program or folder, if the program is for a machine that
+    /// the recorder does not support, or if the sampling keeps nothing; [`Error::Missing`] if QEMU
+    /// is not installed.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(Sampling { on, period, seed }) = self.sampling
             && (on == 0 || on > period || i64::try_from(period.max(seed.unwrap_or(0))).is_err())

@@ -65,7 +65,8 @@ impl Connection {
         Some((word(&header[8..]) >> 32) as u32)
     }
 
-    /// The next message, `None` if it has not arrived completely. The words of one that holds them go into `words`.
+    /// The next message, `None` if it has not arrived completely. The words of one that holds them
+    /// go into `words`.
     pub(super) fn message(&mut self, words: &mut Vec<u64>) -> Result<Option<Message>, String> {
         let bytes = &self.bytes[self.used..self.filled];
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
@@ -111,8 +112,8 @@ pub(super) enum Message {
 }
 
 impl Drop for Connection {
-    /// Releases the process. If the connection ends without this byte, it knows that its recorder was killed, and exits
-    /// too.
+    /// Releases the process. If the connection ends without this byte, it knows that its recorder
+    /// was killed, and exits too.
     fn drop(&mut self) {
         let _ = rustix::net::send(&self.stream, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }

@@ -72,8 +72,9 @@ pub(super) enum Word {
     Note(String),
 }
 
-/// Decodes the words of one chunk, with runs of this unit, into `batch`, and into `heard` what concerns the recording. Returns how many words
-/// were decoded: all, unless they end with an end mark or in the middle of an event.
+/// Decodes the words of one chunk, with runs of this unit, into `batch`, and into `heard` what
+/// concerns the recording. Returns how many words were decoded: all, unless they end with an end
+/// mark or in the middle of an event.
 pub(super) fn decode(words: &[u64], unit: Unit, names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
     let mut at = 0;
     loop {
@@ -120,8 +121,8 @@ fn run(word: u64, unit: Unit) -> Run {
     Run::tagged(line(word, unit) << 2 | word & KIND, count, instructions)
 }
 
-/// The number of the line, or of the page's first, in a word of a run. Addresses have 48 bits; those of the upper half are the
-/// kernel's.
+/// The number of the line, or of the page's first, in a word of a run. Addresses have 48 bits;
+/// those of the upper half are the kernel's.
 #[inline(always)]
 fn line(word: u64, unit: Unit) -> u64 {
     let upper = 64 - unit.count_shift;

@@ -1,8 +1,9 @@
-//! The private folder of a recording: with its socket and the buffers of the threads that it records, or with the
-//! recording itself where it is needed for a while only.
+//! The private folder of a recording: with its socket and the buffers of the threads that it
+//! records, or with the recording itself where it is needed for a while only.
 //!
-//! Only this user may enter it, whatever the umask is, and its name cannot be guessed. While the recording lives it
-//! holds a lock on the folder; what a killed recording left is removed by the next one, which finds the lock free.
+//! Only this user may enter it, whatever the umask is, and its name cannot be guessed. While the
+//! recording lives it holds a lock on the folder; what a killed recording left is removed by the
+//! next one, which finds the lock free.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -14,10 +15,12 @@ use std::path::Path;
 
 /// What the names of all such folders begin with.
 const PREFIX: &str = "superpage-record-";
-/// How often a folder is made again if another recording took it for that of a dead one before it was locked.
+/// How often a folder is made again if another recording took it for that of a dead one before it
+/// was locked.
 const TRIES: usize = 8;
 
-/// A folder of files for this user alone; removed when this is dropped, or by the next one after a kill.
+/// A folder of files for this user alone; removed when this is dropped, or by the next one after a
+/// kill.
 #[derive(Debug)]
 pub struct Folder {
     folder: tempfile::TempDir,
@@ -60,7 +63,8 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Removes what dead recordings of this user left in `base`. What cannot be removed stays; it does no harm.
+/// Removes what dead recordings of this user left in `base`. What cannot be removed stays; it does
+/// no harm.
 fn clear(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {

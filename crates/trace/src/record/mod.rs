@@ -1,19 +1,22 @@
 //! The recorder: a running program as a [`Source`](crate::Source).
 //!
-//! The program runs under QEMU's user-mode emulator with a plugin of ours (`crates/recorder`, built into this library),
-//! and so do its threads, its children and the programs that they execute. Its input and output are its own. The plugin
-//! builds runs and puts them with the changes of mappings into buffers that it shares with [`Recording`], which hears over
-//! a socket which buffer is next and merges what comes from the processes into one order.
+//! The program runs under QEMU's user-mode emulator with a plugin of ours (`crates/recorder`, built
+//! into this library), and so do its threads, its children and the programs that they execute. Its
+//! input and output are its own. The plugin builds runs and puts them with the changes of mappings
+//! into buffers that it shares with [`Recording`], which hears over a socket which buffer is next
+//! and merges what comes from the processes into one order.
 //!
-//! Within a thread the order is exact, and so is the order between a thread's accesses and changes of mappings by any
-//! thread of its process. Between threads and processes the order is that of their chunks of at most 8192 runs: each
-//! chunk is a slice of time, and if another thread continues it begins with a [`Switch`](crate::Event::Switch). A
-//! program that is faster than its reader waits for it.
+//! Within a thread the order is exact, and so is the order between a thread's accesses and changes
+//! of mappings by any thread of its process. Between threads and processes the order is that of
+//! their chunks of at most 8192 runs: each chunk is a slice of time, and if another thread
+//! continues it begins with a [`Switch`](crate::Event::Switch). A program that is faster than its
+//! reader waits for it.
 //!
-//! The counts are of what the emulator does: an access of 16 bytes is two of 8, each step of a repeated string
-//! instruction counts as an instruction, and in multithreaded programs an atomic read-modify-write is one write. Memory
-//! accesses of the kernel in system calls are not counted. Heaps begin at 128 GB, where they have
-//! room to grow, and libraries and large allocations are placed from 256 GB up, in the order of their mapping.
+//! The counts are of what the emulator does: an access of 16 bytes is two of 8, each step of a
+//! repeated string instruction counts as an instruction, and in multithreaded programs an atomic
+//! read-modify-write is one write. Memory accesses of the kernel in system calls are not counted.
+//! Heaps begin at 128 GB, where they have room to grow, and libraries and large allocations are
+//! placed from 256 GB up, in the order of their mapping.
 //!
 //! ```no_run
 //! use superpage_trace::{Batch, Source, record};

@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A running program as a source of events.
 ///
-/// Its stream ends when the program and all that it started, as far as they could be followed, have ended. Dropping it
-/// kills them.
+/// Its stream ends when the program and all that it started, as far as they could be followed, have
+/// ended. Dropping it kills them.
 pub struct Recording {
     info: Info,
     child: Child,
@@ -68,8 +68,9 @@ pub struct Recording {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks the program to end (`SIGTERM`), and kills it if it has not after two seconds. The recording then soon comes
-    /// to its end, and what was recorded is a complete stream. Somebody must still read it.
+    /// Asks the program to end (`SIGTERM`), and kills it if it has not after two seconds. The
+    /// recording then soon comes to its end, and what was recorded is a complete stream. Somebody
+    /// must still read it.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -80,7 +81,8 @@ impl Stop {
 pub struct Outcome {
     /// The exit status of the program.
     pub status: ExitStatus,
-    /// What the user should know: what could not be followed or was lost. Each note is also in the stream.
+    /// What the user should know: what could not be followed or was lost. Each note is also in the
+    /// stream.
     pub notes: Vec<String>,
 }
 
@@ -144,8 +146,8 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
 /// Starts a program. It waits until its recording is read.
 ///
 /// # Errors
-/// Those of [`Command::check`], and [`Error::Io`] if the plugin or a socket cannot be made in the folder for temporary
-/// files, or QEMU cannot be started.
+/// Those of [`Command::check`], and [`Error::Io`] if the plugin or a socket cannot be made in the
+/// folder for temporary files, or QEMU cannot be started.
 pub fn start(command: &Command) -> Result<Recording, Error> {
     command.check()?;
     let (program, emulator) = find(command)?;
@@ -236,8 +238,9 @@ impl Recording {
         self.stop.clone()
     }
 
-    /// Waits for the program's end and returns its status. If the stream was not read to its end and the program still
-    /// runs, it is stopped as by [`Stop::stop`], and the rest of its stream is lost.
+    /// Waits for the program's end and returns its status. If the stream was not read to its end
+    /// and the program still runs, it is stopped as by [`Stop::stop`], and the rest of its stream
+    /// is lost.
     ///
     /// # Errors
     /// [`Error::Io`] if the system refuses to wait.
@@ -528,8 +531,8 @@ impl Recording {
     }
 }
 
-/// Switches to a thread of a process. If the stream is there already, a switch is only added if the batch has runs: the
-/// first run of a chunk could otherwise merge with one of the chunk before.
+/// Switches to a thread of a process. If the stream is there already, a switch is only added if the
+/// batch has runs: the first run of a chunk could otherwise merge with one of the chunk before.
 fn switch(current: &mut Option<(ProcessId, u32)>, to: (ProcessId, u32), batch: &mut Batch) {
     if current.replace(to) != Some(to) || !batch.runs.is_empty() {
         batch.event(Event::Switch { process: to.0, thread: to.1 });

@@ -1,10 +1,11 @@
-//! `chase`: a walk along a linked list whose nodes are in random order, each load's address the value of the load before
-//! it: no two misses overlap.
+//! `chase`: a walk along a linked list whose nodes are in random order, each load's address the
+//! value of the load before it: no two misses overlap.
 //!
-//! The region is full of nodes of `node` bytes, and the list is one cycle through all of them; a lap visits each once. The
-//! order is a permutation that is computed and not stored, so the list may be of any length. The links are written
-//! first in the order of memory, as a sequential pass of 8-byte stores over the region, unless `populate=no`. 3
-//! instructions a load are assumed: load, count, branch.
+//! The region is full of nodes of `node` bytes, and the list is one cycle through all of them; a
+//! lap visits each once. The order is a permutation that is computed and not stored, so the list
+//! may be of any length. The links are written first in the order of memory, as a sequential pass
+//! of 8-byte stores over the region, unless `populate=no`. 3 instructions a load are assumed: load,
+//! count, branch.
 
 use super::Kind;
 use super::loads::{Place, region};

@@ -1,10 +1,12 @@
-//! `cmp`: two files of one length are mapped and compared from the start to the end: the paper's sequential access, in which
-//! every byte of each page is used and the costs of promotion are spread thin (Navarro et al., section 6.6).
+//! `cmp`: two files of one length are mapped and compared from the start to the end: the paper's
+//! sequential access, in which every byte of each page is used and the costs of promotion are
+//! spread thin (Navarro et al., section 6.6).
 //!
-//! Each byte is a load from either file, and 8 instructions for the two are assumed: load, load, compare, branch, and the
-//! Each byte is a load from either file, and 8 instructions for the two are assumed: load, load, compare, branch, and
-//! the same again to count lines and bytes. The loads alternate between the files; since the order within a pair of
-//! pages does not matter to a TLB, each 4 KB page is one run.
+//! Each byte is a load from either file, and 8 instructions for the two are assumed: load, load,
+//! compare, branch, and the Each byte is a load from either file, and 8 instructions for the two
+//! are assumed: load, load, compare, branch, and the same again to count lines and bytes. The loads
+//! alternate between the files; since the order within a pair of pages does not matter to a TLB,
+//! each 4 KB page is one run.
 
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};

@@ -1,13 +1,14 @@
-//! `dirty-file`: "a program that maps a 100MB file, reads every page thus triggering superpage promotion, then writes into
-//! every 512th page, flushes the file and exits" (Navarro et al., section 6.7). A kernel that keeps a superpage with one
-//! dirty bit writes 512 pages for each.
+//! `dirty-file`: "a program that maps a 100MB file, reads every page thus triggering superpage
+//! promotion, then writes into every 512th page, flushes the file and exits" (Navarro et al.,
+//! section 6.7). A kernel that keeps a superpage with one dirty bit writes 512 pages for each.
 //!
-//! The file is mapped shared. One word of each page of 4 KB is read in order, so that every page of every machine is;
-//! then one word is written into every `every`-th page of `page` bytes, the first included. 4 instructions per access
-//! are assumed. With `same` above 0 that share of the writes, chosen at random, stores what the page already holds (an
-//! [`Event::Rewrite`] marks them), like a program that overwrites a field with the same value: a case for a kernel that
-//! compares digests of contents (section 4.7). With `idle` the processor is idle between the reads and the writes, and
-//! a kernel can compute such digests then.
+//! The file is mapped shared. One word of each page of 4 KB is read in order, so that every page of
+//! every machine is; then one word is written into every `every`-th page of `page` bytes, the first
+//! included. 4 instructions per access are assumed. With `same` above 0 that share of the writes,
+//! chosen at random, stores what the page already holds (an [`Event::Rewrite`] marks them), like a
+//! program that overwrites a field with the same value: a case for a kernel that compares digests
+//! of contents (section 4.7). With `idle` the processor is idle between the reads and the writes,
+//! and a kernel can compute such digests then.
 
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};

@@ -1,25 +1,32 @@
-//! `fftw`: a model of FFTW's complex transform of an n x n x n array of doubles (Navarro et al., section 6.2).
-//! The corpus holds the real program; this shows its pattern of accesses at the grain of pages, at any size.
+//! `fftw`: a model of FFTW's complex transform of an n x n x n array of doubles (Navarro et al.,
+//! section 6.2). The corpus holds the real program; this shows its pattern of accesses at the grain
+//! of pages, at any size.
 //!
-//! The array, 16 n^3 bytes, is one mapping aligned to 1 GB and first filled in order: 2 stores an element. Then the three
-//! dimensions are transformed one after the other, the contiguous one first. Each line of n elements along the dimension
+//! The array, 16 n^3 bytes, is one mapping aligned to 1 GB and first filled in order: 2 stores an
+//! element. Then the three dimensions are transformed one after the other, the contiguous one
+//! first. Each line of n elements along the dimension
 //!
-//! 1. is gathered into a buffer: 2 loads from the array and 2 stores into the buffer for each element,
-//! 2. is transformed in the buffer in ceil(log2 n) passes, each of 2 loads and 2 stores an element of the buffer and 1
-//!    load an element of the table of roots of unity, which is as long as the line,
+//! 1. is gathered into a buffer: 2 loads from the array and 2 stores into the buffer for each
+//!    element,
+//! 2. is transformed in the buffer in ceil(log2 n) passes, each of 2 loads and 2 stores an element
+//!    of the buffer and 1 load an element of the table of roots of unity, which is as long as the
+//!    line,
 //! 3. is scattered back: 2 loads from the buffer and 2 stores into the array for each element.
 //!
-//! With `arrays=2` the transform is not in place: the lines of the first dimension are gathered from the array and
-//! scattered into a second one, at the next multiple of 1 GB, where the other dimensions are transformed; the first array
-//! stays as it was filled. Two arrays of 122 MB hold the paper's 60 superpages of 4 MB (table 1), 30 each.
+//! With `arrays=2` the transform is not in place: the lines of the first dimension are gathered
+//! from the array and scattered into a second one, at the next multiple of 1 GB, where the other
+//! dimensions are transformed; the first array stays as it was filled. Two arrays of 122 MB hold
+//! the paper's 60 superpages of 4 MB (table 1), 30 each.
 //!
-//! Lines are taken in the order of their addresses. A pass goes page by page through the buffer and the table, a run
-//! of each kind, as its order within a page is no concern of a TLB. Along the last dimension the elements of a line are 16 n^2
-//! bytes apart, 640 KB for n = 200: 200 pages of whatever size up to 512 KB, more than the 128 entries of the Alpha's
-//! TLB, which is why the paper's FFTW gains with 4 MB pages only (table 3). 2 instructions a reference are assumed.
+//! Lines are taken in the order of their addresses. A pass goes page by page through the buffer and
+//! the table, a run of each kind, as its order within a page is no concern of a TLB. Along the last
+//! dimension the elements of a line are 16 n^2 bytes apart, 640 KB for n = 200: 200 pages of
+//! whatever size up to 512 KB, more than the 128 entries of the Alpha's TLB, which is why the
+//! paper's FFTW gains with 4 MB pages only (table 3). 2 instructions a reference are assumed.
 //!
-//! One transform of n = 200 misses 16.2 M times in 128 round-robin entries for 8 KB pages. The paper's counter shows 243
-//! steps of 512 K misses (99.59 % are `1 - 1/243`, 7.41 % are 18/243): about eight such transforms.
+//! One transform of n = 200 misses 16.2 M times in 128 round-robin entries for 8 KB pages. The
+//! paper's counter shows 243 steps of 512 K misses (99.59 % are `1 - 1/243`, 7.41 % are 18/243):
+//! about eight such transforms.
 
 use super::Kind;
 use super::parameters::{Parameter, Values};
@@ -62,7 +69,8 @@ struct Transform {
     work: u64,
     fill: Pass,
     started: bool,
-    /// Dimensions still to be transformed, in all transforms; the next is `2 - (left - 1) % 3`, 0 the contiguous one.
+    /// Dimensions still to be transformed, in all transforms; the next is `2 - (left - 1) % 3`, 0
+    /// the contiguous one.
     left: u64,
     /// The next line along that dimension.
     line: u64,

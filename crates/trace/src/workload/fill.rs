@@ -1,10 +1,11 @@
-//! `fill`: allocates anonymous memory, writes its pages and exits, so that the memory becomes free: the "synthetic
-//! application that uses enough anonymous memory to maximize the number of free pages in the system when it exits"
-//! (Navarro et al., section 6.5).
+//! `fill`: allocates anonymous memory, writes its pages and exits, so that the memory becomes free:
+//! the "synthetic application that uses enough anonymous memory to maximize the number of free
+//! pages in the system when it exits" (Navarro et al., section 6.5).
 //!
-//! One fixed anonymous mapping; each page of 4 KB that is written is written whole, in order, by 8-byte stores of 3
-//! instructions each (assumed: store, advance, branch). With a `share` below 1 only that share of the pages is, evenly
-//! spread. The memory is not unmapped: it goes with the process.
+//! One fixed anonymous mapping; each page of 4 KB that is written is written whole, in order, by
+//! 8-byte stores of 3 instructions each (assumed: store, advance, branch). With a `share` below 1
+//! only that share of the pages is, evenly spread. The memory is not unmapped: it goes with the
+//! process.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, Parameter, Values};

@@ -1,23 +1,24 @@
-//! `graph`: a Kronecker graph as Graph500 specifies it (version 2.0, 2017), built and searched breadth first from
-//! several roots.
+//! `graph`: a Kronecker graph as Graph500 specifies it (version 2.0, 2017), built and searched
+//! breadth first from several roots.
 //!
-//! The graph has `2^scale` vertices and `edges` times as many undirected edges. A bit of both ends of an edge is drawn
-//! at each of `scale` levels: 00 with probability 0.57, 01 and 10 with 0.19 each, 11 with the rest; then the vertices
-//! are renamed at random. Edges from a vertex to itself are left out, repeated ones are kept.
+//! The graph has `2^scale` vertices and `edges` times as many undirected edges. A bit of both ends
+//! of an edge is drawn at each of `scale` levels: 00 with probability 0.57, 01 and 10 with 0.19
+//! each, 11 with the rest; then the vertices are renamed at random. Edges from a vertex to itself
+//! are left out, repeated ones are kept.
 //!
-//! The program holds four arrays of 8-byte words, each at the next multiple of 1 GB: the offsets of all vertices, the
-//! targets of all edges in both directions, the parents, and the queue. With 16 edges that is 280 bytes a vertex: 70 MB
-//! at scale 18, 1.1 GB at 22, 17.5 GB at 26. The part `fill` builds the first two: edges are counted at both
-//! ends, counts
-//! are summed, and edges are placed at both ends. There is no list of edges: they are drawn twice. With `build=no` both
-//! arrays are written in order, as if read from a file. The part `search` is `roots` searches. Each writes all parents
-//! in order and then goes from the top down: it takes a vertex from the queue, reads its two offsets and its targets,
-//! and the parent of each; if that is new, it writes the parent and the end of the queue. A root is a random vertex, or
-//! the next that has an edge.
+//! The program holds four arrays of 8-byte words, each at the next multiple of 1 GB: the offsets of
+//! all vertices, the targets of all edges in both directions, the parents, and the queue. With 16
+//! edges that is 280 bytes a vertex: 70 MB at scale 18, 1.1 GB at 22, 17.5 GB at 26. The part
+//! `fill` builds the first two: edges are counted at both ends, counts are summed, and edges are
+//! placed at both ends. There is no list of edges: they are drawn twice. With `build=no` both
+//! arrays are written in order, as if read from a file. The part `search` is `roots` searches. Each
+//! writes all parents in order and then goes from the top down: it takes a vertex from the queue,
+//! reads its two offsets and its targets, and the parent of each; if that is new, it writes the
+//! parent and the end of the queue. A root is a random vertex, or the next that has an edge.
 //!
-//! All of this really happens, in half of the space: 8 bytes for the offset of a vertex, 4 for each target and each
-//! place in the queue, a bit for a parent. Instructions are assumed: 8 for each level of an edge that is drawn, 3 for
-//! other references.
+//! All of this really happens, in half of the space: 8 bytes for the offset of a vertex, 4 for each
+//! target and each place in the queue, a bit for a parent. Instructions are assumed: 8 for each
+//! level of an edge that is drawn, 3 for other references.
 
 use super::Kind;
 use super::parameters::{Parameter, Values};
@@ -87,7 +88,8 @@ struct Kronecker {
     names: Permutation,
 }
 
-/// The shares of the parts of a matrix of edges, upper left, upper right and lower left, added up, of 2^32.
+/// The shares of the parts of a matrix of edges, upper left, upper right and lower left, added up,
+/// of 2^32.
 const PARTS: [u32; 3] = [share(57), share(57 + 19), share(57 + 2 * 19)];
 
 /// A percentage of 2^32.
@@ -115,7 +117,8 @@ impl Kronecker {
         (self.names.at(from), self.names.at(to))
     }
 
-    /// An edge from either end to the other, with the instructions that it takes to draw; nothing if both are one.
+    /// An edge from either end to the other, with the instructions that it takes to draw; nothing
+    /// if both are one.
     #[inline]
     fn ends(&self, number: u64) -> impl Iterator<Item = (u64, u64, u32)> + use<> {
         let (from, to) = self.edge(number);
@@ -173,8 +176,8 @@ struct Search {
     random: Random,
     /// Searches to come.
     roots: u64,
-    /// While edges are counted, the degree of vertex `v` is at `v + 2`. While they are placed, `v + 1` is where the
-    /// next of `v` goes, and so in the end where those of `v + 1` begin.
+    /// While edges are counted, the degree of vertex `v` is at `v + 2`. While they are placed, `v +
+    /// 1` is where the next of `v` goes, and so in the end where those of `v + 1` begin.
     offsets: Vec<u64>,
     targets: Vec<u32>,
     /// A bit for each vertex that has a parent.
@@ -305,7 +308,8 @@ impl Search {
         }
     }
 
-    /// A word of the offsets is read, after so many instructions, and written, if building is in the stream.
+    /// A word of the offsets is read, after so many instructions, and written, if building is in
+    /// the stream.
     #[inline]
     fn built(&self, out: &mut Out, index: u64, before: u32) {
         if self.build {

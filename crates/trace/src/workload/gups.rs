@@ -1,12 +1,16 @@
-//! `gups`: random updates of a table of words, as RandomAccess of the HPC Challenge benchmark makes them.
+//! `gups`: random updates of a table of words, as RandomAccess of the HPC Challenge benchmark makes
+//! them.
 //!
-//! The table has a power of two of 8-byte words and is written first in order: the part `fill`. Then `updates` of its
-//! words are read, changed and written, the part `update`: those whose indices are the low bits of the benchmark's
-//! sequence, `x^1`, `x^2`, ... modulo `x^64 + x^2 + x + 1` over the field of two elements. As there, the sequence is
-//! cut into 128 pieces, which take turns, since each of its elements is the one before it shifted by a bit. The
-//! benchmark makes four updates for each word; the default here is fewer. There is no seed: neither has the benchmark.
+//! The table has a power of two of 8-byte words and is written first in order: the part `fill`.
+//! Then `updates` of its words are read, changed and written, the part `update`: those whose
+//! indices are the low bits of the benchmark's sequence, `x^1`, `x^2`, ... modulo `x^64 + x^2 + x +
+//! 1` over the field of two elements. As there, the sequence is cut into 128 pieces, which take
+//! turns, since each of its elements is the one before it shifted by a bit. The benchmark makes
+//! four updates for each word; the default here is fewer. There is no seed: neither has the
+//! benchmark.
 //!
-//! 8 instructions an update are assumed: shift, test, exclusive or, mask, load, exclusive or, store, branch.
+//! 8 instructions an update are assumed: shift, test, exclusive or, mask, load, exclusive or,
+//! store, branch.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};
@@ -67,8 +71,8 @@ fn element(mut n: u64) -> u64 {
     power
 }
 
-/// The element before each piece, of so many updates in all. The first pieces are one longer where 128 does not divide
-/// the updates.
+/// The element before each piece, of so many updates in all. The first pieces are one longer where
+/// 128 does not divide the updates.
 fn pieces(updates: u64) -> [u64; PIECES] {
     let (each, longer) = (updates / PIECES as u64, updates % PIECES as u64);
     std::array::from_fn(|piece| element(piece as u64 * each + longer.min(piece as u64)))

@@ -1,5 +1,5 @@
-//! What `random`, `chase` and `zipf` share: a region that is written once, and then a number of loads from places in
-//! it.
+//! What `random`, `chase` and `zipf` share: a region that is written once, and then a number of
+//! loads from places in it.
 
 use super::parameters::{MOST_BYTES, MOST_COUNT, Values};
 use super::program::{Out, PAGE, Pass, Program, REGION, Running};
@@ -20,7 +20,8 @@ pub(super) fn region(values: &Values) -> Result<u64, Error> {
     Ok(values.bytes("bytes", PAGE..=MOST_BYTES)?.next_multiple_of(PAGE))
 }
 
-/// The workload with a region of `bytes`, the parameters `references` and `populate`, and the places of `place`.
+/// The workload with a region of `bytes`, the parameters `references` and `populate`, and the
+/// places of `place`.
 pub(super) fn start<P: Place>(values: &Values, bytes: u64, place: P) -> Result<Box<dyn Source>, Error> {
     let left = values.count("references", 0..=MOST_COUNT)?;
     let populate = values.choice("populate", "yes", "no")?;
@@ -44,8 +45,8 @@ enum State {
     Done,
 }
 
-/// Loads generated at a time: neighbours on one page or line are rare in a large region, and a block without any needs no
-/// merging.
+/// Loads generated at a time: neighbours on one page or line are rare in a large region, and a
+/// block without any needs no merging.
 const BLOCK: usize = 256;
 
 impl<P: Place> Loads<P> {

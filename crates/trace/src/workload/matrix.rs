@@ -1,25 +1,31 @@
-//! `matrix`: the non-blocked transposition of a matrix into another (Navarro et al., sections 6.2 and 6.3).
+//! `matrix`: the non-blocked transposition of a matrix into another (Navarro et al., sections 6.2
+//! and 6.3).
 //!
-//! The process is the one of [`process`](super::process): 64 KB of code, data, a stack, and a heap that `brk` moves up
-//! once for each matrix, to whole pages of 8 KB, as the `malloc` of FreeBSD 4 does for large blocks. Then:
+//! The process is the one of [`process`](super::process): 64 KB of code, data, a stack, and a heap
+//! that `brk` moves up once for each matrix, to whole pages of 8 KB, as the `malloc` of FreeBSD 4
+//! does for large blocks. Then:
 //!
 //! 1. the source is filled row by row: one store for each element, 4 instructions;
-//! 2. `rounds` times, for each row `i` and column `j`, `b[j][i] = a[i][j]`: one load that goes along a row and one store
-//!    that goes down a column, 6 instructions.
+//! 2. `rounds` times, for each row `i` and column `j`, `b[j][i] = a[i][j]`: one load that goes
+//!    along a row and one store that goes down a column, 6 instructions.
 //!
-//! The stores of a column each touch another page once a row has more than a page's bytes, which is the paper's "one TLB
-//! miss for every two memory accesses" as soon as there are more rows than TLB entries. Filling the source adds `n * n`
-//! references and almost no misses; with 100 rounds that dilutes the ratio by half a percent. That the paper's program did
-//! about 100 rounds is inferred: its counter shows 188 steps of 512 K misses (the 90.43 % of table 3 are `1 - 18/188`), and
-//! a round of 1000 x 1000 misses 0.98 M times in 128 entries for 8 KB pages.
+//! The stores of a column each touch another page once a row has more than a page's bytes, which is
+//! the paper's "one TLB miss for every two memory accesses" as soon as there are more rows than TLB
+//! entries. Filling the source adds `n * n` references and almost no misses; with 100 rounds that
+//! dilutes the ratio by half a percent. That the paper's program did about 100 rounds is inferred:
+//! its counter shows 188 steps of 512 K misses (the 90.43 % of table 3 are `1 - 18/188`), and a
+//! round of 1000 x 1000 misses 0.98 M times in 128 entries for 8 KB pages.
 //!
-//! The paper's superpages for it (table 1: 3 of 4 MB, 5 of 512 KB, 12 of 64 KB; 15616 KB together) are those of two
-//! adjacent matrices of 7816 KB, so of one heap and no separate mappings, and tell where that heap began: with only two
-//! pages of 4 MB, as any start below 752 KB into a region of 4 MB gives, the target is not covered and the reduction that
-//! table 3 shows for 4 MB pages alone is out of reach. `heap` is the start's distance from a 4 MB boundary; the default,
-//! 1072 KB, is the least at which all three counts of table 1 are met. What lay before the heap there is not modelled.
+//! The paper's superpages for it (table 1: 3 of 4 MB, 5 of 512 KB, 12 of 64 KB; 15616 KB together)
+//! are those of two adjacent matrices of 7816 KB, so of one heap and no separate mappings, and tell
+//! where that heap began: with only two pages of 4 MB, as any start below 752 KB into a region of 4
+//! MB gives, the target is not covered and the reduction that table 3 shows for 4 MB pages alone is
+//! out of reach. `heap` is the start's distance from a 4 MB boundary; the default, 1072 KB, is the
+//! least at which all three counts of table 1 are met. What lay before the heap there is not
+//! modelled.
 //!
-//! Instruction fetches are in the stream: the start-up goes through the code, the loops stay on one page each.
+//! Instruction fetches are in the stream: the start-up goes through the code, the loops stay on one
+//! page each.
 
 use super::parameters::{Parameter, Values};
 use super::process::{LEAST_HEAP, MALLOC_PAGE, Process};
@@ -106,8 +112,9 @@ impl Program for Matrix {
                 let end = n.min(*column + Batch::RUNS as u64 / 2);
                 let mut load = self.source + (*row * n + *column) * 8;
                 let mut store = self.target + (*column * n + *row) * 8;
-                // The first load may belong to the run of the store before it, when the matrices share a page's
-                // neighbours; every other access is on another page than the one before, as the matrices share none.
+                // The first load may belong to the run of the store before it, when the matrices
+                // share a page's neighbours; every other access is on another page than the one
+                // before, as the matrices share none.
                 out.data(load, Access::Read, 1, 0);
                 out.distinct((1..2 * (end - *column)).map(|i| {
                     if i & 1 == 1 {

@@ -1,16 +1,19 @@
-//! Mixes: several workloads as the processes of one machine, at once in time slices or one after the other.
+//! Mixes: several workloads as the processes of one machine, at once in time slices or one after
+//! the other.
 //!
-//! Processes and threads are numbered anew, so that each workload's are its own; files keep their numbers, as those of
-//! built-in workloads name the same file everywhere.
+//! Processes and threads are numbered anew, so that each workload's are its own; files keep their
+//! numbers, as those of built-in workloads name the same file everywhere.
 //!
-//! Workloads that run one after the other each begin with a mark of their name. Of workloads that run at once, an idle
-//! one yields the rest of its turn, and the machine is idle only when no other is left.
+//! Workloads that run one after the other each begin with a mark of their name. Of workloads that
+//! run at once, an idle one yields the rest of its turn, and the machine is idle only when no other
+//! is left.
 
 use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
 use std::collections::HashMap;
 use superpage_pages::Access;
 
-/// Data references in a time slice unless another number is given: about 10 ms of the Alpha of 2002.
+/// Data references in a time slice unless another number is given: about 10 ms of the Alpha that
+/// Navarro had in 2002.
 pub(super) const SLICE: u64 = 1_000_000;
 
 /// Several sources as one.
@@ -50,7 +53,8 @@ impl Mix {
         Mix::of(text, sources, true, u64::MAX)
     }
 
-    /// The mix of `sources` in turns of `slice` data references; the source itself if there is but one.
+    /// The mix of `sources` in turns of `slice` data references; the source itself if there is but
+    /// one.
     pub(super) fn at_once(text: &str, sources: Vec<Box<dyn Source>>, slice: u64) -> Box<dyn Source> {
         Mix::of(text, sources, false, slice)
     }
@@ -139,8 +143,9 @@ impl Member {
         Ok(true)
     }
 
-    /// Adds the switch to this member where its turn begins. Its instructions are then fetched again from the page
-    /// where they stopped: one fetch, since the run that counted the others lies before the switch.
+    /// Adds the switch to this member where its turn begins. Its instructions are then fetched
+    /// again from the page where they stopped: one fetch, since the run that counted the others
+    /// lies before the switch.
     fn resume(&self, batch: &mut Batch) {
         let Some((process, thread)) = self.current else { return };
         batch.event(Event::Switch { process, thread });
@@ -149,8 +154,8 @@ impl Member {
         }
     }
 
-    /// Takes the events before the next run. With `give_up`, idle time is dropped and ends the turn: then this returns
-    /// `true`.
+    /// Takes the events before the next run. With `give_up`, idle time is dropped and ends the
+    /// turn: then this returns `true`.
     fn take_events(&mut self, batch: &mut Batch, processes: &mut u32, threads: &mut u32, give_up: bool) -> bool {
         while let Some((_, event)) = self.batch.events.get(self.event).filter(|(at, _)| *at as usize == self.run) {
             let mut event = event.clone();

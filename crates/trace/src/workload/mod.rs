@@ -1,7 +1,8 @@
 //! Built-in workloads: streams of events that need no file and no program.
 //!
-//! A workload is a name and its parameters, `matrix:n=500,rounds=3`. Sizes take K, M, G (powers of 1024), counts take
-//! K, M, G (powers of 1000). Each is the same stream on every machine, event for event.
+//! A workload is a name and its parameters, `matrix:n=500,rounds=3`. Sizes take K, M, G (powers of
+//! 1024), counts take K, M, G (powers of 1000). Each is the same stream on every machine, event for
+//! event.
 //!
 //! ```
 //! use superpage_trace::{Batch, Source, workload};
@@ -66,8 +67,8 @@ pub struct Kind {
     start: fn(&Values) -> Result<Box<dyn Source>, Error>,
 }
 
-/// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
-/// because the numbers of files depend on the order.
+/// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a
+/// line here: the last, because the numbers of files depend on the order.
 static ALL: [Kind; 32] = [
     matrix::KIND,
     tree::KIND,
@@ -108,18 +109,19 @@ pub fn all() -> &'static [Kind] {
     &ALL
 }
 
-/// The number of the file that holds the program of the workload with this name: the same in all its processes.
+/// The number of the file that holds the program of the workload with this name: the same in all
+/// its processes.
 fn file(name: &str) -> u32 {
     ALL.iter().position(|kind| kind.name == name).expect("a workload of the table") as u32
 }
 
-/// The source that `text` describes: a workload, `name` or `name:key=value,...`, or a mix of several.
+/// The source that `text` describes: a workload, `name` or `name:key=value,...`, or a mix of
+/// several.
 ///
-/// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million data references;
-/// `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of its turn. `a;b` runs them one
-/// after the
-/// other, each after an [`Event::Mark`](crate::Event::Mark) of its name, and `a+b;c` first both and then the third.
-/// A shell needs quotes around `;`.
+/// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million
+/// data references; `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of
+/// its turn. `a;b` runs them one after the other, each after an [`Event::Mark`](crate::Event::Mark)
+/// of its name, and `a+b;c` first both and then the third. A shell needs quotes around `;`.
 ///
 /// ```
 /// use superpage_trace::{check_stream, workload};
@@ -130,16 +132,15 @@ fn file(name: &str) -> u32 {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] for an unknown name (the message lists all), a key that the workload does not have (it lists its
-/// keys), and a value out of range (it gives the range).
+/// [`Error::Input`] for an unknown name (the message lists all), a key that the workload does not
+/// have (it lists its keys), and a value out of range (it gives the range).
 pub fn parse(text: &str) -> Result<Box<dyn Source>, Error> {
     parse_as(text, false)
 }
 
-/// The same workload as [`parse`] describes, in runs of lines: the same accesses, and the same events between
-/// them. Code of which
-/// only the page is known runs in the page's first line. About 5 to 60 times as many runs where a workload goes
-/// through memory in order.
+/// The same workload as [`parse`] describes, in runs of lines: the same accesses, and the same
+/// events between them. Code of which only the page is known runs in the page's first line. About 5
+/// to 60 times as many runs where a workload goes through memory in order.
 ///
 /// # Errors
 /// As [`parse`].

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 use superpage_pages::{format_bytes, parse_bytes, parse_count};
 
-/// The most bytes that a workload may map in one region: 16 TB, well within the 47 bits of a user's addresses.
+/// The most bytes that a workload may map in one region: 16 TB, well within the 47 bits of a user's
+/// addresses.
 pub(super) const MOST_BYTES: u64 = 1 << 44;
 
 /// The most references, rounds and operations that a parameter may ask for.
@@ -32,7 +33,8 @@ pub(super) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Parses `text`, `key=value,key=value` or empty, for the workload of that name. A key may be given once.
+    /// Parses `text`, `key=value,key=value` or empty, for the workload of that name. A key may be
+    /// given once.
     pub(super) fn parse(
         workload: &'static str,
         parameters: &'static [Parameter],
@@ -64,7 +66,8 @@ impl<'a> Values<'a> {
         if self.given.is_empty() { self.workload.into() } else { format!("{}:{}", self.workload, self.given) }
     }
 
-    /// The text of a value. Panics if the workload has no such parameter: the table and the code disagree.
+    /// The text of a value. Panics if the workload has no such parameter: the table and the code
+    /// disagree.
     pub(super) fn text(&self, name: &str) -> &'a str {
         self.values.iter().find(|(known, _)| *known == name).expect("a parameter of the table").1
     }

@@ -4,8 +4,9 @@ use superpage_pages::Random;
 
 /// A permutation of the numbers below a length, computed and not stored.
 ///
-/// Each round of xor-shifting and multiplying by an odd number is a bijection of the numbers of so many bits; what falls
-/// outside the length is permuted again until it falls inside, less than once on average.
+/// Each round of xor-shifting and multiplying by an odd number is a bijection of the numbers of so
+/// many bits; what falls outside the length is permuted again until it falls inside, less than once
+/// on average.
 pub(super) struct Permutation {
     len: u64,
     mask: u64,

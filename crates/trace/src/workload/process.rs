@@ -1,10 +1,11 @@
 //! The process around a workload that is a C program: its code, data, stack and heap.
 //!
-//! The layout is that of a small statically linked program on FreeBSD for the Alpha, the system of Navarro et al.,
-//! section 6.1: code at 0x1_2000_0000, data in the next 64 KB, the zeroed data after it, the heap of `brk` right behind
-//! that or where the workload says, and the stack at the top of the user's addresses. So the heap starts where a program
-//! happens to end and not at a superpage's boundary. The sizes are assumed: 64 KB of code, 16 KB of data, 16 KB zeroed, and
-//! 16 KB of the stack in use.
+//! The layout is that of a small statically linked program on FreeBSD for the Alpha, the system of
+//! Navarro et al., section 6.1: code at 0x1_2000_0000, data in the next 64 KB, the zeroed data
+//! after it, the heap of `brk` right behind that or where the workload says, and the stack at the
+//! top of the user's addresses. So the heap starts where a program happens to end and not at a
+//! superpage's boundary. The sizes are assumed: 64 KB of code, 16 KB of data, 16 KB zeroed, and 16
+//! KB of the stack in use.
 
 use super::program::{Out, PAGE};
 use crate::{Backing, Event, Growth};
@@ -13,7 +14,8 @@ use superpage_pages::{Access, Protection};
 /// The first byte of the code; 4 MB divide it.
 const CODE: u64 = 0x1_2000_0000;
 const CODE_BYTES: u64 = 64 << 10;
-/// The first byte of the initialised data: the next 64 KB, as the linkers of the Alpha align segments.
+/// The first byte of the initialised data: the next 64 KB, as the linkers of the Alpha align
+/// segments.
 pub(super) const DATA: u64 = CODE + CODE_BYTES;
 const DATA_BYTES: u64 = 16 << 10;
 pub(super) const ZEROED: u64 = DATA + DATA_BYTES;
@@ -36,10 +38,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Maps code, data and stack and runs the start-up code, which goes once through all pages of the code, writes each
-    /// page of data and the topmost pages of the stack; `heap` is the heap's distance from the start of the code, at least
-    /// [`LEAST_HEAP`] and a multiple of 8 KB. `file` numbers the program. Without `fetches` no instruction is in the
-    /// stream and the data runs stand for them.
+    /// Maps code, data and stack and runs the start-up code, which goes once through all pages of
+    /// the code, writes each page of data and the topmost pages of the stack; `heap` is the heap's
+    /// distance from the start of the code, at least [`LEAST_HEAP`] and a multiple of 8 KB. `file`
+    /// numbers the program. Without `fetches` no instruction is in the stream and the data runs
+    /// stand for them.
     pub(super) fn start(out: &mut Out, file: u32, heap: u64, fetches: bool) -> Process {
         let file_pages = (CODE_BYTES + DATA_BYTES) / PAGE;
         let mut map = |start: u64, bytes: u64, protection, growth, offset: Option<u64>| {
@@ -77,7 +80,8 @@ impl Process {
         STACK_END - PAGE
     }
 
-    /// Moves the end of the heap up by `bytes`, rounded up to pages of `malloc`, and returns the address of what was added.
+    /// Moves the end of the heap up by `bytes`, rounded up to pages of `malloc`, and returns the
+    /// address of what was added.
     pub(super) fn grow_heap(&mut self, out: &mut Out, bytes: u64) -> u64 {
         let (start, added) = (self.heap / PAGE, self.heap + self.heap_bytes);
         let first = self.heap_bytes == 0;

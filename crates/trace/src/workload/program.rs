@@ -1,4 +1,5 @@
-//! What all workloads share: a program that does its work in steps, and the source that turns the steps into batches.
+//! What all workloads share: a program that does its work in steps, and the source that turns the
+//! steps into batches.
 
 use super::parameters::Values;
 use crate::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
@@ -7,8 +8,8 @@ use superpage_pages::{Access, Protection};
 /// Bytes in a page of a trace.
 pub(super) const PAGE: u64 = 1 << TRACE_PAGE_SHIFT;
 
-/// Where a workload's first region starts unless the layout is the point: aligned to 1 GB, the largest page of any
-/// machine here.
+/// Where a workload's first region starts unless the layout is the point: aligned to 1 GB, the
+/// largest page of any machine here.
 pub(super) const REGION: u64 = 1 << 30;
 
 /// Where the next region starts after `bytes` from `start` on: at the next multiple of [`REGION`].
@@ -24,13 +25,15 @@ pub(super) trait Program: Send {
     fn step(&mut self, out: &mut Out) -> bool;
 }
 
-/// Where a program puts its accesses and events. Consecutive data accesses to a page, or to a line in a stream with lines, become a
-/// run of loads and one of stores, as [`Run`] says: both are *units* here.
+/// Where a program puts its accesses and events. Consecutive data accesses to a page, or to a line
+/// in a stream with lines, become a run of loads and one of stores, as [`Run`] says: both are
+/// *units* here.
 pub(super) struct Out {
     /// The bits of a byte's place in a unit.
     shift: u32,
     batch: Batch,
-    /// The last runs of loads and of stores, on one unit: the next access may still belong to one of them.
+    /// The last runs of loads and of stores, on one unit: the next access may still belong to one
+    /// of them.
     open: [Option<usize>; 2],
     /// The last run of fetches, which the next may continue.
     fetching: Option<usize>,
@@ -63,7 +66,8 @@ impl Out {
         line(address, self.shift)
     }
 
-    /// Adds loads or stores of so many words of 8 bytes from an address on, each with so many instructions.
+    /// Adds loads or stores of so many words of 8 bytes from an address on, each with so many
+    /// instructions.
     pub(super) fn words(&mut self, address: u64, access: Access, words: u64, instructions: u32) {
         let (mut at, end) = (address, address + 8 * words);
         while at < end {
@@ -73,8 +77,8 @@ impl Out {
         }
     }
 
-    /// Adds `references` consecutive loads or stores within a unit; `instructions` is what they and the work around them
-    /// stand for.
+    /// Adds `references` consecutive loads or stores within a unit; `instructions` is what they and
+    /// the work around them stand for.
     #[inline]
     pub(super) fn data(&mut self, address: u64, access: Access, references: u32, instructions: u32) {
         let line = self.line(address);
@@ -82,7 +86,8 @@ impl Out {
         if let Some(open) = self.open[kind] {
             let run = &mut self.batch.runs[open];
             let room = run.references <= u32::MAX - references && run.instructions <= u32::MAX - instructions;
-            // A count that would overflow starts a new run: the one case in which a unit has two of a kind.
+            // A count that would overflow starts a new run: the one case in which a unit has two of
+            // a kind.
             if run.line() == line && room {
                 run.references += references;
                 run.instructions += instructions;
@@ -94,8 +99,9 @@ impl Out {
         self.batch.run(Run::on_line(line, access, references, instructions));
     }
 
-    /// Adds data runs as they are, as [`Out::data`] takes them: each on another unit than the one before it, the first on another than the open runs.
-    /// Quicker than [`Out::data`] where that is known.
+    /// Adds data runs as they are, as [`Out::data`] takes them: each on another unit than the one
+    /// before it, the first on another than the open runs. Quicker than [`Out::data`] where that is
+    /// known.
     #[inline]
     pub(super) fn distinct(&mut self, runs: impl Iterator<Item = (u64, Access, u32, u32)>) {
         let (before, shift) = (self.batch.runs.len(), self.shift);
@@ -119,7 +125,8 @@ impl Out {
         }
     }
 
-    /// Adds the fetches of code that runs once, from the start of a page on. Instructions have 4 bytes.
+    /// Adds the fetches of code that runs once, from the start of a page on. Instructions have 4
+    /// bytes.
     pub(super) fn fetch_once(&mut self, page: u64, instructions: u32) {
         self.code(page * PAGE, instructions);
     }
@@ -161,7 +168,8 @@ impl Out {
         self.event(Event::Switch { process: ProcessId(0), thread: 0 });
     }
 
-    /// Maps fixed anonymous memory to be read and written; `start` and `bytes` are in bytes, the end is rounded up.
+    /// Maps fixed anonymous memory to be read and written; `start` and `bytes` are in bytes, the
+    /// end is rounded up.
     pub(super) fn map_anonymous(&mut self, start: u64, bytes: u64) {
         self.event(Event::Map {
             start: start / PAGE,
@@ -186,7 +194,8 @@ fn line(address: u64, shift: u32) -> u64 {
     address >> shift << (shift - TRACE_LINE_SHIFT)
 }
 
-/// A sequential pass over a region, one run for each of its units: how memory is filled before the work proper.
+/// A sequential pass over a region, one run for each of its units: how memory is filled before the
+/// work proper.
 pub(super) struct Pass {
     /// The next byte and the end; the next is a page's first, or the end.
     next: u64,
@@ -197,8 +206,8 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// A pass over `bytes` from `start`, a page's first byte, with one access for each `step` bytes, a divisor of a page,
-    /// and `instructions` for each access.
+    /// A pass over `bytes` from `start`, a page's first byte, with one access for each `step`
+    /// bytes, a divisor of a page, and `instructions` for each access.
     pub(super) fn new(start: u64, bytes: u64, step: u64, access: Access, instructions: u32) -> Pass {
         Pass { next: start, end: start + bytes, step, instructions, access }
     }
@@ -227,8 +236,8 @@ impl Pass {
     }
 }
 
-/// Anonymous memory that grows upward in steps: the heap of `brk`, or mappings that Linux merges because each is made
-/// next to the one before it.
+/// Anonymous memory that grows upward in steps: the heap of `brk`, or mappings that Linux merges
+/// because each is made next to the one before it.
 pub(super) struct Growing {
     start: u64,
     step: u64,
@@ -273,7 +282,8 @@ impl<P: Program + 'static> Running<P> {
         Running::described(values, program, Info { fetches, runs: Some(runs), ..Info::default() })
     }
 
-    /// The program as a source of which `info` says whether there are fetches and system calls, and about how many runs.
+    /// The program as a source of which `info` says whether there are fetches and system calls, and
+    /// about how many runs.
     pub(super) fn described(values: &Values, program: P, info: Info) -> Box<dyn Source> {
         let lines = values.lines;
         // Nobody has counted the runs of lines.

@@ -1,7 +1,9 @@
-//! `random`: 8-byte loads spread evenly over a region, the worst case of every TLB and of every simulator.
+//! `random`: 8-byte loads spread evenly over a region, the worst case of every TLB and of every
+//! simulator.
 //!
-//! The region is one fixed anonymous mapping, filled first by a sequential pass of 8-byte stores unless `populate=no`, so
-//! that the loads find all of it resident. 8 instructions a load are assumed: a random number and the load.
+//! The region is one fixed anonymous mapping, filled first by a sequential pass of 8-byte stores
+//! unless `populate=no`, so that the loads find all of it resident. 8 instructions a load are
+//! assumed: a random number and the load.
 
 use super::Kind;
 use super::loads::{Place, region};

@@ -1,10 +1,11 @@
-//! `seek`: an application that does nothing but need contiguity: it "maps, touches and unmaps 1MB of memory, five times a
-//! second" (Navarro et al., section 6.5, concurrent execution).
+//! `seek`: an application that does nothing but need contiguity: it "maps, touches and unmaps 1MB
+//! of memory, five times a second" (Navarro et al., section 6.5, concurrent execution).
 //!
-//! Each round maps anonymous memory at the same place, aligned to 1 GB, stores once into each page of 4 KB (4 instructions
-//! each, assumed), unmaps it, and is idle. In a mix at once with another workload an idle one gives up its turn, so
-//! `web + seek @ slice=N` has a round for every N references of the other: how many the other makes in 200 ms is to be
-//! worked out from its modelled time.
+//! Each round maps anonymous memory at the same place, aligned to 1 GB, stores once into each page
+//! of 4 KB (4 instructions each, assumed), unmaps it, and is idle. In a mix at once with another
+//! workload an idle one gives up its turn, so `web + seek @ slice=N` has a round for every N
+//! references of the other: how many the other makes in 200 ms is to be worked out from its
+//! modelled time.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};

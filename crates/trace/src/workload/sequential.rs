@@ -1,6 +1,6 @@
-//! `sequential`: 8-byte loads over a region from its start to its end, some number of times. The region is one fixed
-//! anonymous mapping, filled first by a pass of 8-byte stores unless `populate=no`. 3 instructions a load are assumed:
-//! load, advance, branch.
+//! `sequential`: 8-byte loads over a region from its start to its end, some number of times. The
+//! region is one fixed anonymous mapping, filled first by a pass of 8-byte stores unless
+//! `populate=no`. 3 instructions a load are assumed: load, advance, branch.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};

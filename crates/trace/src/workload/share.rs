@@ -1,8 +1,9 @@
-//! `share`: processes that share one piece of memory, as the connections of a web server do, each of which needs page tables
-//! of its own for it (Piehl, Extended page sizes, 2012, section 1.9).
+//! `share`: processes that share one piece of memory, as the connections of a web server do, each
+//! of which needs page tables of its own for it (Piehl, Extended page sizes, 2012, section 1.9).
 //!
-//! The first process maps anonymous memory, shared, and forks the others; then each touches all of it, one after the other,
-//! and only when all have done so do they unmap it and exit. 4 instructions an access are assumed, as in `touch`.
+//! The first process maps anonymous memory, shared, and forks the others; then each touches all of
+//! it, one after the other, and only when all have done so do they unmap it and exit. 4
+//! instructions an access are assumed, as in `touch`.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, Parameter, Values};
@@ -12,7 +13,8 @@ use superpage_pages::{Access, Protection};
 
 /// The most processes.
 const MOST: u64 = 100_000;
-/// The most base pages that all map: their entries and page tables take some 30 bytes each while this is simulated, 8 GB.
+/// The most base pages that all map: their entries and page tables take some 30 bytes each while
+/// this is simulated, 8 GB.
 const MOST_MAPPED: u64 = 1 << 28;
 /// So many are forked at once: between steps the simulation can be ended.
 const FORKED: u32 = 64;

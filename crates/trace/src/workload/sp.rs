@@ -1,26 +1,32 @@
-//! `sp`: the scalar pentadiagonal solver of the NAS Parallel Benchmarks, version 2.3, serial (Navarro et al., section 6.2):
-//! its arrays and its loops, without the arithmetic.
+//! `sp`: the scalar pentadiagonal solver of the NAS Parallel Benchmarks, version 2.3, serial
+//! (Navarro et al., section 6.2): its arrays and its loops, without the arithmetic.
 //!
-//! The grid has n^3 points, 36^3 in the "workstation class". The program keeps 38 values of 8 bytes for each point, in this
-//! order: the solution u (5), us, vs, ws, qs, ainv, rho_i, speed, square, the right-hand side rhs (5), forcing (5), and
-//! the left-hand side lhs (15). Each is an array of its own, (i, j, k) with i contiguous, each dimension padded to an odd
-//! number: 38 * 37^3 * 8 bytes are 15.4 MB of the program's zeroed data, right behind which are the lines' work arrays. The
-//! program first fills each array, in order, and touches no padding: `do i = 0, grid_points - 1` in all its loops. So of each array
-//! the 37th plane, 11 KB, is memory that no time step touches either. Then a time step goes through
+//! The grid has n^3 points, 36^3 in the "workstation class". The program keeps 38 values of 8 bytes
+//! for each point, in this order: the solution u (5), us, vs, ws, qs, ainv, rho_i, speed, square,
+//! the right-hand side rhs (5), forcing (5), and the left-hand side lhs (15). Each is an array of
+//! its own, (i, j, k) with i contiguous, each dimension padded to an odd number: 38 * 37^3 * 8
+//! bytes are 15.4 MB of the program's zeroed data, right behind which are the lines' work arrays.
+//! The program first fills each array, in order, and touches no padding: `do i = 0, grid_points -
+//! 1` in all its loops. So of each array the 37th plane, 11 KB, is memory that no time step touches
+//! either. Then a time step goes through
 //!
-//! 1. the right-hand side: speeds and squares from u, a copy of forcing, fluxes and dissipation in each direction, scaling;
-//! 2. txinvr, and for each direction the left-hand side, forward elimination, back substitution, and a product with rhs;
+//! 1. the right-hand side: speeds and squares from u, a copy of forcing, fluxes and dissipation in
+//!    each direction, scaling;
+//! 2. txinvr, and for each direction the left-hand side, forward elimination, back substitution,
+//!    and a product with rhs;
 //! 3. the addition of rhs to u.
 //!
-//! All loops but one in each direction go in the order of memory. A row of n elements is then one piece: of each array that
-//! the loop touches in it first the loads and then the stores, an element of an array counted once for each. That the rows
-//! of one loop alternate element by element is no concern of a TLB that holds a page of each, 50 at most. The exception
-//! computes three of the lhs line by line in the direction: it loads rho_i and a speed along the line into the work arrays,
-//! and then stores five of the lhs along it. Along k consecutive elements are 11 KB apart, 36 pages of 8 KB for each of
-//! seven arrays, more than a TLB of 128 entries holds: here each access stands for itself. These make 0.28 M of
-//! the 0.30 M misses of a time step in 128 round-robin entries for 8 KB pages; the paper's counter shows 223 steps of 512 K
-//! misses (99.55 % are `1 - 1/223`), 0.29 M for each of the class's 400 time steps. The default is 10 of them. What happens at the planes of the border is taken with the rest; 2
-//! instructions a reference are assumed.
+//! All loops but one in each direction go in the order of memory. A row of n elements is then one
+//! piece: of each array that the loop touches in it first the loads and then the stores, an element
+//! of an array counted once for each. That the rows of one loop alternate element by element is no
+//! concern of a TLB that holds a page of each, 50 at most. The exception computes three of the lhs
+//! line by line in the direction: it loads rho_i and a speed along the line into the work arrays,
+//! and then stores five of the lhs along it. Along k consecutive elements are 11 KB apart, 36 pages
+//! of 8 KB for each of seven arrays, more than a TLB of 128 entries holds: here each access stands
+//! for itself. These make 0.28 M of the 0.30 M misses of a time step in 128 round-robin entries for
+//! 8 KB pages; the paper's counter shows 223 steps of 512 K misses (99.55 % are `1 - 1/223`), 0.29
+//! M for each of the class's 400 time steps. The default is 10 of them. What happens at the planes
+//! of the border is taken with the rest; 2 instructions a reference are assumed.
 
 use super::parameters::{Parameter, Values};
 use super::process::{LEAST_HEAP, Process};
@@ -75,8 +81,8 @@ struct Grid {
 struct Nest {
     /// The direction that offsets are along: 0 contiguous, 2 the farthest.
     direction: usize,
-    /// Points from 0 on to `n` less `end` along the direction, or for the whole grid in each; else from 1 on to the last
-    /// but one.
+    /// Points from 0 on to `n` less `end` along the direction, or for the whole grid in each; else
+    /// from 1 on to the last but one.
     whole: bool,
     /// From the far end to the near one along the direction.
     backwards: bool,
@@ -138,7 +144,8 @@ impl Program for Solver {
 }
 
 impl Solver {
-    /// Goes on to the next plane; returns whether that was the last one of so many arrays or loops, and begins with the first again.
+    /// Goes on to the next plane; returns whether that was the last one of so many arrays or loops,
+    /// and begins with the first again.
     fn advance(&mut self, all: usize) -> bool {
         self.next.1 += 1;
         if self.next.1 == self.grid.n {
@@ -153,7 +160,8 @@ impl Grid {
         Grid { n, row: n / 2 * 2 + 1, start: Process::code(0) * PAGE + LEAST_HEAP }
     }
 
-    /// The bytes of all arrays, and of the work arrays after them: 26 values for each point of a line.
+    /// The bytes of all arrays, and of the work arrays after them: 26 values for each point of a
+    /// line.
     fn bytes(&self) -> u64 {
         (ARRAYS as u64 * self.row.pow(3) + 26 * self.n) * 8
     }
@@ -184,7 +192,8 @@ impl Nest {
     fn range(&self, n: u64, dimension: usize) -> std::ops::Range<u64> {
         let far = self.loads.iter().map(|(_, offset)| *offset).max().unwrap_or(0) as u64;
         match (self.whole, self.direction == dimension) {
-            // Elimination and substitution go along whole lines, as far as the elements ahead exist.
+            // Elimination and substitution go along whole lines, as far as the elements ahead
+            // exist.
             (true, true) if far > 0 => 0..n - far,
             (true, _) if far == 0 => 0..n,
             _ => 1..n - 1,

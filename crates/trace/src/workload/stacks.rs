@@ -1,6 +1,6 @@
-//! `stacks`: many idle threads, each with a stack of which it touches a few pages at the top: with huge pages at first
-//! touches each stack takes a whole one (OpenJDK's JDK-8312182: 10 000 threads, 0.37 GB without, 1.5 to 20 GB with
-//! them).
+//! `stacks`: many idle threads, each with a stack of which it touches a few pages at the top: with
+//! huge pages at first touches each stack takes a whole one (OpenJDK's JDK-8312182: 10 000 threads,
+//! 0.37 GB without, 1.5 to 20 GB with them).
 //!
 //! The stacks lie side by side in one anonymous mapping, as Linux merges mappings of equal rights,
 //! from a boundary of a huge page on. The lowest page of each is its guard, without rights, which

@@ -1,12 +1,13 @@
-//! `store`: a key-value store that is filled and then read, over a heap with holes: the sparse store of Park et al., ISCA 2020 (slide
-//! "Memory Bloating").
+//! `store`: a key-value store that is filled and then read, over a heap with holes: the sparse
+//! store of Park et al., ISCA 2020 (slide "Memory Bloating").
 //!
-//! The heap is one fixed anonymous mapping, divided into slots of the size of a value. Each slot is in use with the probability
-//! `share`, drawn for each by itself; the others are never touched. First all values are written whole, in the order of their
-//! addresses: the part `fill` of the stream. Then `reads` times a value in use, each as likely as the others, is read
-//! whole: the part `read`, whose counts are those of a full store (`RUN.KEY@read` in an experiment, `superpage sim --parts`).
-//! Loads and stores are of 8 bytes, and 3 instructions each are assumed: access, advance, branch. How a key is looked up is not
-//! in the stream.
+//! The heap is one fixed anonymous mapping, divided into slots of the size of a value. Each slot is
+//! in use with the probability `share`, drawn for each by itself; the others are never touched.
+//! First all values are written whole, in the order of their addresses: the part `fill` of the
+//! stream. Then `reads` times a value in use, each as likely as the others, is read whole: the part
+//! `read`, whose counts are those of a full store (`RUN.KEY@read` in an experiment, `superpage sim
+//! --parts`). Loads and stores are of 8 bytes, and 3 instructions each are assumed: access,
+//! advance, branch. How a key is looked up is not in the stream.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};

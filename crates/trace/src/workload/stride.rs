@@ -1,8 +1,8 @@
-//! `stride`: accesses at a stride of the largest superpage, with which each access makes a reservation that nothing will
-//! fill (Navarro et al., section 6.6, preemption overhead).
+//! `stride`: accesses at a stride of the largest superpage, with which each access makes a
+//! reservation that nothing will fill (Navarro et al., section 6.6, preemption overhead).
 //!
-//! One fixed anonymous mapping of `step * touches` bytes, aligned to 1 GB, and one store at every step. 4 instructions an
-//! access are assumed.
+//! One fixed anonymous mapping of `step * touches` bytes, aligned to 1 GB, and one store at every
+//! step. 4 instructions an access are assumed.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};

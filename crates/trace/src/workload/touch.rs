@@ -1,10 +1,12 @@
-//! `touch`: the adversary of incremental promotion (Navarro et al., section 6.6). It allocates memory, accesses one byte
-//! in each page, and deallocates the memory, so that it pays for every promotion and demotion and gains nothing.
+//! `touch`: the adversary of incremental promotion (Navarro et al., section 6.6). It allocates
+//! memory, accesses one byte in each page, and deallocates the memory, so that it pays for every
+//! promotion and demotion and gains nothing.
 //!
-//! The default step is 4 KB and not the 8 KB of the paper's machine: so every page of every machine is touched, whereas a
-//! step of 8 KB would leave half of the pages of 4 KB unpopulated and no superpage would form. On a machine with 8 KB pages
-//! the two accesses to a page are consecutive: misses, faults and promotions are those of one access, only the
-//! references double; `step=8K` has the paper's count. 4 instructions an access are assumed.
+//! The default step is 4 KB and not the 8 KB of the paper's machine: so every page of every machine
+//! is touched, whereas a step of 8 KB would leave half of the pages of 4 KB unpopulated and no
+//! superpage would form. On a machine with 8 KB pages the two accesses to a page are consecutive:
+//! misses, faults and promotions are those of one access, only the references double; `step=8K` has
+//! the paper's count. 4 instructions an access are assumed.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};
@@ -33,8 +35,8 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     Ok(Running::start(values, Touches::new(bytes, step, rounds, true, write), false, runs))
 }
 
-/// Accesses at a constant distance in one fixed anonymous mapping, some number of times: [`touch`](self), which maps and
-/// unmaps the memory in each round, and `stride`, which keeps it.
+/// Accesses at a constant distance in one fixed anonymous mapping, some number of times:
+/// [`touch`](self), which maps and unmaps the memory in each round, and `stride`, which keeps it.
 pub(super) struct Touches {
     bytes: u64,
     step: u64,

@@ -1,23 +1,27 @@
-//! `xsbench`: look-ups of cross sections as XSBench makes them, the kernel of Monte Carlo neutron transport (Tramm et
-//! al., "XSBench: the development and verification of a performance abstraction for Monte Carlo reactor analysis",
-//! PHYSOR 2014; the program from version 19 on, with its unionized grid and independent look-ups, `-m event`).
+//! `xsbench`: look-ups of cross sections as XSBench makes them, the kernel of Monte Carlo neutron
+//! transport (Tramm et al., "XSBench: the development and verification of a performance abstraction
+//! for Monte Carlo reactor analysis", PHYSOR 2014; the program from version 19 on, with its
+//! unionized grid and independent look-ups, `-m event`).
 //!
-//! There are `nuclides`, each with a sorted grid of `gridpoints` random energies. The program holds four arrays, each
-//! at the next multiple of 1 GB: the grids, 48 bytes a point, an energy and five cross sections; the energies of all
-//! points sorted, 8 bytes each; the index, for each of these energies and each nuclide 4 bytes, the last point of the
-//! nuclide's grid that is not above it; and the materials' nuclides and concentrations, 12 bytes each. With its
-//! defaults, the benchmark's size `large`, that is 5.5 GB; 2000 gridpoints take 0.98 GB, 68 nuclides (`small`) 0.24 GB.
-//! The part `fill` writes the arrays in order; the sorting is not in the stream.
+//! There are `nuclides`, each with a sorted grid of `gridpoints` random energies. The program holds
+//! four arrays, each at the next multiple of 1 GB: the grids, 48 bytes a point, an energy and five
+//! cross sections; the energies of all points sorted, 8 bytes each; the index, for each of these
+//! energies and each nuclide 4 bytes, the last point of the nuclide's grid that is not above it;
+//! and the materials' nuclides and concentrations, 12 bytes each. With its defaults, the
+//! benchmark's size `large`, that is 5.5 GB; 2000 gridpoints take 0.98 GB, 68 nuclides (`small`)
+//! 0.24 GB. The part `fill` writes the arrays in order; the sorting is not in the stream.
 //!
-//! The part `look-up` is `lookups` times: an energy and one of 12 materials are drawn, materials by their shares in the
-//! reactor's volume; a binary search through the sorted energies finds the energy's row of the index; for each nuclide
-//! of the material its number, its concentration, its entry in that row, and all of the two gridpoints around the
-//! energy are read. The fuel has all nuclides but 34, the others 4 to 27. The benchmark makes 17 M look-ups, the
-//! default here is fewer.
+//! The part `look-up` is `lookups` times: an energy and one of 12 materials are drawn, materials by
+//! their shares in the reactor's volume; a binary search through the sorted energies finds the
+//! energy's row of the index; for each nuclide of the material its number, its concentration, its
+//! entry in that row, and all of the two gridpoints around the energy are read. The fuel has all
+//! nuclides but 34, the others 4 to 27. The benchmark makes 17 M look-ups, the default here is
+//! fewer.
 //!
-//! Grids and energies are really drawn, sorted and searched. The index is not stored but computed by a search in the
-//! nuclide's grid: 16 bytes of memory for each gridpoint, 64 MB with the defaults. Instructions are assumed: 4 for a
-//! step of a search, 3 for other references, which leaves out most of the arithmetic on cross sections.
+//! Grids and energies are really drawn, sorted and searched. The index is not stored but computed
+//! by a search in the nuclide's grid: 16 bytes of memory for each gridpoint, 64 MB with the
+//! defaults. Instructions are assumed: 4 for a step of a search, 3 for other references, which
+//! leaves out most of the arithmetic on cross sections.
 
 use super::Kind;
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};
@@ -47,7 +51,8 @@ const SEARCH: u32 = 4;
 /// Look-ups in a step.
 const BLOCK: u64 = 32;
 
-/// The nuclides of the smaller of the benchmark's two reactors; those of the larger from here on are all in its fuel.
+/// The nuclides of the smaller of the benchmark's two reactors; those of the larger from here on
+/// are all in its fuel.
 const SMALL: u32 = 68;
 
 /// Nuclides of water with boron, cladding, and steel of the pressure vessel and of the reflectors.
@@ -74,7 +79,8 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
         return Err(values.wrong("gridpoints", "a number with which the index has at most 16T bytes"));
     }
     let fill = layout.fill().iter().map(Pass::pages).sum::<u64>();
-    // A reference of each step of the search, and about 6 runs for a nuclide, of which a material has 56 on average.
+    // A reference of each step of the search, and about 6 runs for a nuclide, of which a material
+    // has 56 on average.
     let each = u64::from(layout.rows().ilog2()) + 6 * (14 * (nuclides - 34) + 11 * 86) / 100;
     let memory = 2 * 8 * layout.rows();
     let info = Info { runs: Some(fill + lookups.saturating_mul(each)), memory, ..Info::default() };
@@ -113,8 +119,8 @@ impl Layout {
         self.nuclides - 34
     }
 
-    /// The arrays, their bytes and those of an element. An entry of a material is a number of 4 bytes; its
-    /// concentrations, 8 bytes each, lie behind the numbers of all materials.
+    /// The arrays, their bytes and those of an element. An entry of a material is a number of 4
+    /// bytes; its concentrations, 8 bytes each, lie behind the numbers of all materials.
     fn arrays(&self) -> [(u64, u64, u64); 4] {
         [
             (self.grids, POINT * self.rows(), 8),
@@ -149,8 +155,8 @@ impl Data {
         Data { layout, grids, energies, materials: materials(layout.nuclides as u32) }
     }
 
-    /// The entry of the index: the last point of a nuclide's grid that is not above the energy of this row, from the
-    /// first to the last but one.
+    /// The entry of the index: the last point of a nuclide's grid that is not above the energy of
+    /// this row, from the first to the last but one.
     fn entry(&self, row: usize, nuclide: u32) -> u64 {
         let points = self.layout.gridpoints as usize;
         let grid = &self.grids[nuclide as usize * points..][..points];
@@ -188,8 +194,8 @@ impl Data {
     }
 }
 
-/// The nuclides of each material: fuel, cladding, cold and hot water, the pressure vessel, five reflectors and plates,
-/// and the two ends of the fuel assemblies.
+/// The nuclides of each material: fuel, cladding, cold and hot water, the pressure vessel, five
+/// reflectors and plates, and the two ends of the fuel assemblies.
 fn materials(nuclides: u32) -> [Vec<u32>; 12] {
     let fuel = FUEL.into_iter().chain(SMALL..nuclides).collect();
     let vessel = [&STEEL[..], &VESSEL].concat();
@@ -270,7 +276,8 @@ mod tests {
         for (gridpoints, seed) in [(2, 1), (3, 2), (50, 3)] {
             let data = data(70, gridpoints, seed);
             let grid = |nuclide: usize| &data.grids[nuclide * gridpoints as usize..][..gridpoints as usize];
-            // Built as the benchmark does: in the order of all energies, each nuclide goes on by at most a point.
+            // Built as the benchmark does: in the order of all energies, each nuclide goes on by at
+            // most a point.
             let mut at = [0; 70];
             for (row, energy) in data.energies.iter().enumerate() {
                 for (nuclide, at) in at.iter_mut().enumerate() {

@@ -1,13 +1,14 @@
-//! `zipf`: loads from objects of which a few are popular: the k-th most popular of them is loaded from in proportion to
-//! `1 / k^theta`, as of the keys of a store or the pages of a cache.
+//! `zipf`: loads from objects of which a few are popular: the k-th most popular of them is loaded
+//! from in proportion to `1 / k^theta`, as of the keys of a store or the pages of a cache.
 //!
-//! The region is full of objects of `object` bytes, by default of a page each, and a random permutation scatters the
-//! popular ones over it; a load goes to an object's first 8 bytes. 16 instructions a load are assumed: a key is hashed and
-//! looked up. The region is filled first by a sequential pass of 8-byte stores unless `populate=no`.
+//! The region is full of objects of `object` bytes, by default of a page each, and a random
+//! permutation scatters the popular ones over it; a load goes to an object's first 8 bytes. 16
+//! instructions a load are assumed: a key is hashed and looked up. The region is filled first by a
+//! sequential pass of 8-byte stores unless `populate=no`.
 //!
-//! A rank is drawn by the alias method (Walker 1977, Vose 1991) from a table of 8 bytes an object: one random number, one
-//! entry, whatever theta. The table holds whole numbers, computed with an exponential function that is the same on every
-//! machine.
+//! A rank is drawn by the alias method (Walker 1977, Vose 1991) from a table of 8 bytes an object:
+//! one random number, one entry, whatever theta. The table holds whole numbers, computed with an
+//! exponential function that is the same on every machine.
 
 use super::Kind;
 use super::loads::{Place, region};
@@ -46,7 +47,8 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     super::loads::start(values, bytes, popular)
 }
 
-/// An entry of the alias table: of 2^32 draws, `own` go to the first object and the rest to the other.
+/// An entry of the alias table: of 2^32 draws, `own` go to the first object and the rest to the
+/// other.
 #[derive(Clone, Copy)]
 struct Entry {
     own: u32,
@@ -68,11 +70,13 @@ impl Place for Popular {
     }
 }
 
-/// Objects of which the k-th most popular is drawn in proportion to `1 / k^theta`, as an alias table.
+/// Objects of which the k-th most popular is drawn in proportion to `1 / k^theta`, as an alias
+/// table.
 pub(super) struct Popularity(Vec<Entry>);
 
 impl Popularity {
-    /// The popularity of `objects` objects, below 2^32, where `places` says which object has which rank.
+    /// The popularity of `objects` objects, below 2^32, where `places` says which object has which
+    /// rank.
     pub(super) fn new(objects: u64, theta: f64, places: &Permutation) -> Popularity {
         Popularity(table(objects, theta, places))
     }
@@ -89,8 +93,8 @@ impl Popularity {
 
 /// The alias table of `objects` objects, where `places` says which object has which rank.
 ///
-/// Each entry starts with its object's share of the draws, in units of a mean share; those with less than one are filled
-/// up from those with more, each by one other.
+/// Each entry starts with its object's share of the draws, in units of a mean share; those with
+/// less than one are filled up from those with more, each by one other.
 fn table(objects: u64, theta: f64, places: &Permutation) -> Vec<Entry> {
     let mut shares = vec![0.0; objects as usize];
     let mut total = 0.0;

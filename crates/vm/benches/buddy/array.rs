@@ -1,4 +1,5 @@
-//! A reference: the textbook buddy, one doubly linked list for each power of two, links as indices in two arrays.
+//! A reference: the textbook buddy, one doubly linked list for each power of two, links as indices
+//! in two arrays.
 
 /// No frame: the end of a list.
 const NIL: u32 = u32::MAX;

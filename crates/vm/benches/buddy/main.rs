@@ -1,9 +1,11 @@
-//! The buddy allocator beside two others that do the same work in the same run: 4 GiB of 4K frames, ladder 4K/2M/1G.
+//! The buddy allocator beside two others that do the same work in the same run: 4 GiB of 4K frames,
+//! ladder 4K/2M/1G.
 //!
-//! Times are nanoseconds of one thread and hold the cost of the loop around (a random number and the array of held
-//! frames, for churn). Those of a pair are the least of many rounds; those of churn, where each round finds memory as the
-//! last one left it, the median. Lists that take what was freed last get the frame of a replacement straight back: it is
-//! cheap, and it never repairs contiguity. Run without `--bench`, as `cargo test --all-targets` does, all of it does a
+//! Times are nanoseconds of one thread and hold the cost of the loop around (a random number and
+//! the array of held frames, for churn). Those of a pair are the least of many rounds; those of
+//! churn, where each round finds memory as the last one left it, the median. Lists that take what
+//! was freed last get the frame of a replacement straight back: it is cheap, and it never repairs
+//! contiguity. Run without `--bench`, as `cargo test --all-targets` does, all of it does a
 //! hundredth of the work and only shows that it works.
 
 mod array;
@@ -103,7 +105,8 @@ struct Effort {
     replacements: usize,
 }
 
-/// All of memory taken as extents of `level`, then a random share of them, `freed` of each four, given back. Returns what is held.
+/// All of memory taken as extents of `level`, then a random share of them, `freed` of each four,
+/// given back. Returns what is held.
 fn random_holes<F: Frames>(level: usize, freed: usize, random: &mut Random) -> (F, Vec<u32>) {
     let mut frames = F::all_free();
     let mut held: Vec<u32> = std::iter::from_fn(|| frames.allocate(level)).collect();
@@ -192,7 +195,8 @@ fn measure<F: Frames>(effort: &Effort) -> [String; ROWS.len()] {
     [base, base_batch, superpage, superpage_batch, split, churn, blocks.to_string(), metadata]
 }
 
-/// An allocator of which every free frame holds a cache page: what the trait's `free` means is `Buddy::free_cached`.
+/// An allocator of which every free frame holds a cache page: what the trait's `free` means is
+/// `Buddy::free_cached`.
 struct CachePages(Buddy);
 
 impl Frames for CachePages {
@@ -215,9 +219,9 @@ impl Frames for CachePages {
     }
 }
 
-/// Measures what cache pages cost, with a random half of memory free. Of each size: a pair where only one frame is
-/// marked, and that one held; and a pair where all that is free is marked, so that the oldest goes and comes back as the
-/// newest. Then the metadata of the latter.
+/// Measures what cache pages cost, with a random half of memory free. Of each size: a pair where
+/// only one frame is marked, and that one held; and a pair where all that is free is marked, so
+/// that the oldest goes and comes back as the newest. Then the metadata of the latter.
 fn print_cached(effort: &Effort) {
     let mut random = Random::new(2002);
     for (level, size) in [(BASE, "a base page"), (SUPERPAGE, "2M")] {

@@ -1,5 +1,5 @@
-//! Busy pages: populated, while their contents are still being read from a slow store. They are not mapped, nothing
-//! takes them away, and whoever needs one waits. The word is FreeBSD's.
+//! Busy pages: populated, while their contents are still being read from a slow store. They are not
+//! mapped, nothing takes them away, and whoever needs one waits. The word is FreeBSD's.
 
 use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
@@ -45,8 +45,8 @@ impl Busy {
         self.pages.iter().map(|(frame, reading)| (*frame, reading.page))
     }
 
-    /// The lowest frame of a busy page among the pages of an object with these indices, or of one that is being read
-    /// from what the object has in its backing store. O(reads under way).
+    /// The lowest frame of a busy page among the pages of an object with these indices, or of one
+    /// that is being read from what the object has in its backing store. O(reads under way).
     pub(crate) fn of(&self, object: ObjectId, pages: &Range<u64>) -> Option<u32> {
         let concerns = |reading: &Reading| {
             (reading.page.object == object || reading.from == object) && pages.contains(&reading.page.index)
@@ -59,7 +59,8 @@ impl Busy {
         self.of(object, &(0..PAGES_LIMIT))
     }
 
-    /// The frame into which the page of this index is being read from the backing store of `object`.
+    /// The frame into which the page of this index is being read from the backing store of
+    /// `object`.
     pub(crate) fn reading(&self, object: ObjectId, index: u64) -> Option<u32> {
         let reads = |reading: &Reading| reading.from == object && reading.page.index == index;
         self.pages.iter().find(|(_, reading)| reads(reading)).map(|(frame, _)| *frame)
@@ -71,7 +72,8 @@ impl Busy {
 }
 
 impl Vm {
-    /// Records that a page was populated whose contents will be read from the backing store of `from`.
+    /// Records that a page was populated whose contents will be read from the backing store of
+    /// `from`.
     pub(crate) fn begin_reading(&mut self, page: PageOf, from: ObjectId, frame: u32) {
         // It is populated and not mapped.
         self.objects.get_mut(page.object).sole = false;
@@ -83,10 +85,10 @@ impl Vm {
         }
     }
 
-    /// Ends a read that [`crate::Memory::read`] began, whether it succeeded or failed. Whoever waits for the frame
-    /// ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. After a success the page is resident; after a
-    /// failure [`crate::Memory::read`] is called for it once more and returns the error. O(1), except for a file that
-    /// was closed meanwhile: O(its pages).
+    /// Ends a read that [`crate::Memory::read`] began, whether it succeeded or failed. Whoever
+    /// waits for the frame ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. After a
+    /// success the page is resident; after a failure [`crate::Memory::read`] is called for it once
+    /// more and returns the error. O(1), except for a file that was closed meanwhile: O(its pages).
     ///
     /// # Errors
     /// [`Error::NotBusy`]: the frame does not hold a busy page.
@@ -121,9 +123,10 @@ impl Vm {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }
 
-    /// Refuses an operation that may release a page whose read is under way: a page of the range or of another one that does
-    /// not overlap it, or, where the last mapping of an object goes with them, any page of that object. The pages of files
-    /// stay whatever happens to their mappings. O(mappings x (mappings + reads under way)).
+    /// Refuses an operation that may release a page whose read is under way: a page of the range or
+    /// of another one that does not overlap it, or, where the last mapping of an object goes with
+    /// them, any page of that object. The pages of files stay whatever happens to their mappings.
+    /// O(mappings x (mappings + reads under way)).
     pub(crate) fn none_busy(
         &self,
         space: SpaceId,
@@ -158,7 +161,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Checks that busy pages are populated in their frames, on their list if there are lists, and mapped nowhere.
+    /// Checks that busy pages are populated in their frames, on their list if there are lists, and
+    /// mapped nowhere.
     pub(crate) fn validate_busy(&self, mapped: impl Fn(PageOf, u32) -> bool) -> Result<(), String> {
         for (frame, page) in self.frames.busy.iter() {
             let walk = self.frames.population.walk(page.object, page.index);

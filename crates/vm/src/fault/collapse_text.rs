@@ -14,8 +14,9 @@ use alloc::vec::Vec;
 use superpage_pages::{Access, Extent, Pfn};
 
 impl Vm {
-    /// Whether an entry maps text that the policy collapses: pages of a file that the program may execute and not
-    /// write. Where it wrote some through a debugger, the object in front of the file holds them, and it is none.
+    /// Whether an entry maps text that the policy collapses: pages of a file that the program may
+    /// execute and not write. Where it wrote some through a debugger, the object in front of the
+    /// file holds them, and it is none.
     pub(crate) fn is_text(&self, entry: &Entry) -> bool {
         self.answers.promote.text
             && self.objects.get(entry.object).file.is_some()
@@ -23,8 +24,8 @@ impl Vm {
             && !entry.protection.allows(Access::Write)
     }
 
-    /// Collapses a region of text of which at least so many pages are in memory. O(pages of the region, times the
-    /// number of address spaces).
+    /// Collapses a region of text of which at least so many pages are in memory. O(pages of the
+    /// region, times the number of address spaces).
     pub(super) fn collapse_text(
         &mut self,
         pmap: &mut impl Pmap,

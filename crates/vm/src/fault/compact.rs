@@ -1,11 +1,12 @@
-//! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does this at a fault
-//! (direct compaction) and in a thread of its own; Quicksilver and Trident from a background, with an extent that they
-//! choose.
+//! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does
+//! this at a fault (direct compaction) and in a thread of its own; Quicksilver and Trident from a
+//! background, with an extent that they choose.
 //!
-//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then each page is copied
-//! to a free frame elsewhere: one that was placed singly to a base page, a full extent of a smaller size, which a
-//! superpage may map, whole. Reservations there are broken, huge pages that were to be split later are split, cache
-//! pages dropped. Wired and busy frames cannot move: an extent with one is left as it is.
+//! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then
+//! each page is copied to a free frame elsewhere: one that was placed singly to a base page, a full
+//! extent of a smaller size, which a superpage may map, whole. Reservations there are broken, huge
+//! pages that were to be split later are split, cache pages dropped. Wired and busy frames cannot
+//! move: an extent with one is left as it is.
 
 use crate::fault::promotion::{Leaf, Move};
 use crate::object::PageOf;
@@ -24,8 +25,8 @@ use superpage_pages::{Extent, Level, Pfn, Vpn};
 pub struct Compacted {
     /// Base pages that were copied elsewhere.
     pub moved: u64,
-    /// Base pages that stayed: wired, being read, part of something as large as the extent, or without a free
-    /// frame elsewhere.
+    /// Base pages that stayed: wired, being read, part of something as large as the extent, or
+    /// without a free frame elsewhere.
     pub failed: u64,
     /// Whether all of the extent is free now.
     pub free: bool,
@@ -35,8 +36,8 @@ pub struct Compacted {
 /// `COMPACT_MAX_DEFER_SHIFT`).
 const MOST_DEFERRED: u32 = 6;
 
-/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many requests
-/// after each failure.
+/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many
+/// requests after each failure.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     failures: u32,
@@ -58,8 +59,8 @@ impl Deferred {
     }
 }
 
-/// Pages that move together: an extent that a node of the population map owns, or one page that was placed singly
-/// (level 0).
+/// Pages that move together: an extent that a node of the population map owns, or one page that was
+/// placed singly (level 0).
 struct Unit {
     node: NodeId,
     /// Of a single page: its position in the lowest node.
@@ -70,9 +71,10 @@ struct Unit {
 }
 
 impl Vm {
-    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims pages, which know
-    /// what is in a frame; without them nothing moves. Costs one shootdown for each mapping; O(frames of the extent),
-    /// and for pages that several address spaces map, times those.
+    /// Relocates the pages in an extent out of it. Needs the page lists of a policy that reclaims
+    /// pages, which know what is in a frame; without them nothing moves. Costs one shootdown for
+    /// each mapping; O(frames of the extent), and for pages that several address spaces map, times
+    /// those.
     pub(crate) fn compact(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: Extent) -> Compacted {
         let ladder = self.frames.ladder;
         let Extent { start, level } = target;
@@ -153,8 +155,9 @@ impl Vm {
         done
     }
 
-    /// Compacts the extent of a level with the most free frames that is not free, if its pages have room elsewhere.
-    /// O(free extents + wired frames + extents of that level), beside the compaction.
+    /// Compacts the extent of a level with the most free frames that is not free, if its pages have
+    /// room elsewhere. O(free extents + wired frames + extents of that level), beside the
+    /// compaction.
     pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
         match self.best_target(level) {
             Some(target) => self.compact(pmap, memory, target),
@@ -162,7 +165,8 @@ impl Vm {
         }
     }
 
-    /// Direct compaction for a fault that wants an extent of this level, if none is free and it is not put off.
+    /// Direct compaction for a fault that wants an extent of this level, if none is free and it is
+    /// not put off.
     pub(crate) fn compact_for(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> bool {
         if self.frames.buddy.free_extents(level) > 0 || self.deferred.skips() {
             return false;
@@ -259,8 +263,8 @@ impl Vm {
         }
     }
 
-    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there is none, or if a page
-    /// of it is of nobody who could be named.
+    /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there
+    /// is none, or if a page of it is of nobody who could be named.
     fn relocate(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, unit: &Unit) -> bool {
         let ladder = self.frames.ladder;
         let pages = ladder.pages(unit.level);

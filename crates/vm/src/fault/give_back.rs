@@ -1,4 +1,5 @@
-//! Memory that a policy's background gives back: reserved frames that nobody populates, and pages of zeroes.
+//! Memory that a policy's background gives back: reserved frames that nobody populates, and pages
+//! of zeroes.
 
 use crate::Why;
 use crate::fault::relocate::Region;
@@ -11,8 +12,9 @@ use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Pfn, Vpn};
 
 impl Vm {
-    /// Frees the frames that are reserved around a region and not populated: breaks its reservations, those that are
-    /// larger whole. Returns how many. O(pages of the region or, if larger, of the reservation).
+    /// Frees the frames that are reserved around a region and not populated: breaks its
+    /// reservations, those that are larger whole. Returns how many. O(pages of the region or, if
+    /// larger, of the reservation).
     pub(crate) fn release_reserved(&mut self, region: Region) -> u64 {
         let Region { space, start, level } = region;
         let before = self.frames.buddy.free_frames();
@@ -42,7 +44,8 @@ impl Vm {
     /// it; superpages that hold some are demoted as far as needed. Returns how many.
     ///
     /// # Errors
-    /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of it is busy.
+    /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of
+    /// it is busy.
     pub(crate) fn free_zeroes(
         &mut self,
         pmap: &mut impl Pmap,
@@ -84,7 +87,8 @@ impl Vm {
         self.zeroes(memory, region).map_or(0, |(_, zeroes)| zeroes.iter().map(|(from, to)| to - from).sum())
     }
 
-    /// The map entry of a region, and runs of its pages that hold zeroes, by their index in the object.
+    /// The map entry of a region, and runs of its pages that hold zeroes, by their index in the
+    /// object.
     fn zeroes(&self, memory: &mut impl Memory, region: Region) -> Result<(Entry, Vec<(u64, u64)>), Why> {
         let Region { space, start, level } = region;
         let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
@@ -111,7 +115,8 @@ impl Vm {
         let mut zeroes: Vec<(u64, u64)> = Vec::new();
         for index in runs.into_iter().flat_map(|(from, to)| from..to) {
             let frame = self.frames.population.walk(object, index).frame;
-            // A cache page that holds its frame may be taken at any time, and counts as free already.
+            // A cache page that holds its frame may be taken at any time, and counts as free
+            // already.
             if self.frames.is_held(frame) || !memory.is_zero(Pfn(u64::from(frame))) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, and tries to promote
-//! it.
+//! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, and
+//! tries to promote it.
 
 pub(crate) mod busy;
 mod collapse_text;
@@ -42,11 +42,13 @@ pub enum FaultKind {
     Copy,
     /// The mapping was only given the right to write.
     Rights,
-    /// The mapping was there, with enough rights: the fault was resolved meanwhile, as by another processor.
+    /// The mapping was there, with enough rights: the fault was resolved meanwhile, as by another
+    /// processor.
     Spurious,
 }
 
-/// What was done to resolve a fault, for callers that charge time for it. The access can be retried at once.
+/// What was done to resolve a fault, for callers that charge time for it. The access can be retried
+/// at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a fault that failed must end somewhere, and one that was resolved be tried again"]
 #[non_exhaustive]
@@ -55,13 +57,14 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The frame of the page, which holds its contents.
     pub frame: Pfn,
-    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it is
-    /// [`FaultKind::Cached`] and the page could not stay in its frame. That frame may hold another page by now.
+    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it
+    /// is [`FaultKind::Cached`] and the page could not stay in its frame. That frame may hold
+    /// another page by now.
     pub source: Option<Pfn>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
-    /// The level of the extent that was asked for: a base page's if the frame was reserved, or nothing larger fits
-    /// or is wanted.
+    /// The level of the extent that was asked for: a base page's if the frame was reserved, or
+    /// nothing larger fits or is wanted.
     pub wanted: Level,
     /// The level of the extent that was allocated, if one was.
     pub allocated: Option<Level>,
@@ -93,7 +96,8 @@ pub(crate) struct Site {
     pub(crate) entry: Entry,
     pub(crate) at: Vpn,
     pub(crate) access: Access,
-    /// The largest extent that may be taken: less than the ladder's where page tables for more cannot be had.
+    /// The largest extent that may be taken: less than the ladder's where page tables for more
+    /// cannot be had.
     pub(crate) most: Level,
 }
 
@@ -167,18 +171,19 @@ impl Vm {
     /// the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by
     /// one call of [`Pmap::promote`] per size.
     ///
-    /// A fault takes at most one frame, except for what the policy populates beside the page. No second fault follows:
-    /// the retried access succeeds, unless another processor has changed something meanwhile. What the last eight
-    /// faults mapped stays resident while the daemon frees memory in advance; it is evicted last when a fault finds no
-    /// frame.
+    /// A fault takes at most one frame, except for what the policy populates beside the page. No
+    /// second fault follows: the retried access succeeds, unless another processor has changed
+    /// something meanwhile. What the last eight faults mapped stays resident while the daemon frees
+    /// memory in advance; it is evicted last when a fault finds no frame.
     ///
     /// Costs O(number of sizes), if nothing is preempted, and one call of `memory`.
     ///
     /// # Errors
-    /// The address space does not exist, the page is not mapped, or the access is not allowed; no frame is left: run
-    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; the static pool has no page left
-    /// ([`FaultError::NoPoolPage`]): end the process; `memory` cannot fill the frame; or the page is
-    /// being read in ([`FaultError::Busy`]): wait for [`Vm::read_done`] and try again.
+    /// The address space does not exist, the page is not mapped, or the access is not allowed; no
+    /// frame is left: run the daemon ([`Vm::run_daemon`]) and try again, or end a process; the
+    /// static pool has no page left ([`FaultError::NoPoolPage`]): end the process; `memory` cannot
+    /// fill the frame; or the page is being read in ([`FaultError::Busy`]): wait for
+    /// [`Vm::read_done`] and try again.
     #[inline]
     pub fn fault(
         &mut self,
@@ -193,7 +198,8 @@ impl Vm {
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
         }
-        // Before anything is decided: making room for a table may take a reservation or a cache page.
+        // Before anything is decided: making room for a table may take a reservation or a cache
+        // page.
         let pool = self.frames.huge.as_ref().filter(|_| entry.pooled != Pooled::Not);
         let least = pool.map_or(Level::BASE, HugePool::level);
         if !self.give_tables(pmap, space, at, least) {
@@ -251,8 +257,9 @@ impl Vm {
                     context.site.entry = own;
                     return self.fill(context, walk, content);
                 }
-                // The copy is made from what the page would be read from, and takes one frame: with one more for the
-                // page that is copied, each could be evicted for the other for ever.
+                // The copy is made from what the page would be read from, and takes one frame: with
+                // one more for the page that is copied, each could be evicted for the other for
+                // ever.
                 let content = if let Content::Cached(frame) = content { Content::Copy(frame) } else { content };
                 self.fill_own(context, own, content)
             }
@@ -303,7 +310,8 @@ impl Vm {
         cached.or(swapped).expect("the page was found to have contents")
     }
 
-    /// Populates a page of the object of `own`, the site's entry after it got an object that it may write.
+    /// Populates a page of the object of `own`, the site's entry after it got an object that it may
+    /// write.
     fn fill_own(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -320,8 +328,9 @@ impl Vm {
         result
     }
 
-    /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no reserved
-    /// frame: a base page where the program's hint is against it. `site` is the access that faulted, if there is one.
+    /// The preferred size of a reservation, or of an extent that is taken at once, for a page that
+    /// has no reserved frame: a base page where the program's hint is against it. `site` is the
+    /// access that faulted, if there is one.
     pub(crate) fn preferred(&self, site: Option<&Site>, walk: &Walk) -> Level {
         if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
@@ -359,8 +368,8 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let Site { space, at, access, .. } = context.site;
         let PageOf { object, index } = walk.page;
-        // Only one fault at a time reads a page from its backing store: its own page may be written out there before
-        // another has it.
+        // Only one fault at a time reads a page from its backing store: its own page may be written
+        // out there before another has it.
         if let Content::Read { of, .. } = content
             && let Some(frame) = self.frames.busy.reading(of, index)
         {
@@ -375,7 +384,8 @@ impl Vm {
         let changed = self.answers_in(&context.site.entry);
         let entry = &context.site.entry;
         let compacts = changed.as_ref().unwrap_or(&self.answers).scarce.then.compacts(entry.hint);
-        // An extent that reaches past the mapping may never fill, and one of a file is seldom worth it.
+        // An extent that reaches past the mapping may never fill, and one of a file is seldom worth
+        // it.
         let wanted = preferred.min(huge(&self.frames.ladder));
         let pages = self.frames.ladder.pages(wanted);
         let whole = at.align_down(pages).0 >= entry.start && at.align_down(pages).0 + pages <= entry.end;

@@ -1,6 +1,6 @@
-//! Mappings of the static pool ([`StaticPool`](crate::StaticPool)): which part of a mapping is of the pool, what it has
-//! reserved, and its faults. Pages of the pool are mapped, copied and freed whole; what would cut one is refused, as in
-//! Linux.
+//! Mappings of the static pool ([`StaticPool`](crate::StaticPool)): which part of a mapping is of
+//! the pool, what it has reserved, and its faults. Pages of the pool are mapped, copied and freed
+//! whole; what would cut one is refused, as in Linux.
 
 use crate::fault::promotion::Leaf;
 use crate::fault::{Destination, Fault, FaultContext, FaultKind, Site};
@@ -17,8 +17,8 @@ use super::Content;
 
 impl Vm {
     /// Sets the static pool of the policy aside, if that is to be done late
-    /// ([`StaticPool::late`](crate::StaticPool::late)) and was not: now, of what is free and contiguous. O(pages of
-    /// the pool).
+    /// ([`StaticPool::late`](crate::StaticPool::late)) and was not: now, of what is free and
+    /// contiguous. O(pages of the pool).
     ///
     /// # Errors
     /// [`Error::PoolRoom`], with nothing changed, if not all of it is free.
@@ -31,8 +31,8 @@ impl Vm {
         self.frames.huge.iter().flat_map(HugePool::extents)
     }
 
-    /// The pages of the static pool's page around a page that is mapped from the pool; `None` if it is not. O(log
-    /// entries).
+    /// The pages of the static pool's page around a page that is mapped from the pool; `None` if it
+    /// is not. O(log entries).
     pub fn pool_page(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
         let pages = self.pool_pages()?;
         let entry = self.space(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
@@ -45,8 +45,8 @@ impl Vm {
         self.frames.huge.as_ref().map(|pool| self.frames.ladder.pages(pool.level()))
     }
 
-    /// The part of a mapping that is to be of the pool: the pages of the pool that lie whole in it. `None` if there is
-    /// none.
+    /// The part of a mapping that is to be of the pool: the pages of the pool that lie whole in it.
+    /// `None` if there is none.
     pub(crate) fn part_of_pool(&self, pmap: &impl Pmap, map: &Map) -> Option<Range<u64>> {
         let (pool, pages) = (self.answers.place.pool?, self.pool_pages()?);
         let level = self.frames.huge.as_ref()?.level();
@@ -60,7 +60,8 @@ impl Vm {
         (wanted && start < end).then_some(start..end)
     }
 
-    /// Reserves the pages of a part of a mapping: how it is then mapped, and `None` if it falls back to base pages.
+    /// Reserves the pages of a part of a mapping: how it is then mapped, and `None` if it falls
+    /// back to base pages.
     pub(crate) fn reserve_part(&mut self, part: &Range<u64>) -> Result<Option<Pooled>, Error> {
         let (Some(pool), Some(pages)) = (self.answers.place.pool, self.pool_pages()) else { return Ok(None) };
         let wanted = (part.end - part.start) / pages;
@@ -79,7 +80,8 @@ impl Vm {
         Ok(None)
     }
 
-    /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log entries).
+    /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log
+    /// entries).
     pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let Some(pages) = self.pool_pages() else { return Ok(()) };
         let space = self.space(space)?;
@@ -90,8 +92,8 @@ impl Vm {
         cut.map_or(Ok(()), |at| Err(Error::PoolPage(Vpn(at))))
     }
 
-    /// Checks what a move may do to pages of the pool: it moves them whole, and to where they are aligned; what is
-    /// mapped from the pool does not grow, as in Linux.
+    /// Checks what a move may do to pages of the pool: it moves them whole, and to where they are
+    /// aligned; what is mapped from the pool does not grow, as in Linux.
     pub(crate) fn may_move_pool(&self, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
         let Some(pages) = self.pool_pages() else { return Ok(()) };
         let ends = |range: PageRange| (range.start.0, range.start.0 + range.pages);
@@ -115,8 +117,8 @@ impl Vm {
         pooled.map_or(Ok(()), |entry| Err(Error::PoolPage(Vpn(entry.start.max(low)))))
     }
 
-    /// How many pages of the pool an entry, or a part of one, keeps reserved: those that it has not touched. O(its
-    /// pages of the pool).
+    /// How many pages of the pool an entry, or a part of one, keeps reserved: those that it has not
+    /// touched. O(its pages of the pool).
     pub(crate) fn reserved_by(&self, part: &Entry) -> u64 {
         let Some(pages) = self.pool_pages().filter(|_| part.pooled == Pooled::Reserved) else { return 0 };
         let untouched = |at: &u64| self.holder(part.object, part.index(*at)).is_none();
@@ -131,8 +133,8 @@ impl Vm {
         }
     }
 
-    /// Reserves again what entries in a range have lost the contents of, after [`Vm::unreserve`]; an entry for which
-    /// too few pages are left has none reserved from then on.
+    /// Reserves again what entries in a range have lost the contents of, after [`Vm::unreserve`];
+    /// an entry for which too few pages are left has none reserved from then on.
     pub(crate) fn reserve_again(&mut self, space: SpaceId, low: u64, high: u64) {
         for entry in self.space_mut(space).overlapping(low, high) {
             let part = entry.within(low, high);
@@ -145,7 +147,8 @@ impl Vm {
         }
     }
 
-    /// Whether a page of the pool is reserved for the page of this index, by this entry or by another that shares it.
+    /// Whether a page of the pool is reserved for the page of this index, by this entry or by
+    /// another that shares it.
     fn is_reserved(&self, entry: &Entry, index: u64) -> bool {
         let reserved = |entry: &Entry| entry.pooled == Pooled::Reserved;
         let file = self.objects.get(entry.object).file.is_some();
@@ -153,7 +156,8 @@ impl Vm {
         reserved(entry) || entry.shared && others().any(|other| reserved(&other))
     }
 
-    /// Resolves a fault in a mapping of the pool: maps all of the page of the pool that has it, or takes one.
+    /// Resolves a fault in a mapping of the pool: maps all of the page of the pool that has it, or
+    /// takes one.
     pub(crate) fn fault_in_pool(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -197,7 +201,8 @@ impl Vm {
         Ok(self.install_pool_page(context, (&entry, &own), extent, found.as_ref()))
     }
 
-    /// Fills a page of the pool with zeroes, or with a copy of what lies behind a copy-on-write object.
+    /// Fills a page of the pool with zeroes, or with a copy of what lies behind a copy-on-write
+    /// object.
     fn fill_pool_page(
         &self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -221,7 +226,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Populates the region of a fault in a page of the pool that was filled, and maps it in place of what it copies.
+    /// Populates the region of a fault in a page of the pool that was filled, and maps it in place
+    /// of what it copies.
     fn install_pool_page(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,

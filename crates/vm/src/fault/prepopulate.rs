@@ -1,6 +1,7 @@
-//! Prepopulation: populating more than a program touches. All of an extent (Linux), the rest of a region once a
-//! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994), or pages of a
-//! reservation around one that is touched (fault-around), so that a sequential fill has fewer faults.
+//! Prepopulation: populating more than a program touches. All of an extent (Linux), the rest of a
+//! region once a share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill,
+//! ASPLOS 1994), or pages of a reservation around one that is touched (fault-around), so that a
+//! sequential fill has fewer faults.
 
 use crate::fault::promotion::Leaf;
 use crate::fault::{Content, FaultContext, Site};
@@ -16,9 +17,9 @@ use core::ops::{Range, RangeInclusive};
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
 impl Vm {
-    /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest
-    /// up, until a frame cannot be filled, or not at once. Returns the level of the largest region that is now fully
-    /// populated. O(pages of the region).
+    /// Populates, fills and maps the rest of each region around a page of which enough is
+    /// populated, from the smallest up, until a frame cannot be filled, or not at once. Returns the
+    /// level of the largest region that is now fully populated. O(pages of the region).
     pub(crate) fn prepopulate(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -50,14 +51,16 @@ impl Vm {
         full
     }
 
-    /// Fault-around: populates, fills and maps the window of base pages around a page that was just populated, and
-    /// promotes there. Windows are aligned, lie in the page's reservation, and have 2, 4, ... pages up to what the
-    /// policy says; one is populated if the page is its first and as many pages before it are populated, at least four,
-    /// or its last and as many after it. So windows double where pages are touched in order, up or down, and never take
-    /// more than lies populated right beside the page; touches at random, even in memory that is half full, seldom
-    /// populate more than a page. Stops where a frame cannot be filled, or not at once; where memory would be short;
-    /// and before pages with contents elsewhere, or frames that hold cache pages. Returns the level of the largest
-    /// region around the page that is now fully populated. O(pages of the largest window).
+    /// Fault-around: populates, fills and maps the window of base pages around a page that was just
+    /// populated, and promotes there. Windows are aligned, lie in the page's reservation, and have
+    /// 2, 4, ... pages up to what the policy says; one is populated if the page is its first and as
+    /// many pages before it are populated, at least four, or its last and as many after it. So
+    /// windows double where pages are touched in order, up or down, and never take more than lies
+    /// populated right beside the page; touches at random, even in memory that is half full, seldom
+    /// populate more than a page. Stops where a frame cannot be filled, or not at once; where
+    /// memory would be short; and before pages with contents elsewhere, or frames that hold cache
+    /// pages. Returns the level of the largest region around the page that is now fully populated.
+    /// O(pages of the largest window).
     pub(crate) fn populate_around(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -89,7 +92,8 @@ impl Vm {
         self.frames.population.full_level(&walk)
     }
 
-    /// Populates what is not populated of a window of reserved pages. Returns `false` if not all could be.
+    /// Populates what is not populated of a window of reserved pages. Returns `false` if not all
+    /// could be.
     fn populate_window(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -112,8 +116,8 @@ impl Vm {
         all
     }
 
-    /// Promotes the regions among these pages of an object that are fully populated, except around the page that was
-    /// touched, which is promoted last.
+    /// Promotes the regions among these pages of an object that are fully populated, except around
+    /// the page that was touched, which is promoted last.
     fn promote_beside(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -142,8 +146,9 @@ impl Vm {
         }
     }
 
-    /// Whether untouched pages of an object may be populated for a fault: it is the only object there, they lie in the
-    /// map entry, no hint is against it, and none has contents in swap space or the cache.
+    /// Whether untouched pages of an object may be populated for a fault: it is the only object
+    /// there, they lie in the map entry, no hint is against it, and none has contents in swap space
+    /// or the cache.
     fn may_prepopulate(&self, site: &Site, object: ObjectId, pages: Range<u64>) -> bool {
         let entry = &site.entry;
         let simple = object == entry.object && !entry.copy && self.objects.get(object).backing.is_none();
@@ -152,8 +157,9 @@ impl Vm {
         simple && inside && self.answers.place.hints.allow(entry.hint) && cached.is_empty() && swapped.is_empty()
     }
 
-    /// Whether all of the region of a level around a page may be populated at its first touch: anonymous, private,
-    /// wholly in its map entry, with nothing behind it and no swap or cache page in it.
+    /// Whether all of the region of a level around a page may be populated at its first touch:
+    /// anonymous, private, wholly in its map entry, with nothing behind it and no swap or cache
+    /// page in it.
     pub(crate) fn fills_whole(&self, site: &Site, object: ObjectId, level: Level) -> bool {
         let (entry, pages) = (&site.entry, self.frames.ladder.pages(level));
         let index = entry.index(site.at.0);
@@ -166,9 +172,10 @@ impl Vm {
         plain && inside && self.may_replace_zeroes(site, level)
     }
 
-    /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the hardware has pages of that
-    /// size, the policy promotes, and the dirty bits would agree, it is mapped as one superpage without a promotion, as
-    /// Linux does at a fault; otherwise as base pages. Returns the level at which the page is mapped.
+    /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the
+    /// hardware has pages of that size, the policy promotes, and the dirty bits would agree, it is
+    /// mapped as one superpage without a promotion, as Linux does at a fault; otherwise as base
+    /// pages. Returns the level at which the page is mapped.
     pub(crate) fn enter_extent(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, rights: Protection) -> Level {
         let (PageOf { object, index }, level, ladder) = (walk.page, Level(walk.covered), self.frames.ladder);
         let pages = ladder.pages(level);
@@ -211,8 +218,8 @@ impl Vm {
         level
     }
 
-    /// The level of what a fault on a populated page that is not mapped maps at once, as the policy says ([`Resident`]). O(pages of
-    /// that extent).
+    /// The level of what a fault on a populated page that is not mapped maps at once, as the policy
+    /// says ([`Resident`]). O(pages of that extent).
     pub(crate) fn resident_extent(&self, pmap: &impl Pmap, site: &Site, walk: &Walk) -> Level {
         let (Site { space, entry, at, access, .. }, PageOf { object, index }) = (site, walk.page);
         let known = self.objects.get(object);
@@ -237,7 +244,8 @@ impl Vm {
                     let frame = population.walk(object, page).frame;
                     reached
                         && !self.frames.busy.contains(frame)
-                        // A cache page is freed without a search for its mappings; the page that is touched ceases to be one.
+                        // A cache page is freed without a search for its mappings; the page that is
+                        // touched ceases to be one.
                         && (page == index || !self.frames.is_held(frame))
                         && pmap.lookup(*space, entry.page(page)).is_none()
                 })
@@ -245,8 +253,8 @@ impl Vm {
         (1..=population.full_level(walk)).rev().map(Level).find(fits).unwrap_or(Level::BASE)
     }
 
-    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. Returns `false` if it could
-    /// not be filled, or will be filled later.
+    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. Returns
+    /// `false` if it could not be filled, or will be filled later.
     pub(crate) fn prepopulate_one(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -325,7 +333,8 @@ impl Frames {
         self.note_untouched(frames, peak);
     }
 
-    /// Changes the pages of frames from touched to untouched; `peak`: the most that were touched before.
+    /// Changes the pages of frames from touched to untouched; `peak`: the most that were touched
+    /// before.
     fn note_untouched(&mut self, frames: Range<u32>, peak: u64) {
         if self.untouched.is_none() {
             self.untouched = Bitmap::new(self.buddy.frames() as usize).ok();

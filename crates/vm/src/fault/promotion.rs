@@ -1,5 +1,5 @@
-//! Incremental promotion (Navarro et al., sections 4.5, 4.9), demotion (4.6), and all other changes of page tables that
-//! must take superpages into account.
+//! Incremental promotion (Navarro et al., sections 4.5, 4.9), demotion (4.6), and all other changes
+//! of page tables that must take superpages into account.
 
 use crate::object::ObjectId;
 use crate::object::population::Walk;
@@ -19,7 +19,8 @@ pub(crate) struct Window<'a> {
     pub(crate) object: ObjectId,
 }
 
-/// A leaf of a page table: a page, the frame that it is mapped to, and the level and the rights of the mapping.
+/// A leaf of a page table: a page, the frame that it is mapped to, and the level and the rights of
+/// the mapping.
 #[derive(Clone, Copy)]
 pub(crate) struct Leaf {
     /// A page that it maps.
@@ -31,10 +32,10 @@ pub(crate) struct Leaf {
 }
 
 impl Vm {
-    /// Promotes a mapping, size by size, to at most the region of level `full`, which is fully populated and lies in an
-    /// extent of the window's object. Returns the level reached. O(number of sizes) if the object was only ever mapped
-    /// once; otherwise the mappings of each region are checked, from the page outward, up to the first that does not
-    /// fit.
+    /// Promotes a mapping, size by size, to at most the region of level `full`, which is fully
+    /// populated and lies in an extent of the window's object. Returns the level reached. O(number
+    /// of sizes) if the object was only ever mapped once; otherwise the mappings of each region are
+    /// checked, from the page outward, up to the first that does not fit.
     pub(crate) fn promote(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf, full: Level) -> Level {
         let wanted =
             self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(window.entry.hint);
@@ -48,7 +49,8 @@ impl Vm {
         reached.level
     }
 
-    /// Whether all mappings in the region of the next larger size around a mapping have their reference bits. O(mappings there).
+    /// Whether all mappings in the region of the next larger size around a mapping have their
+    /// reference bits. O(mappings there).
     fn all_accessed(&self, pmap: &impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
         let ladder = self.frames.ladder;
         let pages = ladder.pages(leaf.level.up());
@@ -74,8 +76,9 @@ impl Vm {
         reached.level
     }
 
-    /// Makes one mapping of the region of the next larger size around a mapping, if all of it is mapped with the same
-    /// rights and by pages of the mapping's size: there is no step above a size that the hardware cannot map.
+    /// Makes one mapping of the region of the next larger size around a mapping, if all of it is
+    /// mapped with the same rights and by pages of the mapping's size: there is no step above a
+    /// size that the hardware cannot map.
     fn assemble(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
         let (ladder, level, at) = (self.frames.ladder, leaf.level.up(), leaf.at);
         if [level, level.down()].iter().any(|level| !pmap.contiguity(ladder.size(*level)).is_whole()) {
@@ -93,7 +96,8 @@ impl Vm {
             return false;
         }
         let (from, to) = (ladder.size(level.down()), ladder.size(level));
-        // Where the first write traps, what may be written is dirty and what may not is clean: equal rights say it all.
+        // Where the first write traps, what may be written is dirty and what may not is clean:
+        // equal rights say it all.
         if self.dirt_matters(object) && !self.tracks_dirt(object) {
             let step = ladder.pages(level.down());
             let modified = |child: u64| pmap.used(space, start + child * step, from).modified;
@@ -115,8 +119,9 @@ impl Vm {
         true
     }
 
-    /// Whether it is known without reading page tables that every part of a region is mapped, by the next smaller size
-    /// and alike: an object that is mapped only once has its populated pages mapped, so population and counts tell.
+    /// Whether it is known without reading page tables that every part of a region is mapped, by
+    /// the next smaller size and alike: an object that is mapped only once has its populated pages
+    /// mapped, so population and counts tell.
     fn known_uniform(&self, object: ObjectId, index: u64, level: Level) -> bool {
         if !self.objects.get(object).sole || self.tracks_dirt(object) {
             return false;
@@ -128,9 +133,9 @@ impl Vm {
         }
     }
 
-    /// Checks whether the parts of the region of the next larger size around a mapping are mapped like it, nearest first,
-    /// since that is where holes are when pages are touched in either order; parts that could be larger themselves are
-    /// promoted on the way.
+    /// Checks whether the parts of the region of the next larger size around a mapping are mapped
+    /// like it, nearest first, since that is where holes are when pages are touched in either
+    /// order; parts that could be larger themselves are promoted on the way.
     fn scan(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
         let (ladder, child) = (self.frames.ladder, leaf.level);
         let (step, parts) = (ladder.pages(child), ladder.ratio(child.up()));
@@ -153,12 +158,14 @@ impl Vm {
         true
     }
 
-    /// The level of a size that a page table returned. Page tables only hold sizes that this manager entered.
+    /// The level of a size that a page table returned. Page tables only hold sizes that this
+    /// manager entered.
     pub(crate) fn level(&self, size: PageSize) -> Level {
         self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
     }
 
-    /// The walk to the page in the first object of a chain that has it: populated, cached or in swap space.
+    /// The walk to the page in the first object of a chain that has it: populated, cached or in
+    /// swap space.
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<Walk> {
         let mut walks = self.objects.chain(front).map(|object| self.frames.population.walk(object, index));
         let swap_and_cache = &self.frames.swap_and_cache;
@@ -186,16 +193,16 @@ impl Vm {
         }
     }
 
-    /// For an object of one mapping: sets how many children of the node at `level` on the path are mapped by
-    /// superpages.
+    /// For an object of one mapping: sets how many children of the node at `level` on the path are
+    /// mapped by superpages.
     pub(crate) fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
         if level.0 > 1 {
             self.frames.population.node_mut(level.0, walk.slots[level.index()]).extra = count;
         }
     }
 
-    /// One call of [`Pmap::demote`] for the mapping of level `from` at `start`, of pages of the window's object. Returns
-    /// the level of the mappings that replace it.
+    /// One call of [`Pmap::demote`] for the mapping of level `from` at `start`, of pages of the
+    /// window's object. Returns the level of the mappings that replace it.
     fn demote_once(&mut self, pmap: &mut impl Pmap, window: Window<'_>, start: Vpn, from: Level) -> Level {
         let Window { space, entry, object } = window;
         let (ladder, to) = (self.frames.ladder, self.demoted(pmap, from));
@@ -208,7 +215,8 @@ impl Vm {
             let index = entry.index(start.0);
             let walk = self.frames.population.walk(object, index);
             self.count_superpage(&walk, from, -1);
-            // Where page tables lack a size between the two, all nodes of the size above `to` have such children.
+            // Where page tables lack a size between the two, all nodes of the size above `to` have
+            // such children.
             if to > Level::BASE {
                 let parents = to.up();
                 for page in (0..ladder.pages(from)).step_by(ladder.pages(parents) as usize) {
@@ -229,8 +237,9 @@ impl Vm {
         to
     }
 
-    /// Demotes the superpage of pages of the window's object around `at`, and recursively the smaller one that holds `at`,
-    /// until `at` is mapped by a base page or is the start of what maps it and `keep_start` is set.
+    /// Demotes the superpage of pages of the window's object around `at`, and recursively the
+    /// smaller one that holds `at`, until `at` is mapped by a base page or is the start of what
+    /// maps it and `keep_start` is set.
     pub(crate) fn demote_around(&mut self, pmap: &mut impl Pmap, window: Window<'_>, at: Vpn, keep_start: bool) {
         while let Some(mapped) = pmap.lookup(window.space, at) {
             let from = self.level(mapped.size);
@@ -253,7 +262,8 @@ impl Vm {
         }
     }
 
-    /// Calls `change` with each mapping of the entry's pages, as of the first page that it maps. Nothing may be mapped across either end. O(pages populated there).
+    /// Calls `change` with each mapping of the entry's pages, as of the first page that it maps.
+    /// Nothing may be mapped across either end. O(pages populated there).
     pub(crate) fn each_mapped<P: Pmap>(
         &mut self,
         pmap: &mut P,
@@ -335,8 +345,8 @@ impl Vm {
         }
     }
 
-    /// Moves all mappings of an entry to its new place. Superpages that would not be aligned there are demoted until
-    /// they are.
+    /// Moves all mappings of an entry to its new place. Superpages that would not be aligned there
+    /// are demoted until they are.
     pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
         let by = Move { space, entry, to: Vpn(moved.start) };
         self.move_zeroes(pmap, by);
@@ -363,8 +373,9 @@ impl Vm {
         }
     }
 
-    /// Maps at its new place, with the bits that it had, what was removed from page tables. If these have no room, the
-    /// program's next access maps it; until then the object has populated pages that are not mapped.
+    /// Maps at its new place, with the bits that it had, what was removed from page tables. If
+    /// these have no room, the program's next access maps it; until then the object has populated
+    /// pages that are not mapped.
     pub(crate) fn enter_again(&mut self, pmap: &mut impl Pmap, by: Move<'_>, leaf: Leaf, used: Used) {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);

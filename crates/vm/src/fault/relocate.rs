@@ -1,5 +1,6 @@
-//! Promotion by copying: the populated pages of a region, wherever they lie, are copied into one extent, the rest of it
-//! is zeroed, the region is mapped anew with one shootdown, and the old frames are freed. Linux calls this a collapse.
+//! Promotion by copying: the populated pages of a region, wherever they lie, are copied into one
+//! extent, the rest of it is zeroed, the region is mapped anew with one shootdown, and the old
+//! frames are freed. Linux calls this a collapse.
 
 use crate::fault::promotion::Leaf;
 use crate::fault::{FaultContext, Site};
@@ -41,8 +42,8 @@ pub struct Promoted {
     pub zeroed: u64,
 }
 
-/// A region that lies whole in one map entry, aligned there as in its object, and may be promoted as far as the
-/// program and the hardware are concerned.
+/// A region that lies whole in one map entry, aligned there as in its object, and may be promoted
+/// as far as the program and the hardware are concerned.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub(super) region: Region,
@@ -62,16 +63,17 @@ struct Fit {
 }
 
 impl Vm {
-    /// Makes one superpage of a region, all of whose pages must be private, anonymous and in memory; unpopulated pages
-    /// of it are populated with zeroes. By copying it needs a free extent (it preempts no reservation and wakes no
-    /// daemon for it) and costs one shootdown. Where the program asks for base pages it is refused, under every policy,
-    /// as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the memory object was shared, times the number of
-    /// address spaces.
+    /// Makes one superpage of a region, all of whose pages must be private, anonymous and in
+    /// memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
+    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. Where the
+    /// program asks for base pages it is refused, under every policy, as Linux refuses
+    /// `MADV_COLLAPSE`. O(pages of the region); if the memory object was shared, times the number
+    /// of address spaces.
     ///
     /// # Errors
-    /// [`Why`] the region was not promoted. The state is as before, except that page tables may have been given
-    /// frames for it; and after [`Why::Contents`] and [`Why::NoExtent`], pages may have been populated in place, or
-    /// cache pages dropped from the extent for the copy.
+    /// [`Why`] the region was not promoted. The state is as before, except that page tables may
+    /// have been given frames for it; and after [`Why::Contents`] and [`Why::NoExtent`], pages may
+    /// have been populated in place, or cache pages dropped from the extent for the copy.
     pub fn promote_region(
         &mut self,
         pmap: &mut impl Pmap,
@@ -190,8 +192,9 @@ impl Vm {
         Ok(Fit { whole, in_place, populated })
     }
 
-    /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size. Where that
-    /// fails, since they differ or the hardware lacks a size between, the region is mapped anew.
+    /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size
+    /// by size. Where that fails, since they differ or the hardware lacks a size between, the
+    /// region is mapped anew.
     fn promote_in_place(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, fit: &Fit) -> Result<Promoted, Why> {
         let Whole { region: Region { space, start, level }, entry, object, low } = fit.whole;
         let pages = self.frames.ladder.pages(level);
@@ -302,8 +305,8 @@ impl Vm {
         used
     }
 
-    /// Maps a region, of which nothing is mapped and which fills the extent that begins with this frame, as one superpage;
-    /// `dirty`: whether a page of it is.
+    /// Maps a region, of which nothing is mapped and which fills the extent that begins with this
+    /// frame, as one superpage; `dirty`: whether a page of it is.
     fn enter_region(&mut self, pmap: &mut impl Pmap, fit: &Fit, frame: Pfn, (used, dirty): (Used, bool)) {
         let Whole { region: Region { space, start, level }, entry, object, low } = fit.whole;
         let modified = used.modified || dirty;

@@ -1,4 +1,5 @@
-//! Which extent a fault or the kernel gets: of the preferred size or smaller, free or taken from a reservation.
+//! Which extent a fault or the kernel gets: of the preferred size or smaller, free or taken from a
+//! reservation.
 
 use crate::frame::Frames;
 use crate::object::PageOf;
@@ -17,10 +18,10 @@ pub(super) struct Allocated {
 }
 
 impl Frames {
-    /// Allocates an extent. For each size from the preferred one down it tries, in the order of section 4.8, the buddy
-    /// allocator, the reservation list of that size, and those of larger sizes. Also returns how many reservations were
-    /// preempted. `page`: the number of the page that it is for, whose colour a base page should have; `None` for the
-    /// kernel's own.
+    /// Allocates an extent. For each size from the preferred one down it tries, in the order of
+    /// section 4.8, the buddy allocator, the reservation list of that size, and those of larger
+    /// sizes. Also returns how many reservations were preempted. `page`: the number of the page
+    /// that it is for, whose colour a base page should have; `None` for the kernel's own.
     pub(super) fn allocate(&mut self, answers: &Answers, preferred: Level, page: Option<u64>) -> Option<Allocated> {
         let mut preempted = 0;
         if preferred > Level::BASE {
@@ -60,8 +61,9 @@ impl Frames {
                 if level > 0 && answers.scarce.then != Scarce::Preempt {
                     break;
                 }
-                // One piece of the reservation has the extent. If that is more than one level down, the pieces are at
-                // the head of the same list now, and the next of them is broken in turn.
+                // One piece of the reservation has the extent. If that is more than one level down,
+                // the pieces are at the head of the same list now, and the next of them is broken
+                // in turn.
                 let Some(node) = self.victim(answers, level) else { break };
                 self.preempt(answers, node);
                 preempted += 1;
@@ -76,8 +78,8 @@ impl Frames {
         None
     }
 
-    /// Allocates a base page of the colour of this page, or else any. A frame of the colour is not worth a cache page or a
-    /// reservation.
+    /// Allocates a base page of the colour of this page, or else any. A frame of the colour is not
+    /// worth a cache page or a reservation.
     fn allocate_coloured(&mut self, page: u64) -> Option<Extent> {
         let extent = self.buddy.allocate_coloured(page).or_else(|| self.buddy.allocate(Level::BASE))?;
         // One that is taken because there is no other may have it too: the oldest cache page's.

@@ -1,7 +1,8 @@
 //! A set of small numbers with a fast search for its least member: a bitmap under 64-ary summaries.
 //!
-//! Layer 0 has a bit for each number. A bit of layer `k + 1` is set iff the word of layer `k` that it stands for is not
-//! zero; the last layer is one word. All layers lie in one vector, so that the set is one allocation.
+//! Layer 0 has a bit for each number. A bit of layer `k + 1` is set iff the word of layer `k` that
+//! it stands for is not zero; the last layer is one word. All layers lie in one vector, so that the
+//! set is one allocation.
 
 use alloc::collections::TryReserveError;
 use alloc::format;
@@ -19,8 +20,8 @@ const MAX_LAYERS: usize = 11;
 #[derive(Clone)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
-    /// No word of layer 0 before this one has a bit set. It may lag behind; it only saves most searches a descent
-    /// through the summaries.
+    /// No word of layer 0 before this one has a bit set. It may lag behind; it only saves most
+    /// searches a descent through the summaries.
     low: usize,
     /// The index in `words` of the first word of each layer.
     starts: [usize; MAX_LAYERS],
@@ -43,7 +44,8 @@ const fn mask(first: usize, last: usize) -> u64 {
     (u64::MAX >> (WORD - 1 - last)) & (u64::MAX << first)
 }
 
-/// The words of layer 0 that hold the aligned group of `1 << order` numbers from `start`, and the group's bits in each.
+/// The words of layer 0 that hold the aligned group of `1 << order` numbers from `start`, and the
+/// group's bits in each.
 fn group(start: usize, order: u32) -> (Range<usize>, u64) {
     let (at, len) = (start / WORD, 1 << order);
     if len < WORD { (at..at + 1, mask(start % WORD, start % WORD + len - 1)) } else { (at..at + len / WORD, u64::MAX) }
@@ -100,8 +102,8 @@ impl Bitmap {
         bit < self.len && self.words[bit / WORD] >> (bit % WORD) & 1 != 0
     }
 
-    /// Adds `bit`, which is not a member. The summaries change only when a word ceases to be zero. Returns the word
-    /// that holds it.
+    /// Adds `bit`, which is not a member. The summaries change only when a word ceases to be zero.
+    /// Returns the word that holds it.
     #[inline]
     pub(crate) fn insert(&mut self, bit: usize) -> u64 {
         debug_assert!(bit < self.len && !self.contains(bit));
@@ -130,7 +132,8 @@ impl Bitmap {
         }
     }
 
-    /// Removes the least member. Cost: usually one word; if that has to be searched for, one word per layer.
+    /// Removes the least member. Cost: usually one word; if that has to be searched for, one word
+    /// per layer.
     #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<usize> {
         if self.words[self.low] == 0 {
@@ -205,7 +208,8 @@ impl Bitmap {
         }
     }
 
-    /// Adds the `len` (at least one) numbers from `start`, none of which is a member. Cost: one word per 64 of them.
+    /// Adds the `len` (at least one) numbers from `start`, none of which is a member. Cost: one
+    /// word per 64 of them.
     pub(crate) fn insert_run(&mut self, start: usize, len: usize) {
         debug_assert!(start + len <= self.len);
         self.count += len;
@@ -223,26 +227,30 @@ impl Bitmap {
         }
     }
 
-    /// Adds all of the aligned group of `1 << order` numbers from `start`, some of which may be members already.
+    /// Adds all of the aligned group of `1 << order` numbers from `start`, some of which may be
+    /// members already.
     pub(crate) fn fill_group(&mut self, start: usize, order: u32) {
         self.count -= self.count_group(start, order);
         self.insert_run(start, 1 << order);
     }
 
-    /// Removes the members of the aligned group of `1 << order` numbers from `start`: all are members.
+    /// Removes the members of the aligned group of `1 << order` numbers from `start`: all are
+    /// members.
     pub(crate) fn remove_group(&mut self, start: usize, order: u32) {
         debug_assert!(self.is_full(start, order));
         self.count -= 1 << order;
         self.zero_group(start, order);
     }
 
-    /// Removes whatever members there are in the aligned group of `1 << order` numbers from `start`.
+    /// Removes whatever members there are in the aligned group of `1 << order` numbers from
+    /// `start`.
     pub(crate) fn clear_group(&mut self, start: usize, order: u32) {
         self.count -= self.count_group(start, order);
         self.zero_group(start, order);
     }
 
-    /// Clears the bits of a group and the summaries of the words that become zero; the count is the caller's.
+    /// Clears the bits of a group and the summaries of the words that become zero; the count is the
+    /// caller's.
     fn zero_group(&mut self, start: usize, order: u32) {
         let mut len = 1 << order;
         let mut first = start;
@@ -260,8 +268,8 @@ impl Bitmap {
         }
     }
 
-    /// Whether all of the aligned group of `1 << order` numbers from `start` are members. Cost: at worst one word per
-    /// 64 of them.
+    /// Whether all of the aligned group of `1 << order` numbers from `start` are members. Cost: at
+    /// worst one word per 64 of them.
     pub(crate) fn is_full(&self, start: usize, order: u32) -> bool {
         let (at, len) = (start / WORD, 1 << order);
         if len < WORD {
@@ -272,28 +280,30 @@ impl Bitmap {
         }
     }
 
-    /// Whether each of the aligned group of `1 << order` numbers from `start` is a member of this set or of `other`, which
-    /// has the same length.
+    /// Whether each of the aligned group of `1 << order` numbers from `start` is a member of this
+    /// set or of `other`, which has the same length.
     pub(crate) fn is_full_with(&self, other: &Bitmap, start: usize, order: u32) -> bool {
         let (words, all) = group(start, order);
         self.words[words.clone()].iter().zip(&other.words[words]).all(|(one, two)| (one | two) & all == all)
     }
 
-    /// How many of the aligned group of `1 << order` numbers from `start` are members. Cost: one word per 64 of them.
+    /// How many of the aligned group of `1 << order` numbers from `start` are members. Cost: one
+    /// word per 64 of them.
     pub(crate) fn count_group(&self, start: usize, order: u32) -> usize {
         let (words, all) = group(start, order);
         self.words[words].iter().map(|word| (word & all).count_ones() as usize).sum()
     }
 
-    /// The members of the aligned group of `1 << order` numbers from `start`, ascending. Cost: one word per 64 of them.
+    /// The members of the aligned group of `1 << order` numbers from `start`, ascending. Cost: one
+    /// word per 64 of them.
     pub(crate) fn iter_group(&self, start: usize, order: u32) -> impl Iterator<Item = usize> {
         let (words, all) = group(start, order);
         let first = words.start;
         self.words[words].iter().enumerate().flat_map(move |(i, word)| ones(first + i, word & all))
     }
 
-    /// Whether none of the aligned group of `1 << order` numbers from `start` is a member. Cost: one word, in the layer
-    /// where the group takes at most a word.
+    /// Whether none of the aligned group of `1 << order` numbers from `start` is a member. Cost:
+    /// one word, in the layer where the group takes at most a word.
     #[inline]
     pub(crate) fn is_clear(&self, start: usize, order: u32) -> bool {
         let layer = order.saturating_sub(1) / WORD.ilog2();
@@ -308,7 +318,8 @@ impl Bitmap {
         self.words[..self.len.div_ceil(WORD)].iter().enumerate().flat_map(|(i, word)| ones(i, *word))
     }
 
-    /// The members that this set shares with `other` (of the same length), or all if there is no `other`. Ascending.
+    /// The members that this set shares with `other` (of the same length), or all if there is no
+    /// `other`. Ascending.
     pub(crate) fn iter_with(&self, other: Option<&Bitmap>) -> impl Iterator<Item = usize> {
         let words = self.words[..self.len.div_ceil(WORD)].iter().enumerate();
         words.flat_map(move |(i, word)| ones(i, word | other.map_or(0, |other| other.words[i])))

@@ -1,17 +1,19 @@
 //! The buddy allocator (Navarro et al., sections 4.4 and 4.8), over any ladder of sizes.
 //!
-//! Free memory is a set of *maximal* free extents: wholly free, aligned to a size of the ladder, and not part of a
-//! larger extent that is wholly free too. The "free list" of a size is a bitmap of the maximal extents of that size. So
-//! it is always in address order, coalescing is a test of the siblings' bits, and nothing is stored in a frame, and
-//! nothing about it but its bit. An allocation takes the lowest maximal extent of the requested size, and only if there
-//! is none splits the lowest one of the next larger size that has one. This first fit lets the high end of memory
-//! become free again, and so preserves contiguity, which a list in order of use wears away. What such a list does can
-//! be had by next fit ([`Buddy::with_next_fit`]).
+//! Free memory is a set of *maximal* free extents: wholly free, aligned to a size of the ladder,
+//! and not part of a larger extent that is wholly free too. The "free list" of a size is a bitmap
+//! of the maximal extents of that size. So it is always in address order, coalescing is a test of
+//! the siblings' bits, and nothing is stored in a frame, and nothing about it but its bit. An
+//! allocation takes the lowest maximal extent of the requested size, and only if there is none
+//! splits the lowest one of the next larger size that has one. This first fit lets the high end of
+//! memory become free again, and so preserves contiguity, which a list in order of use wears away.
+//! What such a list does can be had by next fit ([`Buddy::with_next_fit`]).
 //!
-//! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1). Free extents with such
-//! frames coalesce with the others, but are taken after those of their size that have none, in the order in which they
-//! became free. Beyond that the allocator knows nothing of reservations or of the contents of a frame: the owner of an
-//! extent frees it, whole or in pieces.
+//! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1).
+//! Free extents with such frames coalesce with the others, but are taken after those of their size
+//! that have none, in the order in which they became free. Beyond that the allocator knows nothing
+//! of reservations or of the contents of a frame: the owner of an extent frees it, whole or in
+//! pieces.
 
 mod aged;
 mod cached;
@@ -30,11 +32,13 @@ use superpage_pages::{Extent, Ladder, Level, Pfn, Random};
 
 /// The free frames of a machine's memory, as maximal free extents.
 ///
-/// Costs: with `L` sizes in the ladder, a ratio `R` between neighbours and `N` frames, each operation reads and writes
-/// O(L log64 N) words, and O(R / 64) more for each size that it splits or coalesces. Metadata is a little more than one
-/// bit for each extent of each size. Once there has been a cache page, there are twice as many bits and one more for
-/// each frame, an operation on an extent with cache pages reads one word per 64 frames of it, and inserting such an
-/// extent into the order of age, or removing it, costs O(log of those of its size), with about 50 bytes for each.
+/// Costs: with `L` sizes in the ladder, a ratio `R` between neighbours and `N` frames, each
+/// operation reads and writes O(L log64 N) words, and O(R / 64) more for each size that it splits
+/// or coalesces. Metadata is a little more than one bit for each extent of each size. Once there
+/// has been a cache page, there are twice as many bits and one more for each frame, an operation on
+/// an extent with cache pages reads one word per 64 frames of it, and inserting such an extent into
+/// the order of age, or removing it, costs O(log of those of its size), with about 50 bytes for
+/// each.
 #[derive(Clone)]
 pub struct Buddy {
     ladder: Ladder,
@@ -49,12 +53,13 @@ pub struct Buddy {
 /// One size of the ladder.
 #[derive(Clone, PartialEq, Eq)]
 struct Tier {
-    /// The maximal free extents of this size without cache pages, by index: the first frame's number divided by the
-    /// size. The length is the number of extents of this size in memory.
+    /// The maximal free extents of this size without cache pages, by index: the first frame's
+    /// number divided by the size. The length is the number of extents of this size in memory.
     plain: Bitmap,
     /// The base-two logarithm of the frames in an extent.
     order: u32,
-    /// The base-two logarithm of the number of extents of this size in one of the next larger; 0 for the largest.
+    /// The base-two logarithm of the number of extents of this size in one of the next larger; 0
+    /// for the largest.
     ratio: u32,
     /// A mask with as many ones as siblings have bits in one word.
     siblings: u64,
@@ -161,8 +166,8 @@ pub enum BuddyError {
 const FREE_ALREADY: &str = "free already, or a part of it is";
 
 impl Buddy {
-    /// An allocator of `frames` frames from number 0, all free. Memory beyond the last multiple of the
-    /// largest size is free as smaller extents. Cost: O(`frames` / 64).
+    /// An allocator of `frames` frames from number 0, all free. Memory beyond the last multiple of
+    /// the largest size is free as smaller extents. Cost: O(`frames` / 64).
     ///
     /// # Errors
     /// There are no frames, or no memory for their bitmaps.
@@ -191,9 +196,9 @@ impl Buddy {
         Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
     }
 
-    /// The same allocator, whose choice among plain extents of a size begins behind the one that was taken last: so
-    /// what is freed is taken after all else, as from a list at whose end it is put. Costs are those of an allocator
-    /// that has had cache pages.
+    /// The same allocator, whose choice among plain extents of a size begins behind the one that
+    /// was taken last: so what is freed is taken after all else, as from a list at whose end it is
+    /// put. Costs are those of an allocator that has had cache pages.
     ///
     /// # Errors
     /// There is no memory for the bitmaps.
@@ -203,8 +208,8 @@ impl Buddy {
         Ok(self)
     }
 
-    /// From now on the choice among plain base pages is random: as from lists that programs have filled which came and
-    /// went. Costs are those of an allocator that has had cache pages.
+    /// From now on the choice among plain base pages is random: as from lists that programs have
+    /// filled which came and went. Costs are those of an allocator that has had cache pages.
     ///
     /// # Errors
     /// There is no memory for the bitmaps.
@@ -231,11 +236,12 @@ impl Buddy {
         self.frames
     }
 
-    /// Takes an extent of `level`. Of that size, it takes the lowest maximal free extent without cache pages; if there
-    /// is none, the one with cache pages that became free in its present form the longest ago (the lowest, if several
-    /// did at once). If there is neither, an extent of the next larger size that has one, chosen in the same way, is
-    /// split size by size, with the same choice among the pieces each time. Returns `None` if no extent of that size is
-    /// wholly free, or if the ladder has no such level.
+    /// Takes an extent of `level`. Of that size, it takes the lowest maximal free extent without
+    /// cache pages; if there is none, the one with cache pages that became free in its present form
+    /// the longest ago (the lowest, if several did at once). If there is neither, an extent of the
+    /// next larger size that has one, chosen in the same way, is split size by size, with the same
+    /// choice among the pieces each time. Returns `None` if no extent of that size is wholly free,
+    /// or if the ladder has no such level.
     ///
     /// The frames keep their marks as cache pages: [`Buddy::cached_in`] returns which they are.
     #[inline]
@@ -257,8 +263,9 @@ impl Buddy {
         None
     }
 
-    /// Takes this very extent, splitting the larger free extent that it lies in. Returns false, with nothing changed,
-    /// if it is not wholly free or is not an extent of this memory. The frames keep their marks as cache pages.
+    /// Takes this very extent, splitting the larger free extent that it lies in. Returns false,
+    /// with nothing changed, if it is not wholly free or is not an extent of this memory. The
+    /// frames keep their marks as cache pages.
     pub fn allocate_at(&mut self, extent: Extent) -> bool {
         if !self.has(extent) {
             return false;
@@ -275,13 +282,15 @@ impl Buddy {
         true
     }
 
-    /// Frees an extent: one that was allocated, a piece of one, or a whole put together from such pieces. It coalesces
-    /// with its siblings as far up the ladder as they are free. Frames of it that are marked as cache pages stay
-    /// marked, and then it becomes free, now, as an extent with cache pages.
+    /// Frees an extent: one that was allocated, a piece of one, or a whole put together from such
+    /// pieces. It coalesces with its siblings as far up the ladder as they are free. Frames of it
+    /// that are marked as cache pages stay marked, and then it becomes free, now, as an extent with
+    /// cache pages.
     ///
-    /// Panics if a frame of it is free already, or if it is not an extent of this memory (misaligned, beyond the end,
-    /// or of a level that the ladder lacks): the caller has lost count of its frames, and to go on would give one frame
-    /// to two owners. The check is complete, and costs one word for each size.
+    /// Panics if a frame of it is free already, or if it is not an extent of this memory
+    /// (misaligned, beyond the end, or of a level that the ladder lacks): the caller has lost count
+    /// of its frames, and to go on would give one frame to two owners. The check is complete, and
+    /// costs one word for each size.
     #[inline]
     pub fn free(&mut self, extent: Extent) {
         if self.cached.is_some() {
@@ -291,14 +300,15 @@ impl Buddy {
         let tier = &mut self.tiers[extent.level.index()];
         let index = tier.index(extent.start);
         let word = tier.plain.insert(index);
-        // Most frees leave a sibling that is not free, and for most of those the word at hand shows one.
+        // Most frees leave a sibling that is not free, and for most of those the word at hand shows
+        // one.
         if word >> (tier.first_sibling(index) % 64) & tier.siblings == tier.siblings {
             self.coalesce(extent);
         }
     }
 
-    /// The lowest extent of a level that is wholly free and lies in a range of frames, in the smallest maximal extents
-    /// that have one there; nothing is taken. O(L log64 N).
+    /// The lowest extent of a level that is wholly free and lies in a range of frames, in the
+    /// smallest maximal extents that have one there; nothing is taken. O(L log64 N).
     pub(crate) fn find_in(&self, range: Range<u64>, level: Level) -> Option<Extent> {
         let pages = 1 << self.tiers[level.index()].order;
         self.tiers.iter().enumerate().skip(level.index()).find_map(|(from, tier)| {
@@ -310,8 +320,8 @@ impl Buddy {
         })
     }
 
-    /// Whether every frame of the extent is free, as a maximal free extent or inside one. False for anything that is
-    /// not an extent of this memory.
+    /// Whether every frame of the extent is free, as a maximal free extent or inside one. False for
+    /// anything that is not an extent of this memory.
     #[inline]
     pub fn is_free(&self, extent: Extent) -> bool {
         self.has(extent) && self.holder(extent).is_some()
@@ -322,23 +332,23 @@ impl Buddy {
         self.ladder.levels().map(|level| self.maximal(level) << self.ladder.order(level)).sum()
     }
 
-    /// The number of disjoint wholly free extents at `level`: the maximal ones, and those that larger ones would split
-    /// into. The measure of contiguity. Cost: O(L).
+    /// The number of disjoint wholly free extents at `level`: the maximal ones, and those that
+    /// larger ones would split into. The measure of contiguity. Cost: O(L).
     pub fn free_extents(&self, level: Level) -> u64 {
         let order = self.ladder.order(level);
         let from = self.ladder.levels().skip(level.index());
         from.map(|level| self.maximal(level) << (self.ladder.order(level) - order)).sum()
     }
 
-    /// The number of maximal free extents at `level`, with or without cache pages: the length of the free list of that
-    /// size.
+    /// The number of maximal free extents at `level`, with or without cache pages: the length of
+    /// the free list of that size.
     pub fn maximal(&self, level: Level) -> u64 {
         let aged = self.cached.as_ref().map_or(0, |cached| cached.aged(level.index()).bits().count());
         (self.tiers[level.index()].plain.count() + aged) as u64
     }
 
-    /// The maximal free extents: those of the smallest size in address order, then those of the next. Cost: O(N / 64)
-    /// for all.
+    /// The maximal free extents: those of the smallest size in address order, then those of the
+    /// next. Cost: O(N / 64) for all.
     pub fn iter(&self) -> impl Iterator<Item = Extent> {
         self.ladder.levels().zip(&self.tiers).flat_map(|(level, tier)| {
             let aged = self.cached.as_ref().map(|cached| cached.aged(level.index()).bits());
@@ -356,9 +366,9 @@ impl Buddy {
         size_of::<Buddy>() + self.tiers.capacity() * size_of::<Tier>() + bitmaps + cached
     }
 
-    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each
-    /// is maximal, and that exactly those with cache pages are in their order of age, and exactly the others there
-    /// by colour.
+    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in
+    /// another, that each is maximal, and that exactly those with cache pages are in their order of
+    /// age, and exactly the others there by colour.
     ///
     /// # Errors
     /// A sentence that says what does not hold. Cost: O(N).
@@ -402,7 +412,8 @@ impl Buddy {
         })
     }
 
-    /// Whether extent `first` of `level`, the first of its siblings, and all the others are maximal free extents.
+    /// Whether extent `first` of `level`, the first of its siblings, and all the others are maximal
+    /// free extents.
     fn is_whole(&self, level: usize, first: usize) -> bool {
         let tier = &self.tiers[level];
         let exists = self.tiers.get(level + 1).is_some_and(|up| first >> tier.ratio < up.plain.len());
@@ -413,7 +424,8 @@ impl Buddy {
             }
     }
 
-    /// Panics if `extent` is not of this memory, or if a frame of it is free in an extent without cache pages.
+    /// Panics if `extent` is not of this memory, or if a frame of it is free in an extent without
+    /// cache pages.
     #[inline]
     fn check_taken(&self, extent: Extent) {
         if !self.has(extent) {
@@ -433,16 +445,17 @@ impl Buddy {
             && smaller.iter().all(|tier| tier.plain.is_clear(tier.index(extent.start), order - tier.order))
     }
 
-    /// Splits the extent of level `from` that contains `extent`, has no cache page and is no longer free, step by step
-    /// down to `extent`. Of each split, all pieces but the one that contains it become maximal.
+    /// Splits the extent of level `from` that contains `extent`, has no cache page and is no longer
+    /// free, step by step down to `extent`. Of each split, all pieces but the one that contains it
+    /// become maximal.
     fn split(&mut self, from: usize, extent: Extent) {
         for tier in self.tiers[extent.level.index()..from].iter_mut().rev() {
             tier.insert_siblings(tier.index(extent.start));
         }
     }
 
-    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder, as long as
-    /// there are no cache pages.
+    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the
+    /// ladder, as long as there are no cache pages.
     fn coalesce(&mut self, extent: Extent) {
         let mut level = extent.level.index();
         while let [tier, up, ..] = &mut self.tiers[level..] {
@@ -463,8 +476,8 @@ impl Buddy {
     }
 }
 
-/// Allocators are equal if they have the same free extents and marks, and if those of a size with cache pages have the
-/// same order of age, whatever was done to them before.
+/// Allocators are equal if they have the same free extents and marks, and if those of a size with
+/// cache pages have the same order of age, whatever was done to them before.
 impl PartialEq for Buddy {
     fn eq(&self, other: &Buddy) -> bool {
         (self.ladder, self.frames) == (other.ladder, other.frames)

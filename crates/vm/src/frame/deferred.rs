@@ -1,12 +1,14 @@
-//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge page of which a part
-//! is unmapped keeps all of its frames: those of the pages that are gone hold nothing, and nobody gets them. When
-//! memory is short the oldest such huge pages are split, which frees those frames; when the last page of one is gone it
-//! is free as a whole. A page that is touched again gets a frame elsewhere, so that its huge page does not come back.
+//! Huge pages that are split later, as in Linux (mm/huge_memory.c: `deferred_split_folio`). A huge
+//! page of which a part is unmapped keeps all of its frames: those of the pages that are gone hold
+//! nothing, and nobody gets them. When memory is short the oldest such huge pages are split, which
+//! frees those frames; when the last page of one is gone it is free as a whole. A page that is
+//! touched again gets a frame elsewhere, so that its huge page does not come back.
 //!
-//! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them wait here from the
-//! moment they are made, and those whose turn comes are looked at once.
+//! Where the policy also splits underused huge pages (Linux 6.12: `thp_underused`), all of them
+//! wait here from the moment they are made, and those whose turn comes are looked at once.
 //!
-//! The population map knows nothing of this: it has what is left of the extent in pieces, as it would have without.
+//! The population map knows nothing of this: it has what is left of the extent in pieces, as it
+//! would have without.
 
 use crate::frame::Frames;
 use crate::object::ObjectId;
@@ -121,7 +123,8 @@ impl Frames {
         }
     }
 
-    /// Before these pages of an object are released: the huge pages of which a part stays are split later.
+    /// Before these pages of an object are released: the huge pages of which a part stays are split
+    /// later.
     pub(super) fn defer(&mut self, object: ObjectId, low: u64, high: u64) {
         if !self.defers || low >= high {
             return;
@@ -165,15 +168,16 @@ impl Frames {
         inside.into_iter().for_each(|first| self.split(first));
     }
 
-    /// Of those that lost pages, splits the one that has waited longest. Returns whether there was one.
+    /// Of those that lost pages, splits the one that has waited longest. Returns whether there was
+    /// one.
     pub(super) fn split_oldest(&mut self) -> bool {
         let oldest = self.deferred.parted.first_key_value().map(|(_, first)| *first);
         oldest.into_iter().for_each(|first| self.split(first));
         oldest.is_some()
     }
 
-    /// Takes the one that has waited longest off the list, and splits it if it lost pages. Otherwise returns it, to
-    /// be looked at.
+    /// Takes the one that has waited longest off the list, and splits it if it lost pages.
+    /// Otherwise returns it, to be looked at.
     pub(crate) fn take_oldest(&mut self) -> Option<Result<(), Extent>> {
         let first = *self.deferred.order.first_key_value()?.1;
         let folio = &self.deferred.folios[&first];

@@ -1,9 +1,10 @@
 //! Frames and their owners: the buddy allocator, the reservations and the population maps together.
 //!
-//! Every frame is in exactly one of five states: free in the buddy allocator; in a reservation and unpopulated;
-//! populated, by a page of a memory object; wired; free in the static pool, if there is one; or nobody's, in a huge
-//! page that is split later. In the first two it may still hold a cache page, until it is overwritten. The operations
-//! here move frames between these states and keep the structures consistent; they know nothing of page tables.
+//! Every frame is in exactly one of five states: free in the buddy allocator; in a reservation and
+//! unpopulated; populated, by a page of a memory object; wired; free in the static pool, if there
+//! is one; or nobody's, in a huge page that is split later. In the first two it may still hold a
+//! cache page, until it is overwritten. The operations here move frames between these states and
+//! keep the structures consistent; they know nothing of page tables.
 
 mod allocate;
 pub(crate) mod bitmap;
@@ -36,7 +37,8 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
-/// All physical memory and the owner of each frame; every frame is in exactly one of the five states above.
+/// All physical memory and the owner of each frame; every frame is in exactly one of the five
+/// states above.
 pub(crate) struct Frames {
     pub(crate) ladder: Ladder,
     pub(crate) buddy: Buddy,
@@ -50,7 +52,8 @@ pub(crate) struct Frames {
     pub(crate) untouched: Option<Bitmap>,
     /// Digests of contents as they are in backing store, by frame (section 4.7).
     pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
-    /// By level: failed requests for an extent of that size since the page daemon last handled them (section 5.1).
+    /// By level: failed requests for an extent of that size since the page daemon last handled them
+    /// (section 5.1).
     pub(crate) wanted: [u64; MAX_LEVELS],
     /// Whether there are any.
     pub(crate) wants: bool,
@@ -59,7 +62,8 @@ pub(crate) struct Frames {
     pub(crate) wired: Vec<Extent>,
     /// The zero page: one extent for each level at which it was mapped; these are wired.
     pub(crate) zero_page: Vec<Extent>,
-    /// Frames of somebody whom the manager does not know, which can move; allocated when there is one.
+    /// Frames of somebody whom the manager does not know, which can move; allocated when there is
+    /// one.
     pub(crate) foreign: Option<Bitmap>,
     pub(crate) pools: Pools,
     pub(crate) tainted: Tainted,
@@ -71,7 +75,8 @@ pub(crate) struct Frames {
     pub(crate) defers: bool,
     /// Whether all huge pages wait there to be looked at.
     pub(crate) looks_at_huge: bool,
-    /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
+    /// Whether frames of an extent can be reserved. If not, those that cease to be populated are
+    /// free at once.
     pub(crate) reserves: bool,
     pub(crate) stats: Stats,
 }
@@ -92,9 +97,9 @@ pub(crate) struct Populated {
 }
 
 impl Frames {
-    /// Populates a page of an object that is not populated, in its reserved frame, or else in a new reservation of at
-    /// most the `preferred` size. `page`: its number where it is used, in an address space or a file. `None`, and
-    /// nothing populated, if no frame is left.
+    /// Populates a page of an object that is not populated, in its reserved frame, or else in a new
+    /// reservation of at most the `preferred` size. `page`: its number where it is used, in an
+    /// address space or a file. `None`, and nothing populated, if no frame is left.
     pub(crate) fn populate(
         &mut self,
         answers: &Answers,
@@ -110,7 +115,8 @@ impl Frames {
                 self.reservations.remove(reservation);
                 self.population.node_mut(level, slot).reservation = NONE;
             } else {
-                // The largest free extent can only have gone when a node one level up from it has no empty child left.
+                // The largest free extent can only have gone when a node one level up from it has
+                // no empty child left.
                 let mut list = self.reservations.list(reservation);
                 if filled.saturated >> (list + 1) & 1 != 0 {
                     list = self.population.largest_free(level, slot, list).unwrap_or(0);
@@ -136,8 +142,8 @@ impl Frames {
         Some(Populated { preempted, zeroed, ..installed })
     }
 
-    /// Populates all pages of a region around the page of a walk, none of which is populated, in an extent that was
-    /// allocated for it; that page is the one that is touched.
+    /// Populates all pages of a region around the page of a walk, none of which is populated, in an
+    /// extent that was allocated for it; that page is the one that is touched.
     pub(crate) fn install_whole(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
         let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
         let (first, position) = (extent.start.0 as u32, walk.page.index & (pages - 1));
@@ -153,7 +159,8 @@ impl Frames {
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
-    /// Populates the page of a walk, whose region has no extent, in an extent that was allocated for it.
+    /// Populates the page of a walk, whose region has no extent, in an extent that was allocated
+    /// for it.
     fn install(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
         let (filled, index) = (self.population.populate(walk), walk.page.index);
         let level = extent.level.0;
@@ -181,9 +188,9 @@ impl Frames {
         }
     }
 
-    /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
-    /// it. `copied` lists the pages whose contents were copied there: place in the region, whether dirty, and whether
-    /// untouched.
+    /// Populates all pages of a region of an object, none of which is populated, in an extent that
+    /// was allocated for it. `copied` lists the pages whose contents were copied there: place in
+    /// the region, whether dirty, and whether untouched.
     pub(crate) fn install_copied(&mut self, object: ObjectId, low: u64, extent: Extent, copied: &[(u64, bool, bool)]) {
         let (level, first) = (extent.level.0, extent.start.0 as u32);
         let mut copied = copied.iter().copied().peekable();
@@ -211,9 +218,10 @@ impl Frames {
         self.await_look(extent);
     }
 
-    /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
-    /// reservation of the preferred size as is free around it; otherwise in the page's reserved frame, and then the
-    /// contents must be copied. `None` if there is no frame to copy to, which cannot be while one is reserved.
+    /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as
+    /// much of a reservation of the preferred size as is free around it; otherwise in the page's
+    /// reserved frame, and then the contents must be copied. `None` if there is no frame to copy
+    /// to, which cannot be while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
         answers: &Answers,
@@ -338,7 +346,8 @@ impl Frames {
         }
     }
 
-    /// An extent was taken from the free ones: drops all cache pages in it, and returns whether all of it holds zeroes.
+    /// An extent was taken from the free ones: drops all cache pages in it, and returns whether all
+    /// of it holds zeroes.
     pub(crate) fn taken(&mut self, extent: Extent) -> bool {
         let zeroed = self.zeroed.claim(&self.ladder, extent);
         self.drop_cached_in(extent);
@@ -383,7 +392,8 @@ impl Frames {
         })
     }
 
-    /// The page that is populated in a frame. O(number of sizes), and O(R) for each level up to the root.
+    /// The page that is populated in a frame. O(number of sizes), and O(R) for each level up to the
+    /// root.
     pub(crate) fn page_of(&self, frame: u32) -> Option<PageOf> {
         self.pages.as_ref()?.list(frame)?;
         if let Some(node) = self.covering(frame) {
@@ -401,7 +411,8 @@ impl Frames {
         Some(PageOf { index: start.index + u64::from(position), ..start })
     }
 
-    /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the contents.
+    /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the
+    /// contents.
     pub(crate) fn evict(&mut self, page: PageOf, frame: u32, keep: bool) {
         self.split_at(frame);
         if keep {
@@ -416,8 +427,9 @@ impl Frames {
         }
     }
 
-    /// The largest size for a new reservation around a page that overlaps no reservation and no page: that of the first
-    /// node on the path from the root that has no population (section 4.9, "Overlap avoidance"), limited by the policy.
+    /// The largest size for a new reservation around a page that overlaps no reservation and no
+    /// page: that of the first node on the path from the root that has no population (section 4.9,
+    /// "Overlap avoidance"), limited by the policy.
     pub(crate) fn largest_without_overlap(&self, answers: &Answers, walk: &Walk) -> Level {
         match answers.place.frames {
             Place::BasePage => Level::BASE,
@@ -425,7 +437,8 @@ impl Frames {
         }
     }
 
-    /// Wires an extent permanently. Returns `false`, with nothing changed, if not all of it is free.
+    /// Wires an extent permanently. Returns `false`, with nothing changed, if not all of it is
+    /// free.
     pub(crate) fn wire(&mut self, extent: Extent) -> bool {
         let taken = self.buddy.allocate_at(extent);
         if taken {
@@ -442,8 +455,8 @@ impl Frames {
         self.stats.wired_frames += self.ladder.pages(extent.level);
     }
 
-    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not free, or there is
-    /// no memory for the bitmap.
+    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not
+    /// free, or there is no memory for the bitmap.
     pub(crate) fn hold(&mut self, frame: Pfn) -> bool {
         let extent = Extent { start: frame, level: Level::BASE };
         if self.foreign.is_none() && self.buddy.is_free(extent) {

@@ -1,5 +1,5 @@
-//! How frames become free again: extents that are broken into pieces, pages that are released, and objects that are
-//! merged into one.
+//! How frames become free again: extents that are broken into pieces, pages that are released, and
+//! objects that are merged into one.
 
 use crate::frame::Frames;
 use crate::object::ObjectId;
@@ -10,9 +10,9 @@ use core::ops::Range;
 use superpage_pages::{Extent, Level, Pfn};
 
 impl Frames {
-    /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen reservation"):
-    /// unpopulated ones are freed to the buddy allocator, partially populated ones are reservations at the head of
-    /// their list, fully populated ones are on no list.
+    /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen
+    /// reservation"): unpopulated ones are freed to the buddy allocator, partially populated ones
+    /// are reservations at the head of their list, fully populated ones are on no list.
     pub(crate) fn break_extent(&mut self, pieces: Pieces, level: u8, slot: u32) {
         let first = self.take_extent(level, slot);
         let reservation = core::mem::replace(&mut self.population.node_mut(level, slot).reservation, NONE);
@@ -52,9 +52,9 @@ impl Frames {
         }
     }
 
-    /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
-    /// populated stay reserved, if the policy reserves, or are freed later, if it splits huge pages later; an extent
-    /// that becomes wholly unpopulated is freed. O(nodes in the range).
+    /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something
+    /// else stays populated stay reserved, if the policy reserves, or are freed later, if it splits
+    /// huge pages later; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.swap_and_cache.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
@@ -76,8 +76,9 @@ impl Frames {
         }
     }
 
-    /// Frees some pages of a node, counted within its region. Returns the level of the largest region that became
-    /// empty, or 0. `above`: the first frame of the region, if an extent above the node holds it.
+    /// Frees some pages of a node, counted within its region. Returns the level of the largest
+    /// region that became empty, or 0. `above`: the first frame of the region, if an extent above
+    /// the node holds it.
     pub(super) fn clear(&mut self, NodeId { level, slot }: NodeId, pages: Range<u64>, above: u32) -> u8 {
         let Range { start: low, end: high } = pages;
         let first = self.population.node(level, slot).frame;
@@ -130,8 +131,9 @@ impl Frames {
         emptied
     }
 
-    /// After pages of a node with an extent were freed: frees the extent, or its unpopulated pieces if nothing is reserved, or
-    /// puts it on the right list. A reservation that loses pages is not being populated, so it goes to the end where preemption takes.
+    /// After pages of a node with an extent were freed: frees the extent, or its unpopulated pieces
+    /// if nothing is reserved, or puts it on the right list. A reservation that loses pages is not
+    /// being populated, so it goes to the end where preemption takes.
     fn settle_extent(&mut self, level: u8, slot: u32, was_full: bool, emptied: u8) {
         let node = *self.population.node(level, slot);
         if self.population.some(level, slot) == 0 {
@@ -152,8 +154,9 @@ impl Frames {
         }
     }
 
-    /// Moves the pages of `from` to `into` where `into` has none, and frees those that it hides. O(nodes of `from` in
-    /// regions that both populate), and one step for every other region of the largest size.
+    /// Moves the pages of `from` to `into` where `into` has none, and frees those that it hides.
+    /// O(nodes of `from` in regions that both populate), and one step for every other region of the
+    /// largest size.
     pub(crate) fn absorb(&mut self, pieces: Pieces, from: ObjectId, into: ObjectId) {
         self.absorb_swap_and_cache(from, into);
         let roots: Vec<u32> = self.population.roots_of(from).collect();
@@ -187,7 +190,8 @@ impl Frames {
         }
     }
 
-    /// Merges the node `from` into `into` and leaves it empty. Neither node is covered by an extent above it.
+    /// Merges the node `from` into `into` and leaves it empty. Neither node is covered by an extent
+    /// above it.
     fn merge(&mut self, pieces: Pieces, level: u8, from: u32, into: u32) {
         if self.population.is_full(level, into) {
             self.clear(NodeId { level, slot: from }, 0..self.population.pages(level), NONE);

@@ -1,10 +1,11 @@
-//! A static pool of large pages (Linux: hugetlb): extents of one size that are set aside and that nothing but mappings
-//! of the pool may use. They are on no page list, so the page daemon never sees them; compaction leaves them alone.
+//! A static pool of large pages (Linux: hugetlb): extents of one size that are set aside and that
+//! nothing but mappings of the pool may use. They are on no page list, so the page daemon never
+//! sees them; compaction leaves them alone.
 //!
-//! An extent of the pool is free, or it holds the page of one region of an object, all of which is populated. Mappings
-//! reserve pages of the pool before they touch them: as many free extents are kept for them. Beside the *persistent*
-//! extents there may be *surplus* ones, which come from the buddy allocator when they are wanted and go back when they
-//! are free.
+//! An extent of the pool is free, or it holds the page of one region of an object, all of which is
+//! populated. Mappings reserve pages of the pool before they touch them: as many free extents are
+//! kept for them. Beside the *persistent* extents there may be *surplus* ones, which come from the
+//! buddy allocator when they are wanted and go back when they are free.
 
 use crate::Buddy;
 use crate::Error;
@@ -16,8 +17,8 @@ use alloc::format;
 use alloc::string::String;
 use superpage_pages::{Extent, Ladder, Level, Pfn};
 
-/// The largest share of memory that surplus extents may take where nothing is said of a pool: nine tenths, as the live
-/// policy allows.
+/// The largest share of memory that surplus extents may take where nothing is said of a pool: nine
+/// tenths, as the live policy allows.
 const SHARE: (u64, u64) = (9, 10);
 
 /// The pool, all of one size.
@@ -40,8 +41,8 @@ pub(crate) struct HugePool {
 }
 
 impl HugePool {
-    /// What a policy asks for, with nothing taken yet; `None` if it has no pool, or memory has no superpages and none
-    /// is asked for by size.
+    /// What a policy asks for, with nothing taken yet; `None` if it has no pool, or memory has no
+    /// superpages and none is asked for by size.
     pub(crate) fn new(asked: &StaticPool, ladder: &Ladder, frames: u64) -> Result<Option<HugePool>, Error> {
         let Some(level) = asked.level(ladder) else {
             return match (asked.size, asked.bytes) {
@@ -105,7 +106,8 @@ impl HugePool {
         self.free.len() as u64 - self.reserved
     }
 
-    /// Checks the counts against each other; `used` extents hold pages, and mappings have reserved `reserved` pages.
+    /// Checks the counts against each other; `used` extents hold pages, and mappings have reserved
+    /// `reserved` pages.
     pub(crate) fn validate(&self, used: u64, reserved: u64) -> Result<(), String> {
         let (all, free) = (self.all.count() as u64, self.free.len() as u64);
         if all != free + used || all != self.persistent - self.missing + self.surplus {
@@ -159,7 +161,8 @@ impl Frames {
         self.note_pool();
     }
 
-    /// Reserves so many pages for a mapping, all or none: free ones, and surplus ones if these are too few.
+    /// Reserves so many pages for a mapping, all or none: free ones, and surplus ones if these are
+    /// too few.
     pub(crate) fn reserve_in_pool(&mut self, wanted: u64) -> bool {
         let Some(pool) = &mut self.huge else { return wanted == 0 };
         let more = wanted.saturating_sub(pool.vacant());
@@ -188,8 +191,8 @@ impl Frames {
         self.note_pool();
     }
 
-    /// Takes a page of the pool for a fault: one that is reserved for it, or one that nobody has reserved; `None` if
-    /// there is none.
+    /// Takes a page of the pool for a fault: one that is reserved for it, or one that nobody has
+    /// reserved; `None` if there is none.
     pub(crate) fn take_from_pool(&mut self, reserved: bool) -> Option<Extent> {
         let pool = self.huge.as_mut()?;
         if !reserved && pool.vacant() == 0 {

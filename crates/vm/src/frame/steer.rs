@@ -1,7 +1,7 @@
-//! Where the kernel's own pages, which cannot move, are taken from: wherever memory is free, from its upper end (two
-//! regions with a border that moves, as in Contiguitas, Zhao et al., ISCA 2023), or from blocks that have such pages
-//! already (superpageblocks, van Riel, RFC of 2026). So that other blocks stay free of them, and their extents can be
-//! had.
+//! Where the kernel's own pages, which cannot move, are taken from: wherever memory is free, from
+//! its upper end (two regions with a border that moves, as in Contiguitas, Zhao et al., ISCA 2023),
+//! or from blocks that have such pages already (superpageblocks, van Riel, RFC of 2026). So that
+//! other blocks stay free of them, and their extents can be had.
 
 use crate::frame::Frames;
 use crate::policy::{Answers, Unmovable};
@@ -72,10 +72,11 @@ impl Tainted {
 }
 
 impl Frames {
-    /// Takes an extent for the kernel where the policy wants it: from the top of memory, or in a block that has such
-    /// frames. It is of 2 MB, or of what is there up to that: what the kernel takes in base pages programs would fill
-    /// up, and Linux has pages of one mobility in blocks of that size. `None` if nothing is free there. O(blocks) for
-    /// the former, O(tainted blocks) for the latter.
+    /// Takes an extent for the kernel where the policy wants it: from the top of memory, or in a
+    /// block that has such frames. It is of 2 MB, or of what is there up to that: what the kernel
+    /// takes in base pages programs would fill up, and Linux has pages of one mobility in blocks of
+    /// that size. `None` if nothing is free there. O(blocks) for the former, O(tainted blocks) for
+    /// the latter.
     pub(crate) fn allocate_steered(&mut self, answers: &Answers) -> Option<Extent> {
         let frames = self.tainted.frames;
         let all = self.buddy.frames();

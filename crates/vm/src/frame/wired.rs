@@ -1,5 +1,5 @@
-//! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they fragment memory no
-//! more than necessary, or singly wherever a base page is free.
+//! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they
+//! fragment memory no more than necessary, or singly wherever a base page is free.
 
 use crate::frame::Frames;
 use crate::policy::{Answers, Wired};
@@ -41,7 +41,8 @@ impl Pools {
         self.used
     }
 
-    /// Checks that the vacant frames of each pool are its own and counted right; `pages` returns the frames of a level.
+    /// Checks that the vacant frames of each pool are its own and counted right; `pages` returns
+    /// the frames of a level.
     pub(crate) fn validate(&self, pages: impl Fn(Level) -> u64) -> Result<(), String> {
         let mut used = 0;
         for (first, pool) in &self.pools {
@@ -140,8 +141,9 @@ impl Frames {
 }
 
 impl Vm {
-    /// Allocates a frame for the kernel's own use: from a pool of contiguous frames, or wherever one is free, as the
-    /// policy says. A pool takes the largest free extent of at most 1/64 of memory. O(log pools).
+    /// Allocates a frame for the kernel's own use: from a pool of contiguous frames, or wherever
+    /// one is free, as the policy says. A pool takes the largest free extent of at most 1/64 of
+    /// memory. O(log pools).
     ///
     /// # Errors
     /// [`Error::NoFrame`] if none is left: run the page daemon, and try again.
@@ -160,8 +162,8 @@ impl Vm {
         if self.frames.unwire_page(number) { Ok(()) } else { Err(Error::NotWired(frame)) }
     }
 
-    /// Gives `pmap` the frames that its tables lack for a mapping of this level. Returns `false` if memory does not
-    /// have that many; those given stay there for the next try.
+    /// Gives `pmap` the frames that its tables lack for a mapping of this level. Returns `false` if
+    /// memory does not have that many; those given stay there for the next try.
     #[inline]
     pub(crate) fn give_tables(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> bool {
         for _ in 0..pmap.tables_lacking(space, at, self.frames.ladder.size(level)) {
@@ -194,7 +196,8 @@ impl Vm {
         self.frames.tainted.count()
     }
 
-    /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts whole pools.
+    /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts
+    /// whole pools.
     pub fn kernel_frames(&self) -> u64 {
         self.frames.pools.used()
     }

@@ -1,5 +1,5 @@
-//! Extents that are free and known to hold zeroes: what was zeroed ahead of any fault, in idle time or by a policy's
-//! background.
+//! Extents that are free and known to hold zeroes: what was zeroed ahead of any fault, in idle time
+//! or by a policy's background.
 
 use crate::memory::{Memory, Page};
 use crate::{Buddy, Vm};
@@ -9,8 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Ladder, Level, Pfn};
 
-/// Disjoint free extents of zeroes, by their first frame. They stay free in the buddy allocator; whoever takes a frame of
-/// one claims it.
+/// Disjoint free extents of zeroes, by their first frame. They stay free in the buddy allocator;
+/// whoever takes a frame of one claims it.
 #[derive(Default)]
 pub(crate) struct Zeroed {
     extents: BTreeMap<u32, Level>,
@@ -23,8 +23,8 @@ impl Zeroed {
         Some(Extent { start: Pfn(u64::from(*first)), level: *level })
     }
 
-    /// An extent was taken from the free ones: returns whether all of it holds zeroes. Of an extent of zeroes that was only
-    /// taken in part, the rest is no longer known to hold them.
+    /// An extent was taken from the free ones: returns whether all of it holds zeroes. Of an extent
+    /// of zeroes that was only taken in part, the rest is no longer known to hold them.
     #[inline]
     pub(crate) fn claim(&mut self, ladder: &Ladder, extent: Extent) -> bool {
         !self.extents.is_empty() && self.take(ladder, extent)
@@ -73,10 +73,12 @@ impl Zeroed {
 }
 
 impl Vm {
-    /// Zeroes up to `most` free extents of `level` ahead of need, and returns how many: an idle kernel calls this, or the
-    /// background of a policy ([`System::zero_ahead`](crate::System::zero_ahead)). A fault that takes a whole extent of that
-    /// level prefers them, and need not zero it; reservations are filled page by page and do not profit. O(free extents + pages
-    /// zeroed). Counted in [`Stats::bytes_zeroed`](crate::Stats::bytes_zeroed) here, and not again at the fault.
+    /// Zeroes up to `most` free extents of `level` ahead of need, and returns how many: an idle
+    /// kernel calls this, or the background of a policy
+    /// ([`System::zero_ahead`](crate::System::zero_ahead)). A fault that takes a whole extent of
+    /// that level prefers them, and need not zero it; reservations are filled page by page and do
+    /// not profit. O(free extents + pages zeroed). Counted in
+    /// [`Stats::bytes_zeroed`](crate::Stats::bytes_zeroed) here, and not again at the fault.
     pub fn zero_ahead(&mut self, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
         let (ladder, frames) = (self.frames.ladder, &mut self.frames);
         let pages = ladder.pages(level);

@@ -11,9 +11,9 @@ use core::ops::Range;
 use superpage_pages::{Protection, Vpn};
 
 impl Vm {
-    /// Forks a process. Shared mappings are shared with the child; the pages of private ones are shared until one of
-    /// the two writes, so the parent's mappings lose the right to write. The child starts with an empty page table: it
-    /// faults on resident pages. O(pages mapped).
+    /// Forks a process. Shared mappings are shared with the child; the pages of private ones are
+    /// shared until one of the two writes, so the parent's mappings lose the right to write. The
+    /// child starts with an empty page table: it faults on resident pages. O(pages mapped).
     ///
     /// # Errors
     /// The address space does not exist.
@@ -38,7 +38,8 @@ impl Vm {
                 });
                 self.space_mut(parent).put(Entry { copy, ..entry });
             }
-            // What the parent has reserved in the static pool stays the parent's alone, as in Linux.
+            // What the parent has reserved in the static pool stays the parent's alone, as in
+            // Linux.
             let pooled = if entry.pooled == Pooled::Reserved { Pooled::Unreserved } else { entry.pooled };
             self.space_mut(child).put(Entry { copy, pooled, ..entry });
         }
@@ -46,8 +47,8 @@ impl Vm {
         Ok(child)
     }
 
-    /// For an entry that must not change its object, returns one that may: the same if no other space can reach the
-    /// object any more, or one with a new copy-on-write object in front of it.
+    /// For an entry that must not change its object, returns one that may: the same if no other
+    /// space can reach the object any more, or one with a new copy-on-write object in front of it.
     pub(crate) fn own(&mut self, space: SpaceId, entry: Entry) -> Entry {
         if self.only_user(space, entry.object) {
             let own = Entry { copy: false, ..entry };
@@ -94,15 +95,16 @@ impl Vm {
         known.forked = shared.then_some(dropped);
     }
 
-    /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry` is as it was.
+    /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry`
+    /// is as it was.
     pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, copy: ObjectId) {
         self.objects.remove(copy);
         self.objects.get_mut(entry.object).entries += 1;
         self.space_mut(space).put(entry);
     }
 
-    /// Whether only the entries of this one space can reach an anonymous object. Since no page of it is mapped twice in
-    /// one space, none is then within reach of two mappings.
+    /// Whether only the entries of this one space can reach an anonymous object. Since no page of
+    /// it is mapped twice in one space, none is then within reach of two mappings.
     pub(crate) fn only_user(&self, space: SpaceId, object: ObjectId) -> bool {
         let known = self.objects.get(object);
         if known.file.is_some() || known.copies > 0 {
@@ -113,7 +115,8 @@ impl Vm {
     }
 
     /// Cleans up after an entry that was removed from its space: frees the pages that nobody else
-    /// can reach, frees the object if nothing maps it, or lets the only copy-on-write object in front take it over.
+    /// can reach, frees the object if nothing maps it, or lets the only copy-on-write object in
+    /// front take it over.
     pub(crate) fn drop_entry(&mut self, entry: &Entry) {
         let object = entry.object;
         self.objects.get_mut(object).entries -= 1;
@@ -140,10 +143,11 @@ impl Vm {
         }
     }
 
-    /// Closes a window on these pages of an anonymous object. Frees those pages, of the object and of each behind it,
-    /// that lie in no other window through which they can be reached: otherwise they would be lost, and whoever maps
-    /// their indices next would see them. The pages of files stay. O(address spaces) for each object of the chain, and
-    /// for each copy-on-write object in front of it, up to the first all of whose pages are reached.
+    /// Closes a window on these pages of an anonymous object. Frees those pages, of the object and
+    /// of each behind it, that lie in no other window through which they can be reached: otherwise
+    /// they would be lost, and whoever maps their indices next would see them. The pages of files
+    /// stay. O(address spaces) for each object of the chain, and for each copy-on-write object in
+    /// front of it, up to the first all of whose pages are reached.
     fn forsake(&mut self, front: ObjectId, pages: Range<u64>) {
         let mut unreached = vec![pages];
         let mut next = Some(front);
@@ -163,8 +167,9 @@ impl Vm {
         }
     }
 
-    /// Removes from `pages`, which are ascending, those that lie in a window on the object, or on one in front of it that has no page of its
-    /// own there: who looks through that window finds its page, and none behind it.
+    /// Removes from `pages`, which are ascending, those that lie in a window on the object, or on
+    /// one in front of it that has no page of its own there: who looks through that window finds
+    /// its page, and none behind it.
     fn subtract_reached(&self, object: ObjectId, pages: &mut Vec<Range<u64>>) {
         if self.objects.get(object).entries > 0 {
             for space in self.spaces.iter().flatten() {

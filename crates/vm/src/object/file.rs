@@ -1,5 +1,6 @@
-//! Files and their pages: open, close, read and write without a mapping, sync, remove. A file is a memory
-//! object like any other; if the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
+//! Files and their pages: open, close, read and write without a mapping, sync, remove. A file is a
+//! memory object like any other; if the policy reclaims pages, its pages outlive its mappings and
+//! opens: the page cache.
 
 use crate::fault::{Content, Destination, Fault, FaultKind};
 use crate::object::{ObjectId, PageOf};
@@ -11,7 +12,8 @@ use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn, Vpn};
 
 impl Vm {
-    /// Opens a file of so many base pages for a process. Opens are counted, to find the last close. O(1).
+    /// Opens a file of so many base pages for a process. Opens are counted, to find the last close.
+    /// O(1).
     ///
     /// # Errors
     /// The file is too long.
@@ -22,8 +24,9 @@ impl Vm {
         Ok(())
     }
 
-    /// Closes one open of a file. After the last one, and without a mapping, clean pages become inactive if the policy
-    /// says so; without a page cache all its pages are freed. Then it costs O(pages of the file).
+    /// Closes one open of a file. After the last one, and without a mapping, clean pages become
+    /// inactive if the policy says so; without a page cache all its pages are freed. Then it costs
+    /// O(pages of the file).
     ///
     /// # Errors
     /// The file is not open.
@@ -35,11 +38,13 @@ impl Vm {
         Ok(())
     }
 
-    /// Reads a page of an open file without a mapping. The page is populated and filled if it was not; otherwise the
-    /// kind is [`FaultKind::Resident`]. O(number of sizes), and one call of `memory`.
+    /// Reads a page of an open file without a mapping. The page is populated and filled if it was
+    /// not; otherwise the kind is [`FaultKind::Resident`]. O(number of sizes), and one call of
+    /// `memory`.
     ///
     /// # Errors
-    /// The file is not open ([`FaultError::NotOpen`]), no frame is left, the page is busy, or the file cannot be read.
+    /// The file is not open ([`FaultError::NotOpen`]), no frame is left, the page is busy, or the
+    /// file cannot be read.
     pub fn read(
         &mut self,
         pmap: &impl Pmap,
@@ -52,9 +57,9 @@ impl Vm {
         Ok(fault)
     }
 
-    /// Writes a whole page of an open file without a mapping. The page is populated if it was not, without a read, and
-    /// becomes dirty; the caller must write all of its frame before it calls the manager again. The file is extended if
-    /// necessary. O(number of sizes).
+    /// Writes a whole page of an open file without a mapping. The page is populated if it was not,
+    /// without a read, and becomes dirty; the caller must write all of its frame before it calls
+    /// the manager again. The file is extended if necessary. O(number of sizes).
     ///
     /// # Errors
     /// As [`Vm::read`].
@@ -81,8 +86,8 @@ impl Vm {
         self.bring_in(memory, object.page(page), reading)
     }
 
-    /// Populates a page of a file that nothing needs to map, if it is not populated: with the file's contents if it is
-    /// read.
+    /// Populates a page of a file that nothing needs to map, if it is not populated: with the
+    /// file's contents if it is read.
     pub(crate) fn bring_in(
         &mut self,
         memory: &mut impl Memory,
@@ -130,8 +135,8 @@ impl Vm {
         })
     }
 
-    /// Writes out the dirty pages of a file. All pages of a dirty superpage are treated as dirty, unless digests show
-    /// otherwise. O(pages of the file).
+    /// Writes out the dirty pages of a file. All pages of a dirty superpage are treated as dirty,
+    /// unless digests show otherwise. O(pages of the file).
     ///
     /// # Errors
     /// No file with this number is open, mapped or cached.
@@ -149,7 +154,8 @@ impl Vm {
             for mapping in self.mappings(pmap, object.page(index), frame) {
                 let pages = self.frames.ladder.pages(mapping.level);
                 let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
-                // A superpage has one dirty bit for all its pages: they are all among those to be written.
+                // A superpage has one dirty bit for all its pages: they are all among those to be
+                // written.
                 if pmap.clear_modified(mapping.space, start, size) || size == base {
                     let rights = self.rights_if_clean(object, mapping.rights);
                     if rights != mapping.rights {
@@ -164,9 +170,9 @@ impl Vm {
         Ok(())
     }
 
-    /// Deletes a file: its pages are freed, dirty or not. Those that are still mapped are freed with their last
-    /// mapping, and opens are forgotten. Its number may be used for another file once nothing maps it. O(pages of the
-    /// file).
+    /// Deletes a file: its pages are freed, dirty or not. Those that are still mapped are freed
+    /// with their last mapping, and opens are forgotten. Its number may be used for another file
+    /// once nothing maps it. O(pages of the file).
     ///
     /// # Errors
     /// A page of it is busy ([`Error::Busy`]).

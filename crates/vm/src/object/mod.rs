@@ -1,14 +1,14 @@
 //! Memory objects: what mappings map, and what owns pages.
 //!
-//! Every populated page belongs to one object. Copy-on-write uses what Mach and the BSDs call shadow objects: after a
-//! fork the parent's and the child's mapping both map the original, which is no longer written; at its first write, a
-//! mapping gets a copy-on-write object, which holds the mapping's own pages and has the original as its *backing*. A
-//! fault searches the chain. An anonymous backing with only one object left in front of it, and no mapping, is taken
-//! over by it.
+//! Every populated page belongs to one object. Copy-on-write uses what Mach and the BSDs call
+//! shadow objects: after a fork the parent's and the child's mapping both map the original, which
+//! is no longer written; at its first write, a mapping gets a copy-on-write object, which holds the
+//! mapping's own pages and has the original as its *backing*. A fault searches the chain. An
+//! anonymous backing with only one object left in front of it, and no mapping, is taken over by it.
 //!
-//! The index of a page in an anonymous object is the number of the virtual page where it was first mapped, so what is
-//! aligned in the object (and so in physical memory) is aligned in virtual memory too. Copy-on-write objects keep the
-//! indices.
+//! The index of a page in an anonymous object is the number of the virtual page where it was first
+//! mapped, so what is aligned in the object (and so in physical memory) is aligned in virtual
+//! memory too. Copy-on-write objects keep the indices.
 
 pub(crate) mod copy_on_write;
 pub(crate) mod file;
@@ -69,8 +69,9 @@ pub(crate) struct Object {
     /// Whether the file was deleted: its pages are freed when nothing needs them any more.
     pub(crate) removed: bool,
     pub(crate) backing: Option<ObjectId>,
-    /// No page of it was ever within reach of two mappings. Then each populated page is mapped, in one place, with the
-    /// rights of the map entry, and population alone tells what a mapping covers. Never becomes true again.
+    /// No page of it was ever within reach of two mappings. Then each populated page is mapped, in
+    /// one place, with the rights of the map entry, and population alone tells what a mapping
+    /// covers. Never becomes true again.
     pub(crate) sole: bool,
 }
 
@@ -91,8 +92,9 @@ impl Object {
         }
     }
 
-    /// The preferred size for a reservation around a page, by the rules of section 4.2: at most `largest`, which
-    /// overlaps nothing. An object that grows up may not reach below its start, nor one that grows down above its end.
+    /// The preferred size for a reservation around a page, by the rules of section 4.2: at most
+    /// `largest`, which overlaps nothing. An object that grows up may not reach below its start,
+    /// nor one that grows down above its end.
     pub(crate) fn preferred(&self, answers: &Answers, ladder: &Ladder, largest: Level, index: u64) -> Level {
         let size = self.high - self.low;
         let past_end = match answers.place.past_end {
@@ -184,7 +186,8 @@ impl Objects {
         object.backing
     }
 
-    /// The only copy-on-write object in front of one that nothing else needs; `None` unless it could take that over.
+    /// The only copy-on-write object in front of one that nothing else needs; `None` unless it
+    /// could take that over.
     pub(crate) fn only_copy(&self, id: ObjectId) -> Option<ObjectId> {
         let object = self.get(id);
         let alone = object.entries == 0 && object.copies == 1 && object.file.is_none();
@@ -196,7 +199,8 @@ impl Objects {
         self.copies.range((id, ObjectId(0))..=(id, ObjectId(u32::MAX))).map(|(_, copy)| *copy)
     }
 
-    /// Takes a backing without pages out of the chain, between the only object in front of it and the one behind it.
+    /// Takes a backing without pages out of the chain, between the only object in front of it and
+    /// the one behind it.
     pub(crate) fn bypass(&mut self, backing: ObjectId, copy: ObjectId) {
         let behind = self.get(backing).backing;
         self.copy_removed(backing, copy);

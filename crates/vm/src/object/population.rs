@@ -1,14 +1,17 @@
-//! Population maps (Navarro et al., section 4.9): which base pages of each memory object are populated, in which frames.
+//! Population maps (Navarro et al., section 4.9): which base pages of each memory object are
+//! populated, in which frames.
 //!
-//! A map is a radix tree with one level per page size. Its root stands for a region of the largest size and is found by
-//! a hash of (memory object, index of the region); the lowest nodes stand for regions of the smallest superpage size
-//! and hold a bit for each base page. Every node counts the children with a population of at least one (*somepop*) and
-//! the fully populated ones (*fullpop*). A count is propagated up the tree only when somepop leaves or reaches 0, or
-//! fullpop leaves or reaches R. A node is absent if and only if both its counts are zero.
+//! A map is a radix tree with one level per page size. Its root stands for a region of the largest
+//! size and is found by a hash of (memory object, index of the region); the lowest nodes stand for
+//! regions of the smallest superpage size and hold a bit for each base page. Every node counts the
+//! children with a population of at least one (*somepop*) and the fully populated ones (*fullpop*).
+//! A count is propagated up the tree only when somepop leaves or reaches 0, or fullpop leaves or
+//! reaches R. A node is absent if and only if both its counts are zero.
 //!
-//! Frames are recorded where they are contiguous: a node whose region has one aligned extent, populated or not, holds
-//! its first frame, and nothing below it holds any. Only pages that were placed singly have their frame in the lowest
-//! node, in an array that is allocated for the first one. All nodes of a level lie in one arena; there are no pointers.
+//! Frames are recorded where they are contiguous: a node whose region has one aligned extent,
+//! populated or not, holds its first frame, and nothing below it holds any. Only pages that were
+//! placed singly have their frame in the lowest node, in an array that is allocated for the first
+//! one. All nodes of a level lie in one arena; there are no pointers.
 //!
 //! A ladder of base pages alone has no superpage to give the lowest node its size: there that is
 //! [`ORDER_WITHOUT_SUPERPAGES`], and nodes have no extent.
@@ -41,10 +44,12 @@ pub(crate) struct NodeId {
 /// A region of a memory object, of the size of its level.
 #[derive(Clone, Copy)]
 pub(crate) struct Node {
-    /// The slot of the parent, one level up; `NONE` at the root. In an unused node, the next unused one.
+    /// The slot of the parent, one level up; `NONE` at the root. In an unused node, the next unused
+    /// one.
     pub(crate) parent: u32,
-    /// Children that are populated at all. In the lowest nodes both are the base pages; where they are of at most 64, these are
-    /// counted in `bits` instead, and both are 0: [`Population::some`], [`Population::full`].
+    /// Children that are populated at all. In the lowest nodes both are the base pages; where they
+    /// are of at most 64, these are counted in `bits` instead, and both are 0:
+    /// [`Population::some`], [`Population::full`].
     some: u32,
     /// Children that are fully populated.
     full: u32,
@@ -52,8 +57,9 @@ pub(crate) struct Node {
     pub(crate) frame: u32,
     /// The reservation, if the region has an extent and is not fully populated.
     pub(crate) reservation: u32,
-    /// Above the lowest level: children that are mapped by a superpage of their size. Kept for objects of one mapping only
-    /// ([`crate::object::Object::sole`]). In the lowest nodes: the array of the frames of pages placed singly.
+    /// Above the lowest level: children that are mapped by a superpage of their size. Kept for
+    /// objects of one mapping only ([`crate::object::Object::sole`]). In the lowest nodes: the
+    /// array of the frames of pages placed singly.
     pub(crate) extra: u32,
 }
 
@@ -127,8 +133,9 @@ pub(crate) struct Population {
     /// The level of the roots.
     pub(crate) top: u8,
     levels: Vec<Nodes>,
-    /// Which base pages are populated, by lowest node. Beside the nodes: a fault in an extent larger than theirs needs no more of
-    /// them, and a bit a page stays in the cache where the nodes do not.
+    /// Which base pages are populated, by lowest node. Beside the nodes: a fault in an extent
+    /// larger than theirs needs no more of them, and a bit a page stays in the cache where the
+    /// nodes do not.
     bits: Vec<u64>,
     /// Words for each of the lowest nodes; 0 if they share words.
     words: usize,
@@ -143,7 +150,8 @@ pub(crate) struct Population {
     objects: Vec<Roots>,
 }
 
-/// Makes room for `more` elements, growing by an eighth instead of doubling, to keep metadata small.
+/// Makes room for `more` elements, growing by an eighth instead of doubling, to keep metadata
+/// small.
 pub(crate) fn reserve_some<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 8).max(16));
@@ -218,7 +226,8 @@ impl Population {
         if level == 1 && self.words == 0 { self.few_bits(slot).count_ones() } else { self.node(level, slot).full }
     }
 
-    /// Changes the counts of a node, which must be above the lowest level where its bits are its counts.
+    /// Changes the counts of a node, which must be above the lowest level where its bits are its
+    /// counts.
     pub(crate) fn count_child(&mut self, level: u8, slot: u32, some: i32, full: i32) {
         let node = self.node_mut(level, slot);
         node.some = node.some.wrapping_add_signed(some);
@@ -347,8 +356,9 @@ impl Population {
         children.filter(|child| *child != NONE).map(|child| self.count(level - 1, child)).sum()
     }
 
-    /// Whether all of so many base pages from `low` on are populated: a power of two of them, aligned. O(number of sizes) for
-    /// each region that is as large as they are or the next smaller size, up to the first that is not full.
+    /// Whether all of so many base pages from `low` on are populated: a power of two of them,
+    /// aligned. O(number of sizes) for each region that is as large as they are or the next smaller
+    /// size, up to the first that is not full.
     pub(crate) fn is_populated(&self, object: ObjectId, low: u64, pages: u64) -> bool {
         let Some(level) = (1..=self.top).rev().find(|level| self.pages(*level) <= pages) else {
             let walk = self.walk(object, low);
@@ -361,7 +371,8 @@ impl Population {
         })
     }
 
-    /// The level of the largest region around the page that is fully populated and lies in an extent.
+    /// The level of the largest region around the page that is fully populated and lies in an
+    /// extent.
     pub(crate) fn full_level(&self, walk: &Walk) -> u8 {
         (walk.lowest..=walk.covered).rev().find(|&level| self.is_full(level, walk.slots[level as usize])).unwrap_or(0)
     }
@@ -371,9 +382,9 @@ impl Population {
         self.levels[level as usize - 1].position(index)
     }
 
-    /// The level of the largest free extent in a region that lies in an extent, if that is not above `at_most`, to
-    /// which it is known to be limited; `None` if the region is full. Stops at the first extent of `at_most`; otherwise
-    /// visits all nodes that are not full.
+    /// The level of the largest free extent in a region that lies in an extent, if that is not
+    /// above `at_most`, to which it is known to be limited; `None` if the region is full. Stops at
+    /// the first extent of `at_most`; otherwise visits all nodes that are not full.
     pub(crate) fn largest_free(&self, level: u8, slot: u32, at_most: u8) -> Option<u8> {
         let ratio = self.ratio(level);
         if self.some(level, slot) < ratio {
@@ -392,7 +403,8 @@ impl Population {
         best
     }
 
-    /// Appends the populated pages of an object from `low` up to `high` as runs, ascending. O(nodes that are not full).
+    /// Appends the populated pages of an object from `low` up to `high` as runs, ascending. O(nodes
+    /// that are not full).
     pub(crate) fn runs(&self, object: ObjectId, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
         for (slot, index) in self.roots_in(object, low, high) {
             let root = NodeId { level: self.top, slot };
@@ -427,8 +439,9 @@ impl Population {
         }
     }
 
-    /// The roots of an object whose regions overlap the pages from `low` up to `high`, with their indices, ascending. By
-    /// lookup or through the object's own list, whichever is shorter, so that a sparse object costs what it holds.
+    /// The roots of an object whose regions overlap the pages from `low` up to `high`, with their
+    /// indices, ascending. By lookup or through the object's own list, whichever is shorter, so
+    /// that a sparse object costs what it holds.
     pub(crate) fn roots_in(&self, object: ObjectId, low: u64, high: u64) -> Vec<(u32, u64)> {
         if low >= high {
             return Vec::new();

@@ -1,8 +1,9 @@
 //! The multi-list reservation scheme (Navarro et al., section 4.8).
 //!
-//! A reservation is an extent of frames of which some, but not all, are populated. It is on one list: that of the largest
-//! free extent it would yield if it were preempted. Each list is sorted by most recent page allocation, the least recent
-//! at the head, where preemption takes. The links run through one arena, so that every operation is O(1).
+//! A reservation is an extent of frames of which some, but not all, are populated. It is on one
+//! list: that of the largest free extent it would yield if it were preempted. Each list is sorted
+//! by most recent page allocation, the least recent at the head, where preemption takes. The links
+//! run through one arena, so that every operation is O(1).
 
 use crate::object::population::{NONE, NodeId};
 use alloc::format;
@@ -15,7 +16,8 @@ pub(crate) type ReservationId = u32;
 
 #[derive(Clone, Copy)]
 struct Reservation {
-    /// The slot of the population map's node that has the extent (the level is stored beside it, to pack).
+    /// The slot of the population map's node that has the extent (the level is stored beside it, to
+    /// pack).
     slot: u32,
     prev: u32,
     next: u32,
@@ -72,7 +74,8 @@ impl Reservations {
         }
     }
 
-    /// Pages of the reservation were freed, so that it now belongs on `list`: at its head if that is another one.
+    /// Pages of the reservation were freed, so that it now belongs on `list`: at its head if that
+    /// is another one.
     pub(crate) fn yield_more(&mut self, id: ReservationId, list: u8) {
         if self.arena[id as usize].list != list {
             self.unlink(id);
@@ -93,7 +96,8 @@ impl Reservations {
         (id != NONE).then(|| self.node(id))
     }
 
-    /// When a page was last allocated in the reservation at the head of `list`, if there is one; smaller is earlier.
+    /// When a page was last allocated in the reservation at the head of `list`, if there is one;
+    /// smaller is earlier.
     pub(crate) fn age(&self, list: u8) -> Option<u64> {
         let id = self.lists[list as usize].head;
         (id != NONE).then(|| self.arena[id as usize].stamp)
@@ -121,7 +125,8 @@ impl Reservations {
         self.arena.capacity() * size_of::<Reservation>()
     }
 
-    /// Checks links, back links, list numbers and the order of time stamps; returns the number of reservations.
+    /// Checks links, back links, list numbers and the order of time stamps; returns the number of
+    /// reservations.
     pub(crate) fn validate(&self) -> Result<usize, String> {
         let mut count = 0;
         for (number, list) in self.lists.iter().enumerate() {

@@ -1,15 +1,18 @@
-//! Reservations, windows that double, and whole superpages of 2 MB (the largest size up to that) before they are full,
-//! where that is known to cost little memory. How full a region will be is learnt from the regions around it: of
-//! `control` regions one is left to the program, and shows what the others would hold. A region is filled ahead and
-//! promoted when what all regions filled so far are expected to hold in vain stays below `bloat` of what is populated.
-//! So regions of dense memory are filled at their first touch, those of sparse memory when they are nearly full. Faults
-//! compact memory for an extent in spaces of which the share `ahead` is dense. Where nothing is reserved a region is
-//! promoted by copying while it holds little, or once it has not changed for `age`. So long a region waits too that has
-//! lost pages. What turns out to be sparse is given back.
+//! Reservations, windows that double, and whole superpages of 2 MB (the largest size up to that)
+//! before they are full, where that is known to cost little memory. How full a region will be is
+//! learnt from the regions around it: of `control` regions one is left to the program, and shows
+//! what the others would hold. A region is filled ahead and promoted when what all regions filled
+//! so far are expected to hold in vain stays below `bloat` of what is populated. So regions of
+//! dense memory are filled at their first touch, those of sparse memory when they are nearly full.
+//! Faults compact memory for an extent in spaces of which the share `ahead` is dense. Where nothing
+//! is reserved a region is promoted by copying while it holds little, or once it has not changed
+//! for `age`. So long a region waits too that has lost pages. What turns out to be sparse is given
+//! back.
 //!
-//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead is Talluri and Hill's
-//! and Quicksilver's. The controls, and that the limit is the memory expected to stay unused, are this project's. Live,
-//! where faults are not told, all is looked at each `scan`.
+//! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead
+//! is Talluri and Hill's and Quicksilver's. The controls, and that the limit is the memory expected
+//! to stay unused, are this project's. Live, where faults are not told, all is looked at each
+//! `scan`.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Values, reservation};
@@ -43,7 +46,8 @@ pub(super) static POLICY: Definition = Definition {
     },
 };
 
-/// Regions that are near each other: what is known of one is expected of the others. 128 MB of 2 MB each.
+/// Regions that are near each other: what is known of one is expected of the others. 128 MB of 2 MB
+/// each.
 const GROUP: u64 = 64;
 
 /// So few regions say nothing about the rest of a space.
@@ -70,7 +74,8 @@ struct Adaptive {
     regions: BTreeMap<(SpaceId, u64), Region>,
     /// Those that had faults since the last look.
     faulted: BTreeSet<(SpaceId, u64)>,
-    /// Those that would be promoted, but no free extent was available; until when they wait, and how often in a row.
+    /// Those that would be promoted, but no free extent was available; until when they wait, and
+    /// how often in a row.
     waiting: BTreeSet<(SpaceId, u64)>,
     pause: (Time, u32),
 }
@@ -81,8 +86,8 @@ struct Region {
     populated: u64,
     /// The faults so far, and the number of them at which it is looked at next.
     faults: (u32, u32),
-    /// Since when it holds so many pages, and whether it has held more: what a program takes back it is about to use
-    /// otherwise.
+    /// Since when it holds so many pages, and whether it has held more: what a program takes back
+    /// it is about to use otherwise.
     since: Time,
     lost: bool,
     state: State,
@@ -116,15 +121,16 @@ impl Adaptive {
         }
     }
 
-    /// Of the regions with these numbers: how many the program alone populates, and their populated pages.
+    /// Of the regions with these numbers: how many the program alone populates, and their populated
+    /// pages.
     fn own(&self, space: SpaceId, numbers: RangeInclusive<u64>, but: Option<u64>) -> (u64, u64) {
         let all = self.regions.range((space, *numbers.start())..=(space, *numbers.end()));
         let own = all.filter(|(at, region)| Some(at.1) != but && region.state != State::Filled);
         own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated))
     }
 
-    /// The share of their pages that the regions near one hold which the program populates itself, but for that one;
-    /// 0 if there are none.
+    /// The share of their pages that the regions near one hold which the program populates itself,
+    /// but for that one; 0 if there are none.
     fn density(&self, at: (SpaceId, u64), pages: u64) -> f64 {
         let first = at.1 / GROUP * GROUP;
         let (count, populated) = self.own(at.0, first..=first + (GROUP - 1), Some(at.1));
@@ -169,7 +175,8 @@ impl Adaptive {
         };
     }
 
-    /// Looks at all regions: those that are known where faults are told, else those of all spaces that have changed.
+    /// Looks at all regions: those that are known where faults are told, else those of all spaces
+    /// that have changed.
     fn look_at_all(&mut self, now: Time, (level, pages): (Level, u64), system: &mut dyn System) {
         if self.told {
             self.faulted.extend(self.regions.keys());
@@ -261,7 +268,8 @@ impl Adaptive {
         }
     }
 
-    /// Gives back regions that were filled and turned out to be sparse, until the rest is within the limit.
+    /// Gives back regions that were filled and turned out to be sparse, until the rest is within
+    /// the limit.
     fn give_back(&mut self, level: Level, pages: u64, system: &mut dyn System) {
         let filled = self.regions.iter().filter(|(_, region)| region.state == State::Filled);
         let mut filled: Vec<_> = filled.map(|(at, _)| (self.density(*at, pages), *at)).collect();

@@ -1,5 +1,5 @@
-//! The answers to the six questions that a policy for superpages must answer: plain data, and all that the fault path
-//! knows of a policy. The mechanisms exist once, elsewhere in this crate.
+//! The answers to the six questions that a policy for superpages must answer: plain data, and all
+//! that the fault path knows of a policy. The mechanisms exist once, elsewhere in this crate.
 
 use super::hugetlb::StaticPool;
 use core::fmt;
@@ -13,9 +13,9 @@ pub enum Place {
     BasePage,
     /// The page's frame in a reservation of the preferred size (Navarro et al., sections 4.1, 4.2).
     Reservation,
-    /// All of an extent of the preferred size, zeroed and mapped at once, if the mapping contains all of it and it is
-    /// private anonymous memory with no page populated, cached or in swap space (Linux). Otherwise a base page. Nothing
-    /// is reserved.
+    /// All of an extent of the preferred size, zeroed and mapped at once, if the mapping contains
+    /// all of it and it is private anonymous memory with no page populated, cached or in swap space
+    /// (Linux). Otherwise a base page. Nothing is reserved.
     Extent,
 }
 
@@ -61,29 +61,30 @@ impl fmt::Display for Sizes {
 pub enum Reserve {
     /// Of the preferred size (section 4.2), whatever that is.
     Preferred,
-    /// Of the largest size or none at all (as in later FreeBSD); smaller superpages are made inside it.
+    /// Of the largest size or none at all (as in later FreeBSD); smaller superpages are made inside
+    /// it.
     Largest,
-    /// Of the largest size of at most 2 MB or none at all (Linux: what one entry of the second level of its page tables
-    /// maps).
+    /// Of the largest size of at most 2 MB or none at all (Linux: what one entry of the second
+    /// level of its page tables maps).
     Huge,
     /// Of the smallest superpage size or none at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
-    /// Of 2 MB, else of 64 KB, as far as the machine has them, or none at all (FreeBSD: 2 MB is what a page of its
-    /// lowest page tables maps, and 64 KB its smaller reservations on arm64, Solomon 2024). On a machine without 2 MB
-    /// of the largest size.
+    /// Of 2 MB, else of 64 KB, as far as the machine has them, or none at all (FreeBSD: 2 MB is
+    /// what a page of its lowest page tables maps, and 64 KB its smaller reservations on arm64,
+    /// Solomon 2024). On a machine without 2 MB of the largest size.
     Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
     /// Of the preferred size of at most so many bytes.
     UpTo(u64),
-    /// Of the preferred size, which may be this one where the machine has none of it: an extent for windows of base
-    /// pages.
+    /// Of the preferred size, which may be this one where the machine has none of it: an extent for
+    /// windows of base pages.
     PreferredAnd(PageSize),
 }
 
 impl Reserve {
-    /// The sizes of extents that it names, which a machine need not have pages of, and whether one that does not lie
-    /// between those of the machine is a fault of the user's.
+    /// The sizes of extents that it names, which a machine need not have pages of, and whether one
+    /// that does not lie between those of the machine is a fault of the user's.
     pub fn extents(self) -> (Sizes, bool) {
         match self {
             Reserve::Among(sizes) => (sizes, true),
@@ -124,15 +125,17 @@ pub enum PastEnd {
     Anonymous,
 }
 
-/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed alone
-/// and no superpage is made; what is one already stays.
+/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a
+/// page is placed alone and no superpage is made; what is one already stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
     /// Nothing.
     Ignored,
-    /// Reservations, extents and superpages unless base pages are asked for (Linux: `enabled` at `always`).
+    /// Reservations, extents and superpages unless base pages are asked for (Linux: `enabled` at
+    /// `always`).
     OptOut,
-    /// Reservations, extents and superpages only where superpages are asked for (Linux: `enabled` at `madvise`).
+    /// Reservations, extents and superpages only where superpages are asked for (Linux: `enabled`
+    /// at `madvise`).
     OptIn,
 }
 
@@ -156,7 +159,8 @@ impl Hints {
         }
     }
 
-    /// Whether a background may make a superpage where the program asks for `hint`: never against it.
+    /// Whether a background may make a superpage where the program asks for `hint`: never against
+    /// it.
     pub(crate) fn allow_background(self, hint: Hint) -> bool {
         hint != Hint::Base && self.allow(hint)
     }
@@ -165,8 +169,8 @@ impl Hints {
 /// When does the fault path make a superpage of a region?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promote {
-    /// Never: the policy's allocations without their benefit (section 6.6, "overhead in practice"), or promotion by a
-    /// background alone.
+    /// Never: the policy's allocations without their benefit (section 6.6, "overhead in practice"),
+    /// or promotion by a background alone.
     Never,
     /// As soon as it is fully populated, size by size, in place (section 4.5).
     FullPopulation,
@@ -175,11 +179,12 @@ pub enum Promote {
 /// In which objects must the dirty bits of a region agree before it is promoted (section 4.9)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dirty {
-    /// In file objects. A page of an anonymous object has no other copy and must be written out with or without
-    /// a dirty bit, so nothing is lost with the bit.
+    /// In file objects. A page of an anonymous object has no other copy and must be written out
+    /// with or without a dirty bit, so nothing is lost with the bit.
     Files,
-    /// In all objects, as in the paper. There the bit is emulated, so the first write to each page faults and
-    /// promotion is tried again; if the hardware sets it, a region of pages that were read first may never be promoted.
+    /// In all objects, as in the paper. There the bit is emulated, so the first write to each page
+    /// faults and promotion is tried again; if the hardware sets it, a region of pages that were
+    /// read first may never be promoted.
     All,
     /// In none.
     Nowhere,
@@ -190,10 +195,10 @@ pub enum Dirty {
 pub enum Resident {
     /// That page.
     Page,
-    /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
-    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No other
-    /// page of the extent may be a cache page: its frame counts as available, and others may take it without looking
-    /// for mappings.
+    /// Unless it is written: the largest extent around it that is all in memory, in the map entry,
+    /// aligned there as in physical memory, and of which nothing is mapped yet; as a superpage.
+    /// FreeBSD's `vm_fault_soft_fast`. No other page of the extent may be a cache page: its frame
+    /// counts as available, and others may take it without looking for mappings.
     Extent,
 }
 
@@ -202,9 +207,10 @@ pub enum Resident {
 pub enum Accessed {
     /// None beside the one that is touched.
     Any,
-    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it is
-    /// used and another page of the region faults. Extents that are populated at once, and what a background promotes,
-    /// are not concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
+    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from
+    /// promotion until it is used and another page of the region faults. Extents that are populated
+    /// at once, and what a background promotes, are not concerned. FreeBSD's rule, until it stopped
+    /// to ask for the bit on Arm (D44983).
     All,
 }
 
@@ -224,11 +230,12 @@ pub enum Scarce {
     Smaller,
     /// Preempt the reservation whose most recent page allocation occurred least recently.
     Preempt,
-    /// Compact at the fault: relocate the pages of the extent with the most free frames, then take it; otherwise as
-    /// [`Scarce::Smaller`]. After failures that is put off (Linux: direct compaction).
+    /// Compact at the fault: relocate the pages of the extent with the most free frames, then take
+    /// it; otherwise as [`Scarce::Smaller`]. After failures that is put off (Linux: direct
+    /// compaction).
     Compact,
-    /// [`Scarce::Compact`] where the program asks for superpages, [`Scarce::Smaller`] elsewhere (Linux: `defrag` at
-    /// `madvise`).
+    /// [`Scarce::Compact`] where the program asks for superpages, [`Scarce::Smaller`] elsewhere
+    /// (Linux: `defrag` at `madvise`).
     CompactAdvised,
 }
 
@@ -252,7 +259,8 @@ pub enum Pieces {
 /// Which of the reservations that can yield an extent is preempted (section 4.8)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lists {
-    /// The least recent of those that yield no more than is asked for, if there is one: a list for each size.
+    /// The least recent of those that yield no more than is asked for, if there is one: a list for
+    /// each size.
     BySize,
     /// The least recent of all: one queue (as in later FreeBSD).
     One,
@@ -261,8 +269,8 @@ pub enum Lists {
 /// Which pages are evicted when memory is short?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reclaim {
-    /// None: there are no page lists and no page daemon, files' pages are freed with their last mapping, and running
-    /// out of memory is an error.
+    /// None: there are no page lists and no page daemon, files' pages are freed with their last
+    /// mapping, and running out of memory is an error.
     Nothing,
     /// The least recently used, in approximate LRU order (section 5.1).
     Lru,
@@ -275,7 +283,8 @@ pub enum Cache {
     Free,
     /// They keep their frames until none is free.
     Held,
-    /// They count as free: coalesced with free frames, available to reservations, and kept until overwritten.
+    /// They count as free: coalesced with free frames, available to reservations, and kept until
+    /// overwritten.
     Available,
 }
 
@@ -284,7 +293,8 @@ pub enum Cache {
 pub enum Wake {
     /// Too few free frames.
     Memory,
-    /// Also a failed allocation of the preferred size; then it restores the contiguity that was lacking, and no more.
+    /// Also a failed allocation of the preferred size; then it restores the contiguity that was
+    /// lacking, and no more.
     Contiguity,
 }
 
@@ -311,10 +321,11 @@ pub enum Wired {
 pub enum Unmovable {
     /// From wherever the allocator takes any page.
     Anywhere,
-    /// From the upper end of memory, and all others from the lower one: two regions (Contiguitas; Linux: a movable
-    /// zone).
+    /// From the upper end of memory, and all others from the lower one: two regions (Contiguitas;
+    /// Linux: a movable zone).
     Apart,
-    /// From blocks of so many bytes that have such pages already, while they have room (superpageblocks).
+    /// From blocks of so many bytes that have such pages already, while they have room
+    /// (superpageblocks).
     Blocks(u64),
 }
 
@@ -334,7 +345,8 @@ pub enum Hash {
 /// How far is a superpage demoted when part of it must change (section 4.6)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demote {
-    /// To the next smaller size, and further only for the superpages that contain a boundary of the part.
+    /// To the next smaller size, and further only for the superpages that contain a boundary of the
+    /// part.
     Stepwise,
     /// To base pages at once.
     ToBase,
@@ -364,9 +376,11 @@ pub struct Placing {
     pub frames: Place,
     /// How large a reservation or an extent may be.
     pub size: Reserve,
-    /// The same where the program asks for superpages and hints are not ignored; `None`: as elsewhere.
+    /// The same where the program asks for superpages and hints are not ignored; `None`: as
+    /// elsewhere.
     pub hinted: Option<Reserve>,
-    /// Whether a reservation in a growing object is at most as large as the object is now (section 4.2).
+    /// Whether a reservation in a growing object is at most as large as the object is now (section
+    /// 4.2).
     pub growing_limit: bool,
     /// Which reservations may reach past their object's end.
     pub past_end: PastEnd,
@@ -374,8 +388,8 @@ pub struct Placing {
     pub hints: Hints,
     /// What is made of memory that was mapped for a stack ([`Hint::Stack`]).
     pub stacks: Stacks,
-    /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo this, a power of two,
-    /// where one is free (Kessler and Hill; section 6.3). 0: any frame.
+    /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo
+    /// this, a power of two, where one is free (Kessler and Hill; section 6.3). 0: any frame.
     pub colours: u32,
     /// Which of the free extents of a size is taken.
     pub fit: Fit,
@@ -399,10 +413,12 @@ impl Placing {
 /// Question 2: how much is prepopulated beside the page that faulted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Populating {
-    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never (section 4.5).
+    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means
+    /// never (section 4.5).
     pub threshold: u8,
-    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a page
-    /// that is touched, where the window of its size before it or after it is populated. 1: none.
+    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is
+    /// prepopulated around a page that is touched, where the window of its size before it or after
+    /// it is populated. 1: none.
     pub around: u32,
     /// What is mapped at a fault on a page of a file that is in memory.
     pub resident: Resident,
@@ -417,8 +433,9 @@ pub struct Promoting {
     pub dirty: Dirty,
     /// Which reference bits must be set for that.
     pub accessed: Accessed,
-    /// Whether a background may collapse the pages of files that programs execute and do not write (Linux:
-    /// `CONFIG_READ_ONLY_THP_FOR_FS`). Whole extents of them are mapped as with [`Resident::Extent`].
+    /// Whether a background may collapse the pages of files that programs execute and do not write
+    /// (Linux: `CONFIG_READ_ONLY_THP_FOR_FS`). Whole extents of them are mapped as with
+    /// [`Resident::Extent`].
     pub text: bool,
 }
 
@@ -440,26 +457,28 @@ pub struct Shortage {
 pub struct Demoting {
     /// How far.
     pub steps: Demote,
-    /// Whether a superpage is demoted, completely and as `steps` says, before it is unmapped: the three demotions of
-    /// section 6.6. Otherwise it is removed in one piece.
+    /// Whether a superpage is demoted, completely and as `steps` says, before it is unmapped: the
+    /// three demotions of section 6.6. Otherwise it is removed in one piece.
     pub on_unmap: bool,
     /// Whether a superpage that moves (`mremap`) is demoted even where it could stay one (Linux
     /// until 3.1).
     pub on_move: bool,
-    /// Whether a superpage is demoted when one of its pages is evicted. Otherwise all of it is, where swap space has
-    /// room for that (Linux since 4.13).
+    /// Whether a superpage is demoted when one of its pages is evicted. Otherwise all of it is,
+    /// where swap space has room for that (Linux since 4.13).
     pub on_evict: bool,
-    /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
+    /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty`
+    /// says (section 4.7).
     pub on_write: bool,
-    /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
-    /// pressure (section 4.6).
+    /// The probability, in quarters, that a superpage is demoted when the daemon clears its
+    /// reference bit under memory pressure (section 4.6).
     pub speculate: u8,
-    /// Whether an extent that was populated as a whole keeps its frames when a part of it is unmapped, until memory is
-    /// short (Linux: deferred split). Otherwise those frames are free at once. An extent that is reserved
-    /// keeps them anyway.
+    /// Whether an extent that was populated as a whole keeps its frames when a part of it is
+    /// unmapped, until memory is short (Linux: deferred split). Otherwise those frames are free at
+    /// once. An extent that is reserved keeps them anyway.
     pub deferred: bool,
-    /// Where memory is short, huge pages with more pages of zeroes than this lose them, each looked at once, the oldest
-    /// first (Linux 6.12: `shrink_underused`, with `max_ptes_none`). `None`: none. Needs a policy that reclaims pages.
+    /// Where memory is short, huge pages with more pages of zeroes than this lose them, each looked
+    /// at once, the oldest first (Linux 6.12: `shrink_underused`, with `max_ptes_none`). `None`:
+    /// none. Needs a policy that reclaims pages.
     pub underused: Option<u32>,
 }
 
@@ -476,8 +495,8 @@ pub struct Reclaiming {
     pub wired: Wired,
     /// From which part of memory they are.
     pub unmovable: Unmovable,
-    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at a quarter of that.
-    /// FreeBSD 4 aims at 4 to 10, by its options.
+    /// The percent of memory that the daemon, once woken, aims at having available; it is woken at
+    /// a quarter of that. FreeBSD 4 aims at 4 to 10, by its options.
     pub aim: u8,
     /// Whether dirty base pages are inferred from digests.
     pub hash: Hash,
@@ -533,7 +552,8 @@ impl Key {
     }
 }
 
-/// A key by its name, the answer that it sets, each value with what that answer is then, and its help.
+/// A key by its name, the answer that it sets, each value with what that answer is then, and its
+/// help.
 macro_rules! key {
     ($name:literal, $question:ident.$answer:ident: $($value:literal => $is:expr),*; $help:literal) => {
         Key {

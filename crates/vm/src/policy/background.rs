@@ -1,8 +1,8 @@
-//! What a policy does outside faults, on its own clock: a [`Background`], and the [`System`] that it observes and
-//! changes.
+//! What a policy does outside faults, on its own clock: a [`Background`], and the [`System`] that
+//! it observes and changes.
 //!
-//! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
-//! implements [`System`].
+//! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and
+//! on live Linux: each implements [`System`].
 
 use crate::{
     Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, Scarce, SpaceId, Why,
@@ -15,12 +15,15 @@ use superpage_pages::{Extent, Hint, Ladder, Level, MAX_LEVELS, PageRange, Vpn};
 /// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
 
-/// What a policy does outside faults, such as a scanner: its state, and what it does each time it is called.
+/// What a policy does outside faults, such as a scanner: its state, and what it does each time it
+/// is called.
 pub trait Background: fmt::Debug + Send {
-    /// When it is to be called next; `None`: not until an event changes that. O(1), or O(address spaces).
+    /// When it is to be called next; `None`: not until an event changes that. O(1), or O(address
+    /// spaces).
     fn next(&self) -> Option<Time>;
 
-    /// Runs it at time `now`, which is at or after the time that [`Background::next`] returned, or nearly so.
+    /// Runs it at time `now`, which is at or after the time that [`Background::next`] returned, or
+    /// nearly so.
     fn tick(&mut self, now: Time, system: &mut dyn System);
 
     /// The events that it wants to be told of; asked once, at the start.
@@ -28,24 +31,26 @@ pub trait Background: fmt::Debug + Send {
         Events::default()
     }
 
-    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the target
-    /// resolves faults itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is
-    /// refused.
+    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only
+    /// where the target resolves faults itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a
+    /// policy that asks for it elsewhere is refused.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
-    /// [`Background::events`] asks for it, and only where the target counts misses
+    /// The TLBs had no translation of the page, which is now mapped at this level. Called for each
+    /// miss, only if [`Background::events`] asks for it, and only where the target counts misses
     /// ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by region is slower
-    /// than one that only refills. Charged at every miss if the policy wants misses.
+    /// Cycles that its work at a miss costs the program, beyond the walk: a handler that counts by
+    /// region is slower than one that only refills. Charged at every miss if the policy wants
+    /// misses.
     fn miss_cycles(&self) -> u64 {
         0
     }
 
-    /// The events that it wants to be told of where the target has them, by [`Background::told`]; asked once, at the
-    /// start. Unlike those of [`Background::events`], a target that lacks one is no refusal.
+    /// The events that it wants to be told of where the target has them, by [`Background::told`];
+    /// asked once, at the start. Unlike those of [`Background::events`], a target that lacks one is
+    /// no refusal.
     fn wants(&self) -> Wants {
         Wants::default()
     }
@@ -53,20 +58,20 @@ pub trait Background: fmt::Debug + Send {
     /// One of the events of [`Background::wants`].
     fn told(&mut self, _event: Event) {}
 
-    /// An address space ended, or its program was replaced by another: the number may stand for another address space
-    /// from now on. Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after
-    /// the call in which the end was noticed, when processes were listed ([`System::spaces`]) or that one was scanned
-    /// ([`System::scan`]).
+    /// An address space ended, or its program was replaced by another: the number may stand for
+    /// another address space from now on. Called only if [`Background::events`] asks for it. The
+    /// manager calls it at once; live Linux after the call in which the end was noticed, when
+    /// processes were listed ([`System::spaces`]) or that one was scanned ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
 
-    /// Why nothing of what is due is done at `now`, and until when: no processor time is left, or no free extent was
-    /// available. `None` if nothing is due, or nothing is in the way.
+    /// Why nothing of what is due is done at `now`, and until when: no processor time is left, or
+    /// no free extent was available. `None` if nothing is due, or nothing is in the way.
     fn waits(&self, _now: Time) -> Option<(Why, Time)> {
         None
     }
 
-    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that can
-    /// stop what runs under it does so, and says why.
+    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more.
+    /// A target that can stop what runs under it does so, and says why.
     fn failed(&self) -> Option<String> {
         None
     }
@@ -99,8 +104,9 @@ impl Events {
     }
 }
 
-/// What faults do in a part of an address space in place of what the policy answers ([`System::prefer`]); the default
-/// is nothing else. Whether an extent is mapped as a superpage stays the policy's answer.
+/// What faults do in a part of an address space in place of what the policy answers
+/// ([`System::prefer`]); the default is nothing else. Whether an extent is mapped as a superpage
+/// stays the policy's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Prefer {
     /// Where frames come from.
@@ -116,8 +122,8 @@ pub struct Prefer {
     pub scarce: Option<Scarce>,
 }
 
-/// The events that a background can use and do without ([`Background::wants`]). One that it does not want costs
-/// nothing.
+/// The events that a background can use and do without ([`Background::wants`]). One that it does
+/// not want costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wants {
     /// [`Event::Start`].
@@ -134,10 +140,11 @@ pub struct Wants {
     pub mapped: bool,
     /// [`Event::Unmapped`]: on this crate's manager.
     pub unmapped: bool,
-    /// No event: what [`Look::accessed`] and [`System::accessed`] say, which a live Linux does not know.
+    /// No event: what [`Look::accessed`] and [`System::accessed`] say, which a live Linux does not
+    /// know.
     pub accessed: bool,
-    /// No event: what pages hold, for [`System::shrink`] in the simulator, which keeps that where it is wanted or
-    /// needed.
+    /// No event: what pages hold, for [`System::shrink`] in the simulator, which keeps that where
+    /// it is wanted or needed.
     pub contents: bool,
 }
 
@@ -158,7 +165,8 @@ pub enum Event {
         at: Address,
         /// How.
         kind: FaultKind,
-        /// The extent that it asked for: a base page if the page found its frame, or nothing larger fits.
+        /// The extent that it asked for: a base page if the page found its frame, or nothing larger
+        /// fits.
         wanted: Level,
         /// The page that maps the address now.
         mapped: Level,
@@ -169,9 +177,9 @@ pub enum Event {
         at: Address,
         /// The page that maps it.
         mapped: Level,
-        /// The smallest region larger than that page in which the TLBs hold another page after the refill; every larger
-        /// region around it contains that page too. `None` if there is none, nobody knows, or
-        /// [`Wants::neighbour`] does not ask for it.
+        /// The smallest region larger than that page in which the TLBs hold another page after the
+        /// refill; every larger region around it contains that page too. `None` if there is none,
+        /// nobody knows, or [`Wants::neighbour`] does not ask for it.
         neighbour: Option<Level>,
     },
     /// A fault wanted an extent of this level and got less, or nothing.
@@ -188,7 +196,8 @@ pub enum Event {
         /// The pages.
         range: PageRange,
     },
-    /// A range was unmapped; holes in it may never have been mapped. Also when something is mapped over it.
+    /// A range was unmapped; holes in it may never have been mapped. Also when something is mapped
+    /// over it.
     Unmapped {
         /// The space.
         space: SpaceId,
@@ -240,8 +249,8 @@ impl Part {
     pub const ALL: Part = Part { from: 0, most: u64::MAX };
 }
 
-/// The pages of one region as they are now ([`System::look`]), in base pages. What a target has none of is 0; what
-/// it cannot know is `None`.
+/// The pages of one region as they are now ([`System::look`]), in base pages. What a target has
+/// none of is 0; what it cannot know is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// In memory, of this address space alone.
@@ -252,16 +261,18 @@ pub struct Look {
     pub swapped: u32,
     /// Not populated, with frames reserved for them.
     pub reserved: u32,
-    /// Those of `populated` that were populated beside a page that was touched; whether they were accessed since
-    /// is not known.
+    /// Those of `populated` that were populated beside a page that was touched; whether they were
+    /// accessed since is not known.
     pub untouched: Option<u32>,
     /// Mapped by pages with a reference bit, set since the bits were last cleared.
     pub accessed: Option<u32>,
     /// Whether it is a superpage, or part of one.
     pub superpage: bool,
-    /// Whether it is of a program's text, whose pages in memory are all `populated`, whoever maps them.
+    /// Whether it is of a program's text, whose pages in memory are all `populated`, whoever maps
+    /// them.
     pub text: bool,
-    /// What the program asks for at its first page; `None` where nothing is mapped, or that is not known, as live.
+    /// What the program asks for at its first page; `None` where nothing is mapped, or that is not
+    /// known, as live.
     pub hint: Option<Hint>,
 }
 
@@ -272,7 +283,8 @@ pub struct MemoryState {
     pub total: u64,
     /// Free: in free extents, and live in lists of the processors too.
     pub free: u64,
-    /// Free, or to be had without eviction: reserved and not populated, or holding what can be read again.
+    /// Free, or to be had without eviction: reserved and not populated, or holding what can be read
+    /// again.
     pub available: u64,
     /// The page daemon is woken with fewer available than this; 0 without a daemon.
     pub low: u64,
@@ -290,8 +302,8 @@ impl MemoryState {
     }
 }
 
-/// What a background may observe and change. A region is an aligned part of an address space of the size of a level;
-/// its number is its address divided by that size.
+/// What a background may observe and change. A region is an aligned part of an address space of the
+/// size of a level; its number is its address divided by that size.
 pub trait System {
     /// The page sizes in use.
     fn ladder(&self) -> &Ladder;
@@ -299,19 +311,21 @@ pub trait System {
     /// The current time: at least what [`Background::tick`] was called with.
     fn now(&self) -> Time;
 
-    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans and
-    /// in promotions. Where somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it
-    /// stands still during a call of [`Background::tick`], and the next call knows of this one's; live it goes on.
+    /// The processor time that the background has used since the start, in nanoseconds, in its own
+    /// code, in scans and in promotions. Where somebody else measures it
+    /// ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it stands still during a call of
+    /// [`Background::tick`], and the next call knows of this one's; live it goes on.
     fn spent(&self) -> Time;
 
     /// The address spaces that it may work on, in ascending order.
     fn spaces(&mut self) -> Vec<SpaceId>;
 
-    /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
-    /// promoted: those of `part`, whether or not they were reported before. Also returns the number of the region at
-    /// which the next part begins; `None` at the end, and where nothing was reported because the space is gone or
-    /// closed. Nothing is cleared. O(regions reported), and on this crate's manager one step for each run of pages
-    /// behind them in the same mapping.
+    /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in
+    /// memory that can be promoted: those of `part`, whether or not they were reported before. Also
+    /// returns the number of the region at which the next part begins; `None` at the end, and where
+    /// nothing was reported because the space is gone or closed. Nothing is cleared. O(regions
+    /// reported), and on this crate's manager one step for each run of pages behind them in the
+    /// same mapping.
     fn scan_part(
         &mut self,
         space: SpaceId,
@@ -325,40 +339,42 @@ pub trait System {
         self.scan_part(space, level, Part::ALL, see).0
     }
 
-    /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the last scan may
-    /// report nothing and return [`Scanned::Unchanged`]: live Linux does, where a process has not run. For a background
-    /// that keeps what it saw.
+    /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the
+    /// last scan may report nothing and return [`Scanned::Unchanged`]: live Linux does, where a
+    /// process has not run. For a background that keeps what it saw.
     fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
         self.scan(space, level, see)
     }
 
-    /// The population of one region, as [`System::scan_part`] would report it; `None` where that reports nothing. On
-    /// this crate's manager, which counts it, O(runs of populated pages), charged as one page; elsewhere as a scan of
-    /// the region.
+    /// The population of one region, as [`System::scan_part`] would report it; `None` where that
+    /// reports nothing. On this crate's manager, which counts it, O(runs of populated pages),
+    /// charged as one page; elsewhere as a scan of the region.
     fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {
         let mut found = None;
         self.scan_part(space, level, Part { from: region, most: 1 }, &mut |sample| found = Some(sample));
         found.filter(|sample| sample.region == region)
     }
 
-    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its object is shared, times
-    /// the number of address spaces.
+    /// Looks at the pages of one region, and clears nothing. O(pages of the region); where its
+    /// object is shared, times the number of address spaces.
     fn look(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Look {
         Look::default()
     }
 
-    /// The recent load of an address space, in processor seconds per second; 0 if that is not known.
+    /// The recent load of an address space, in processor seconds per second; 0 if that is not
+    /// known.
     fn rate(&self, _space: SpaceId) -> f64 {
         0.0
     }
 
-    /// How many base pages of a region were accessed since the last call for it, and clears their reference bits;
-    /// `None` if that is not known. [`System::look`] leaves the bits alone.
+    /// How many base pages of a region were accessed since the last call for it, and clears their
+    /// reference bits; `None` if that is not known. [`System::look`] leaves the bits alone.
     fn accessed(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
 
-    /// The number of physically contiguous pieces that a region consists of; `None` if that is not known.
+    /// The number of physically contiguous pieces that a region consists of; `None` if that is not
+    /// known.
     fn pieces(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
@@ -368,64 +384,72 @@ pub trait System {
         None
     }
 
-    /// The number of disjoint free extents of a level; `None` if that is not known. As [`System::memory`].
+    /// The number of disjoint free extents of a level; `None` if that is not known. As
+    /// [`System::memory`].
     fn free_extents(&mut self, level: Level) -> Option<u64> {
         let ladder = *self.ladder();
         self.memory().map(|memory| memory.free_extents(&ladder, level))
     }
 
-    /// Promotes regions. Each is looked at right before, and refused if fewer of its pages than [`Candidate::least`]
-    /// are populated and its own. A live Linux also refuses where too little memory would be left, while tasks wait
-    /// for memory, while a process is slowed by promotion, and once a call of the background has used up its time.
-    /// Returns for each region what came of it, in their order.
+    /// Promotes regions. Each is looked at right before, and refused if fewer of its pages than
+    /// [`Candidate::least`] are populated and its own. A live Linux also refuses where too little
+    /// memory would be left, while tasks wait for memory, while a process is slowed by promotion,
+    /// and once a call of the background has used up its time. Returns for each region what came of
+    /// it, in their order.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 
-    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many; `None`
-    /// where free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).
+    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and
+    /// returns how many; `None` where free memory cannot be had
+    /// ([`Need::Zeroing`](crate::Need::Zeroing)).
     fn zero_ahead(&mut self, _level: Level, _most: u64) -> Option<u64> {
         None
     }
 
-    /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`). What is mapped
-    /// stays, but superpages across the ends of the range are demoted as far as needed. Returns whether that is so now:
-    /// `false` where the target resolves faults otherwise, as a live Linux, where the space has ended, and after 65536
-    /// different preferences. O(map entries there).
+    /// Changes what faults do in a range, or in all of a space and in what it maps later (`None`).
+    /// What is mapped stays, but superpages across the ends of the range are demoted as far as
+    /// needed. Returns whether that is so now: `false` where the target resolves faults otherwise,
+    /// as a live Linux, where the space has ended, and after 65536 different preferences. O(map
+    /// entries there).
     fn prefer(&mut self, _space: SpaceId, _range: Option<PageRange>, _prefer: Prefer) -> bool {
         false
     }
 
-    /// Frees the frames that are reserved around a region and not populated, as preemption does, and returns how many;
-    /// all of a reservation that is larger than the region. 0 where the target reserves nothing. O(pages of the
-    /// region).
+    /// Frees the frames that are reserved around a region and not populated, as preemption does,
+    /// and returns how many; all of a reservation that is larger than the region. 0 where the
+    /// target reserves nothing. O(pages of the region).
     fn release(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next access finds zeroes
-    /// again. Returns how many. They are found by [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what
-    /// was never written, if the policy needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by
-    /// debugfs' `split_huge_pages`, and since Linux 6.12 the kernel then frees its pages of zeroes. Frames of a
-    /// reservation stay reserved: [`System::release`]. O(pages of the region).
+    /// Gives back pages of zeroes of a region: demotes what holds them, and frees them; the next
+    /// access finds zeroes again. Returns how many. They are found by
+    /// [`Memory::is_zero`](crate::Memory::is_zero); in the simulator what was never written, if the
+    /// policy needs [`Need::Contents`](crate::Need::Contents). Live, a huge page is split by
+    /// debugfs' `split_huge_pages`, and since Linux 6.12 the kernel then frees its pages of zeroes.
+    /// Frames of a reservation stay reserved: [`System::release`]. O(pages of the region).
     fn shrink(&mut self, _space: SpaceId, _level: Level, _region: u64) -> u64 {
         0
     }
 
-    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing; `None` where what pages
-    /// hold is not known, as on a live Linux. Reads the pages: O(pages of the region).
+    /// How many pages of a region [`System::shrink`] would give back now, and changes nothing;
+    /// `None` where what pages hold is not known, as on a live Linux. Reads the pages: O(pages of
+    /// the region).
     fn zeroes(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u64> {
         None
     }
 
-    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free; `None` as the target:
-    /// of those of this level that are not free, the one with the most free frames, if its pages have room outside
-    /// those that are. Returns `None` where the target has no call for that, as a live Linux. Nothing is evicted, but
-    /// reservations in it are broken and cache pages dropped. O(frames of the extent).
+    /// Compacts an extent: relocates its pages to free frames elsewhere, so that it becomes free;
+    /// `None` as the target: of those of this level that are not free, the one with the most free
+    /// frames, if its pages have room outside those that are. Returns `None` where the target has
+    /// no call for that, as a live Linux. Nothing is evicted, but reservations in it are broken and
+    /// cache pages dropped. O(frames of the extent).
     fn compact(&mut self, _level: Level, _target: Option<Extent>) -> Option<Compacted> {
         None
     }
 
-    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page;
-    /// where the policy demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was
-    /// one. A live Linux splits it by debugfs' `split_huge_pages`, and returns `false` where that is not there.
+    /// Demotes the superpage of exactly this level at the start of the region, until a base page
+    /// maps its first page; where the policy demotes stepwise, the rest stays in superpages of the
+    /// sizes between. Returns whether there was one. A live Linux splits it by debugfs'
+    /// `split_huge_pages`, and returns `false` where that is not there.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

@@ -15,7 +15,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A full bucket. It fills at `rate` seconds per second from when it is first looked at, and holds `depth`.
+    /// A full bucket. It fills at `rate` seconds per second from when it is first looked at, and
+    /// holds `depth`.
     pub(crate) fn new(rate: f64, depth: Duration) -> Budget {
         Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: None }
     }
@@ -30,7 +31,8 @@ impl Budget {
         self.need = cost.as_secs_f64().min(self.depth);
     }
 
-    /// How long to wait before anything may be done; zero if something may be done now, [`Duration::MAX`] at most.
+    /// How long to wait before anything may be done; zero if something may be done now,
+    /// [`Duration::MAX`] at most.
     pub(crate) fn wait(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.at.unwrap_or(now)).as_secs_f64() * self.rate;
         self.have = (self.have + gained).min(self.depth);

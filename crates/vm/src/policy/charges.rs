@@ -8,8 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Ladder, Level, PageRange};
 
-/// What counting costs the program: three times the refill of the machine `alpha-21264`, so that a miss is four times
-/// as dear (Romer et al., as cited by Navarro et al., OSDI 2002, section 3.2). That refill is assumed.
+/// What counting costs the program: three times the refill of the machine `alpha-21264`, so that a
+/// miss is four times as dear (Romer et al., as cited by Navarro et al., OSDI 2002, section 3.2).
+/// That refill is assumed.
 pub(super) const HANDLER: Parameter =
     parameter("handler", Values::Count(0, 1 << 20), "120", "cycles that counting adds to each miss");
 
@@ -25,7 +26,8 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// Charges a region with a miss. It is ready once it had as many as the price, and begins at 0 again.
+    /// Charges a region with a miss. It is ready once it had as many as the price, and begins at 0
+    /// again.
     pub(super) fn charge(&mut self, region: Region, price: u64) {
         let charge = self.charges.entry(region).or_default();
         *charge += 1;
@@ -35,12 +37,14 @@ impl Charges {
         }
     }
 
-    /// Takes the regions that are ready, by space, the largest first, so that its parts are not copied before.
+    /// Takes the regions that are ready, by space, the largest first, so that its parts are not
+    /// copied before.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Region> + use<> {
         core::mem::take(&mut self.ready).into_iter().rev()
     }
 
-    /// These pages were unmapped. A superpage lies in one mapping, so no region with one of them can become one.
+    /// These pages were unmapped. A superpage lies in one mapping, so no region with one of them
+    /// can become one.
     pub(super) fn unmapped(&mut self, ladder: &Ladder, space: SpaceId, range: PageRange) {
         for level in ladder.levels().skip(1) {
             let (pages, end) = (ladder.pages(level), range.start.0.saturating_add(range.pages));

@@ -1,13 +1,15 @@
-//! Superpages at the fault, as in HP-UX (Subramanian et al., USENIX 1998) and IRIX (Ganapathy and Schimmel, USENIX
-//! 1998): a fault takes the largest size that lies in the mapping, at most `ceiling`, or `hinted-ceiling` where the
-//! program asks for superpages, if `keep` of memory stays free; a smaller one if none is free. With `coalesce=on` a
-//! daemon compacts extents of the largest size that faults wanted in vain, until `watermark` of them are free.
+//! Superpages at the fault, as in HP-UX (Subramanian et al., USENIX 1998) and IRIX (Ganapathy and
+//! Schimmel, USENIX 1998): a fault takes the largest size that lies in the mapping, at most
+//! `ceiling`, or `hinted-ceiling` where the program asks for superpages, if `keep` of memory stays
+//! free; a smaller one if none is free. With `coalesce=on` a daemon compacts extents of the largest
+//! size that faults wanted in vain, until `watermark` of them are free.
 //!
-//! Ceilings are HP-UX's `vps_ceiling` and `vps_chatr_ceiling` (docs.hp.com, KCParms). `keep`, `watermark`, `batch`
-//! and `interval` are assumed: the values of such limits in both systems are not known.
+//! Ceilings are HP-UX's `vps_ceiling` and `vps_chatr_ceiling` (docs.hp.com, KCParms). `keep`,
+//! `watermark`, `batch` and `interval` are assumed: the values of such limits in both systems are
+//! not known.
 //!
-//! Not modelled: superpages of code and files; a hint that names a size (IRIX' policy modules, HP-UX' `chatr`): there
-//! is only `MADV_HUGEPAGE`; a limit and a watermark for each size (IRIX).
+//! Not modelled: superpages of code and files; a hint that names a size (IRIX' policy modules,
+//! HP-UX' `chatr`): there is only `MADV_HUGEPAGE`; a limit and a watermark for each size (IRIX).
 
 use super::promote::{MS, parameter as own};
 use super::{Answers, Definition, Demoting, Given, Made, Need, Placing, Reserve, SWITCH, Values, thp};

@@ -1,12 +1,13 @@
-//! EMD (Gangar, Panwar and Gopinath, ISMM 2025): faults take huge pages as under `thp`; while less than `low` of
-//! memory is free, huge pages are broken and their pages of zeroes freed, those that give back most first, until
-//! `high` is free. So the fewest huge pages are lost.
+//! EMD (Gangar, Panwar and Gopinath, ISMM 2025): faults take huge pages as under `thp`; while less
+//! than `low` of memory is free, huge pages are broken and their pages of zeroes freed, those that
+//! give back most first, until `high` is free. So the fewest huge pages are lost.
 //!
-//! Only the abstract was read. Assumed: the marks, which are those of HawkEye, its predecessor; `interval` and
-//! `least`; that the pages of zeroes in each huge page are known, and one order of all huge pages of all processes.
+//! Only the abstract was read. Assumed: the marks, which are those of HawkEye, its predecessor;
+//! `interval` and `least`; that the pages of zeroes in each huge page are known, and one order of
+//! all huge pages of all processes.
 //!
-//! Not modelled: how EMD finds the parts of an address space that give back much without looking at all of it;
-//! fairness among processes; khugepaged, so that what was broken stays broken.
+//! Not modelled: how EMD finds the parts of an address space that give back much without looking at
+//! all of it; fairness among processes; khugepaged, so that what was broken stays broken.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{Definition, Made, Need, Values, thp};

@@ -1,14 +1,16 @@
-//! DAMON's `ethp`, transparent huge pages by access (damonitor.github.io, damon_evaluation): faults take base pages;
-//! each `interval` a region of 2 MB (the largest size up to that) becomes a superpage if at least `rate` of its pages
-//! were accessed in it, and a superpage that was not accessed for `age` is demoted. `rate` and `age` are those of the
-//! evaluation, `interval` is the time over which DAMON adds up samples.
+//! DAMON's `ethp`, transparent huge pages by access (damonitor.github.io, damon_evaluation): faults
+//! take base pages; each `interval` a region of 2 MB (the largest size up to that) becomes a
+//! superpage if at least `rate` of its pages were accessed in it, and a superpage that was not
+//! accessed for `age` is demoted. `rate` and `age` are those of the evaluation, `interval` is the
+//! time over which DAMON adds up samples.
 //!
-//! Linux' `MADV_NOHUGEPAGE`, which the rule sets, splits nothing that is mapped: `cold=keep`. That the rule means a
-//! demotion is assumed.
+//! Linux' `MADV_NOHUGEPAGE`, which the rule sets, splits nothing that is mapped: `cold=keep`. That
+//! the rule means a demotion is assumed.
 //!
-//! Not modelled: DAMON's sampling, one page of each of 10 to 1000 regions every 5 ms, and how it splits and merges
-//! regions. Here the reference bits of all pages are read once in an interval, so more pages count as accessed, and
-//! the cost grows with memory. Huge pages at faults in memory that is hot; the time until khugepaged comes.
+//! Not modelled: DAMON's sampling, one page of each of 10 to 1000 regions every 5 ms, and how it
+//! splits and merges regions. Here the reference bits of all pages are read once in an interval, so
+//! more pages count as accessed, and the cost grows with memory. Huge pages at faults in memory
+//! that is hot; the time until khugepaged comes.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{Answers, Definition, Made, Need, Place, Placing, Values, thp};

@@ -1,8 +1,7 @@
-//! What the design of Navarro et al. became in production. Reservations of 2 MB, on arm64 also of 64 KB (Solomon
-//! 2024), smaller
-//! superpages made inside them, one queue of partially populated ones; a broken reservation frees all its unused
-//! frames at once. Cache
-//! pages, the contiguity-aware daemon, and speculative and stepwise demotion were dropped.
+//! What the design of Navarro et al. became in production. Reservations of 2 MB, on arm64 also of
+//! 64 KB (Solomon 2024), smaller superpages made inside them, one queue of partially populated
+//! ones; a broken reservation frees all its unused frames at once. Cache pages, the
+//! contiguity-aware daemon, and speculative and stepwise demotion were dropped.
 
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Populating, Reclaiming,

@@ -1,12 +1,14 @@
-//! HawkEye (Panwar et al., ASPLOS 2019), variant G. Every `scan` it looks for 1 s which pages of regions of 2 MB (the
-//! largest size up to that) are accessed; a moving average of their number puts each region in a bin. Every `interval`
-//! it promotes `rate` regions: the top bin first, round robin over processes, of each the most recent in the bin. Every
-//! second it zeroes `zero` pages ahead of faults. Every `recover`, with less than 15 % of memory free, huge pages lose
-//! pages of zeroes until 30 % is. Defaults: the released code (mm/ohp.c, mm/huge_memory.c, modules); `bins=10`,
-//! `scan=30s`: the paper. Faults take base pages, as in the code. Assumed: equal bins in the paper; no second promotion
-//! after giving back. Where accesses are not known, populated pages count. Not modelled: PMU; that the first three
-//! scans of a process fill no bin; the bound of 5 % of a core; frames zeroed ahead for more than base pages; that the
-//! code takes the oldest of a bin first; that faults look for base pages that are zeroed.
+//! HawkEye (Panwar et al., ASPLOS 2019), variant G. Every `scan` it looks for 1 s which pages of
+//! regions of 2 MB (the largest size up to that) are accessed; a moving average of their number
+//! puts each region in a bin. Every `interval` it promotes `rate` regions: the top bin first, round
+//! robin over processes, of each the most recent in the bin. Every second it zeroes `zero` pages
+//! ahead of faults. Every `recover`, with less than 15 % of memory free, huge pages lose pages of
+//! zeroes until 30 % is. Defaults: the released code (mm/ohp.c, mm/huge_memory.c, modules);
+//! `bins=10`, `scan=30s`: the paper. Faults take base pages, as in the code. Assumed: equal bins in
+//! the paper; no second promotion after giving back. Where accesses are not known, populated pages
+//! count. Not modelled: PMU; that the first three scans of a process fill no bin; the bound of 5 %
+//! of a core; frames zeroed ahead for more than base pages; that the code takes the oldest of a bin
+//! first; that faults look for base pages that are zeroed.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, Values, thp};
@@ -51,8 +53,8 @@ struct Hawkeye {
     last_turn: SpaceId,
 }
 
-/// The bin (0: none), since when the region is there, the average, and whether it is not promoted any more: it gave
-/// pages back, or was refused for good.
+/// The bin (0: none), since when the region is there, the average, and whether it is not promoted
+/// any more: it gave pages back, or was refused for good.
 type Region = (u64, Time, f64, bool);
 const GIVEN_UP: Region = (0, 0, 0.0, true);
 /// The most time of a call, live, after which the rest of the huge pages is left for the next.
@@ -107,8 +109,8 @@ impl Hawkeye {
                 if done {
                     return;
                 }
-                // Once, whatever it gave back: live a split is all that can be had, and it is not known what a
-                // page holds.
+                // Once, whatever it gave back: live a split is all that can be had, and it is not
+                // known what a page holds.
                 if self.regions.contains_key(&(space, region)) {
                     continue;
                 }

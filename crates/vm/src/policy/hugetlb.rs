@@ -1,21 +1,24 @@
-//! Linux's static pool of huge pages, hugetlb: pages of one size are set aside, when the machine starts (`at=boot`) or
-//! when memory has been in use (`at=late`: where memory is fragmented before the run, after that), and mappings that
-//! ask for them get those and no others. A mapping reserves its pages when it is made; a fault takes a whole page. They
-//! are never swapped, reclaimed, moved or broken. Where too few are left, `surplus` pages come from free memory and go
-//! back when they are freed; then the mapping has base pages (`without=fallback`: what glibc's malloc and
-//! `get_hugepage_region` do), or the program is killed (`without=kill`: `mmap` fails and the program ends; a fault on a
-//! page that is not reserved is a SIGBUS).
+//! Linux's static pool of huge pages, hugetlb: pages of one size are set aside, when the machine
+//! starts (`at=boot`) or when memory has been in use (`at=late`: where memory is fragmented before
+//! the run, after that), and mappings that ask for them get those and no others. A mapping reserves
+//! its pages when it is made; a fault takes a whole page. They are never swapped, reclaimed, moved
+//! or broken. Where too few are left, `surplus` pages come from free memory and go back when they
+//! are freed; then the mapping has base pages (`without=fallback`: what glibc's malloc and
+//! `get_hugepage_region` do), or the program is killed (`without=kill`: `mmap` fails and the
+//! program ends; a fault on a page that is not reserved is a SIGBUS).
 //!
-//! Who uses it (Piehl, section 1.9: segments of `shmget`, files of hugetlbfs, mappings): `use=mapping` is private
-//! anonymous memory, so `MAP_HUGETLB`, and malloc's requests of a page or more (`glibc.malloc.hugetlb=2`);
-//! `use=segment` is shared anonymous memory, so `SHM_HUGETLB` and hugetlbfs. Of each such mapping that is made writable
-//! and cannot grow the pages that lie whole in it are of the pool, and its ends are base pages.
+//! Who uses it (Piehl, section 1.9: segments of `shmget`, files of hugetlbfs, mappings):
+//! `use=mapping` is private anonymous memory, so `MAP_HUGETLB`, and malloc's requests of a page or
+//! more (`glibc.malloc.hugetlb=2`); `use=segment` is shared anonymous memory, so `SHM_HUGETLB` and
+//! hugetlbfs. Of each such mapping that is made writable and cannot grow the pages that lie whole
+//! in it are of the pool, and its ends are base pages.
 //!
-//! Not modelled: lengths rounded up to a page, as the kernel and glibc do (Piehl, chapter 5: three pages and a byte
-//! take four), since streams have fixed addresses; malloc's heap (glibc 2.35 and later make it of mappings too); pools
-//! of several sizes at once and `demote`; reclaim and compaction when a pool grows late; control groups; a parent that
-//! takes a page from its child at a write after a fork: here the one that writes is killed; the reservation of a
-//! segment, which is that of the process that made it, and ends with it.
+//! Not modelled: lengths rounded up to a page, as the kernel and glibc do (Piehl, chapter 5: three
+//! pages and a byte take four), since streams have fixed addresses; malloc's heap (glibc 2.35 and
+//! later make it of mappings too); pools of several sizes at once and `demote`; reclaim and
+//! compaction when a pool grows late; control groups; a parent that takes a page from its child at
+//! a write after a fork: here the one that writes is killed; the reservation of a segment, which is
+//! that of the process that made it, and ends with it.
 
 use super::promote::parameter;
 use super::{Answers, Definition, Demoting, Made, Parameter, Placing, SWITCH, Values, thp};
@@ -89,7 +92,8 @@ const fn own(name: &'static str, values: Values, default: &'static str, help: &'
 pub struct StaticPool {
     /// The size of its pages; `None`: the largest superpage of at most 2 MB.
     pub size: Option<PageSize>,
-    /// Bytes that are set aside, rounded up to a page; `None`: nothing, and nine tenths of memory may be surplus.
+    /// Bytes that are set aside, rounded up to a page; `None`: nothing, and nine tenths of memory
+    /// may be surplus.
     pub bytes: Option<u64>,
     /// Bytes that surplus pages may take, rounded up to a page; `None`: none beside a pool.
     pub surplus: Option<u64>,

@@ -1,12 +1,15 @@
-//! The hybrid that Navarro et al. suggest (OSDI 2002, section 3.2): reservations, and relocation "whenever reservations
-//! fail to provide enough contiguity and a large number of TLB misses is observed". Faults do as under `reservation`.
-//! Misses are counted by region of each size; a region that had `misses` for each of its base pages is promoted by
-//! copying, unless it is a superpage, lies in one extent, or has frames reserved, which may still fill.
+//! The hybrid that Navarro et al. suggest (OSDI 2002, section 3.2): reservations, and relocation
+//! "whenever reservations fail to provide enough contiguity and a large number of TLB misses is
+//! observed". Faults do as under `reservation`. Misses are counted by region of each size; a region
+//! that had `misses` for each of its base pages is promoted by copying, unless it is a superpage,
+//! lies in one extent, or has frames reserved, which may still fill.
 //!
-//! Nothing of it was built: `misses` and `share` are assumed (all pages, as for promotion in the paper), and so is
-//! `handler` (see `charges.rs`). After a promotion or a refusal the count begins at 0.
+//! Nothing of it was built: `misses` and `share` are assumed (all pages, as for promotion in the
+//! paper), and so is `handler` (see `charges.rs`). After a promotion or a refusal the count begins
+//! at 0.
 //!
-//! Not modelled: the other way that the section names, relocation in the background that restores contiguity (IRIX).
+//! Not modelled: the other way that the section names, relocation in the background that restores
+//! contiguity (IRIX).
 
 use super::charges::{Charges, HANDLER};
 use super::promote::parameter;

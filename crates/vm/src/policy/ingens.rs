@@ -1,11 +1,12 @@
-//! Ingens (Kwon et al., OSDI 2016): faults take base pages, and a thread promotes what is used densely: regions of 2 MB
-//! (the largest size up to that) populated at least to `util`, the fullest first, every `interval`. Defaults are those
-//! of the released code (mode 1, 90 %, `scan_sleep` 4000 ms), where that is all. In the paper faults take huge pages
-//! while memory is not fragmented: `aggressive` does so while the share of free memory that lies outside free huge
-//! pages (the paper's FMFI) is below it.
+//! Ingens (Kwon et al., OSDI 2016): faults take base pages, and a thread promotes what is used
+//! densely: regions of 2 MB (the largest size up to that) populated at least to `util`, the fullest
+//! first, every `interval`. Defaults are those of the released code (mode 1, 90 %, `scan_sleep`
+//! 4000 ms), where that is all. In the paper faults take huge pages while memory is not fragmented:
+//! `aggressive` does so while the share of free memory that lies outside free huge pages (the
+//! paper's FMFI) is below it.
 //!
-//! Not modelled: the order by frequency of access (mode 2) and fairness among processes, both off in the released
-//! code; same-page merging.
+//! Not modelled: the order by frequency of access (mode 2) and fairness among processes, both off
+//! in the released code; same-page merging.
 
 use super::promote::{MS, huge, parameter as own};
 use super::thp::simulated;

@@ -1,7 +1,8 @@
-//! Linux's kcompactd, which `thp` wakes where `defrag` is `defer` or `defer+madvise`: a fault that found no extent
-//! does not wait; the thread compacts until one of that size is free, so that a later fault finds it. After failures
-//! it is put off, as direct compaction is. Not modelled: kswapd, which Linux wakes first, and which may evict pages
-//! for it; compaction for more than one extent at a time (`compaction_proactiveness`).
+//! Linux's kcompactd, which `thp` wakes where `defrag` is `defer` or `defer+madvise`: a fault that
+//! found no extent does not wait; the thread compacts until one of that size is free, so that a
+//! later fault finds it. After failures it is put off, as direct compaction is. Not modelled:
+//! kswapd, which Linux wakes first, and which may evict pages for it; compaction for more than one
+//! extent at a time (`compaction_proactiveness`).
 
 use crate::fault::compact::Deferred;
 use crate::policy::background::System;

@@ -1,16 +1,18 @@
-//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over all processes from
-//! where it stopped, and collapses regions of 2 MB (the largest size up to that) in which few enough entries are empty,
-//! in swap space or shared, and a page was accessed. Where no extent is free it compacts (`khugepaged-defrag`); if that
-//! fails too it sleeps for `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that
-//! of `thp:khugepaged=on`.
+//! Linux's khugepaged: every `interval` it looks at `pages` page-table entries, round robin over
+//! all processes from where it stopped, and collapses regions of 2 MB (the largest size up to that)
+//! in which few enough entries are empty, in swap space or shared, and a page was accessed. Where
+//! no extent is free it compacts (`khugepaged-defrag`); if that fails too it sleeps for
+//! `alloc-sleep`. Faults take huge pages as under `thp`, unless `fault=off`. The thread is that of
+//! `thp:khugepaged=on`.
 //!
 //! With `text=on`, of every policy, it collapses programs' text too, whoever has it in memory and
 //! whether or not it was accessed: at most `max-none` pages of a region are read for it, and the
 //! next access of each program maps it huge. Most distributions build kernels without that
 //! (`CONFIG_READ_ONLY_THP_FOR_FS`), so it is off.
 //!
-//! Not modelled: regions with pages in swap space or shared since a fork, which Linux collapses within the limits and
-//! the manager refuses; shared memory; files that are opened for writing, which keep their huge pages here.
+//! Not modelled: regions with pages in swap space or shared since a fork, which Linux collapses
+//! within the limits and the manager refuses; shared memory; files that are opened for writing,
+//! which keep their huge pages here.
 
 use super::promote::{MS, parameter as own};
 use super::thp::simulated;
@@ -78,7 +80,8 @@ pub(super) struct Khugepaged {
     compactions: u64,
     /// Where the next scan begins.
     cursor: (SpaceId, u64),
-    /// Regions that a wake-up has still to look at, since it was told to wait; 0: the next call is a wake-up.
+    /// Regions that a wake-up has still to look at, since it was told to wait; 0: the next call is
+    /// a wake-up.
     left: u64,
 }
 
@@ -96,7 +99,8 @@ impl Khugepaged {
         Khugepaged { pages, interval, alloc_sleep, next: interval, most, sizes, compactions, cursor, left: 0 }
     }
 
-    /// With folios of these sizes, in memory without advice and where the program asks for huge pages; see `mthp`.
+    /// With folios of these sizes, in memory without advice and where the program asks for huge
+    /// pages; see `mthp`.
     pub(super) fn into_sizes(self, sizes: [Sizes; 2]) -> Khugepaged {
         Khugepaged { sizes: Some(sizes), ..self }
     }
@@ -121,7 +125,8 @@ impl Khugepaged {
         self.collapse_in(system, (space, level, sample.region), sizes, true)
     }
 
-    /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one with the limits.
+    /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one
+    /// with the limits.
     fn collapse_in(
         &self,
         system: &mut dyn System,
@@ -202,7 +207,8 @@ impl Khugepaged {
             left -= seen.len() as u64;
             self.cursor = match (next, seen.last()) {
                 (Some(next), _) => (space, next),
-                // It stops where its budget ends: what is populated behind that meanwhile comes next.
+                // It stops where its budget ends: what is populated behind that meanwhile comes
+                // next.
                 (None, Some(last)) if left == 0 => (space, last.region + 1),
                 (None, _) => (SpaceId(space.0.saturating_add(1)), 0),
             };
@@ -210,8 +216,8 @@ impl Khugepaged {
                 let Err(Refusal { why, until }) = self.collapse(system, space, level, *sample) else { continue };
                 let full = why == Why::NoExtent;
                 if full || until > now {
-                    // A refusal that is not about the region: try it again later. Without a free extent: go on
-                    // behind it.
+                    // A refusal that is not about the region: try it again later. Without a free
+                    // extent: go on behind it.
                     self.cursor = (space, sample.region + u64::from(full));
                     self.next = if full { now.saturating_add(self.alloc_sleep) } else { until };
                     self.left = if full { 0 } else { left + (seen.len() - done) as u64 };

@@ -1,19 +1,23 @@
-//! Elastic Translations (Psomadakis et al., MICRO 2024; the authors' `etutils`: `leshy_greedy.rs`, `online_leshy.rs`):
-//! sizes by the misses in the TLBs. From the largest size down, a block is chosen where misses fell on a share `target`
-//! of its entries and no larger one that holds it was chosen; an entry is what one entry of a page table maps there:
-//! of 64 KB and 2 MB a base page, of 32 MB one of 2 MB. The blocks with the most misses come first, of these those with
-//! the most entries: what is populated is promoted, and faults take an extent of that size from then on. Where a block
-//! cannot be promoted, smaller ones in it are chosen.
+//! Elastic Translations (Psomadakis et al., MICRO 2024; the authors' `etutils`: `leshy_greedy.rs`,
+//! `online_leshy.rs`): sizes by the misses in the TLBs. From the largest size down, a block is
+//! chosen where misses fell on a share `target` of its entries and no larger one that holds it was
+//! chosen; an entry is what one entry of a page table maps there: of 64 KB and 2 MB a base page, of
+//! 32 MB one of 2 MB. The blocks with the most misses come first, of these those with the most
+//! entries: what is populated is promoted, and faults take an extent of that size from then on.
+//! Where a block cannot be promoted, smaller ones in it are chosen.
 //!
-//! The rule is that of the greedy profiler, which the authors run over a recorded profile; here it is applied to each
-//! `interval` and, as by the online profiler, to the one before at 95 %. As that one, it stops once it has promoted
-//! `most` base pages: twice what a khugepaged with default settings scans meanwhile.
+//! The rule is that of the greedy profiler, which the authors run over a recorded profile; here it
+//! is applied to each `interval` and, as by the online profiler, to the one before at 95 %. As that
+//! one, it stops once it has promoted `most` base pages: twice what a khugepaged with default
+//! settings scans meanwhile.
 //!
-//! Assumed: `target`, which the authors pass on the command line; misses are compared in steps of 100 (theirs: equal if
-//! less than 100 apart, which is no order); all misses are counted, at no cost, where hardware takes samples.
+//! Assumed: `target`, which the authors pass on the command line; misses are compared in steps of
+//! 100 (theirs: equal if less than 100 apart, which is no order); all misses are counted, at no
+//! cost, where hardware takes samples.
 //!
-//! Not modelled: a block that the online profiler leaves out because it stayed without effect; the latency of misses,
-//! the authors' last criterion; contiguity that the allocator of the same authors (CoalaPaging) leaves.
+//! Not modelled: a block that the online profiler leaves out because it stayed without effect; the
+//! latency of misses, the authors' last criterion; contiguity that the allocator of the same
+//! authors (CoalaPaging) leaves.
 
 use super::promote::{MS, parameter};
 use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
@@ -65,7 +69,8 @@ struct Block {
 /// The blocks of a level in which misses fell on a share of the entries.
 fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, target: f64) -> Vec<Block> {
     let size = ladder.pages(level);
-    // What an entry of the table maps whose entries such a block takes. A table is a base page, an entry 8 bytes.
+    // What an entry of the table maps whose entries such a block takes. A table is a base page, an
+    // entry 8 bytes.
     let ratio = ladder.base().bytes() / 8;
     let entry = core::iter::successors(Some(1u64), |entry| entry.checked_mul(ratio)).take_while(|entry| *entry < size);
     let entry = entry.last().unwrap_or(1);
@@ -96,7 +101,8 @@ impl Leshy {
         pages
     }
 
-    /// The blocks to make superpages of, but for those that were refused; those with the most misses first.
+    /// The blocks to make superpages of, but for those that were refused; those with the most
+    /// misses first.
     fn choose(
         &self,
         pages: &BTreeMap<(SpaceId, u64), u64>,

@@ -13,9 +13,10 @@ use alloc::vec::Vec;
 use superpage_pages::{Extent, Ladder, Level, Mapped, PageRange, Vpn};
 
 impl Vm {
-    /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
-    /// time that it has used in all calls before, for policies with a budget. Returns when to call this next; `None`:
-    /// not before another operation of the manager. O(1) if nothing is due, and free for a policy without a background.
+    /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent`
+    /// is the processor time that it has used in all calls before, for policies with a budget.
+    /// Returns when to call this next; `None`: not before another operation of the manager. O(1) if
+    /// nothing is due, and free for a policy without a background.
     ///
     /// Time is the caller's, in nanoseconds, and never decreases.
     pub fn advance(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, now: Time, spent: Time) -> Option<Time> {
@@ -30,8 +31,8 @@ impl Vm {
         next
     }
 
-    /// What a policy's background sees, at the time of the last call of [`Vm::advance`]: for a kernel that runs
-    /// one itself, and for tests.
+    /// What a policy's background sees, at the time of the last call of [`Vm::advance`]: for a
+    /// kernel that runs one itself, and for tests.
     pub fn as_system<T>(
         &mut self,
         pmap: &mut impl Pmap,
@@ -48,13 +49,14 @@ impl Vm {
         self.background.is_some()
     }
 
-    /// When [`Vm::advance`] is to be called next: an event may have changed what that returned. `None`: not before
-    /// another event.
+    /// When [`Vm::advance`] is to be called next: an event may have changed what that returned.
+    /// `None`: not before another event.
     pub fn due(&self) -> Option<Time> {
         self.background.as_ref().and_then(|background| background.next())
     }
 
-    /// Why the policy's background cannot go on, if it cannot ([`Background::failed`](crate::Background::failed)).
+    /// Why the policy's background cannot go on, if it cannot
+    /// ([`Background::failed`](crate::Background::failed)).
     pub fn background_failed(&self) -> Option<String> {
         self.background.as_ref().and_then(|background| background.failed())
     }
@@ -75,8 +77,8 @@ impl Vm {
         self.background.as_ref().map_or(0, |background| background.miss_cycles())
     }
 
-    /// Tells the policy's background, if it wants to know, that it begins, and what work costs where it runs. A
-    /// kernel calls this once.
+    /// Tells the policy's background, if it wants to know, that it begins, and what work costs
+    /// where it runs. A kernel calls this once.
     pub fn started(&mut self, costs: Option<Costs>) {
         if self.wants.start {
             self.tell(Event::Start { ladder: self.frames.ladder, costs });
@@ -111,11 +113,12 @@ impl Vm {
         }
     }
 
-    /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if
-    /// [`Vm::wants_misses`]; the policy acts on it when it is next called ([`Vm::advance`]). Nothing happens where the
-    /// page is not mapped. `neighbour` is the order, in base pages, of the smallest aligned block around the page in
-    /// which the TLBs hold another; `None` if there is none, or nobody knows. It is needed only if
-    /// [`Vm::wants_neighbours`]. O(levels) and what the policy does.
+    /// The TLBs had no translation of a page. A kernel whose refill is software calls this there,
+    /// if [`Vm::wants_misses`]; the policy acts on it when it is next called ([`Vm::advance`]).
+    /// Nothing happens where the page is not mapped. `neighbour` is the order, in base pages, of
+    /// the smallest aligned block around the page in which the TLBs hold another; `None` if there
+    /// is none, or nobody knows. It is needed only if [`Vm::wants_neighbours`]. O(levels) and what
+    /// the policy does.
     pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn, neighbour: Option<u32>) {
         if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)
@@ -150,8 +153,8 @@ impl Vm {
 /// Page numbers are below this.
 const PAGES: u64 = 1 << 62;
 
-/// [`System`] on a [`Vm`]: the manager with its hardware and memory, at one time `now`, with `spent` processor time
-/// used.
+/// [`System`] on a [`Vm`]: the manager with its hardware and memory, at one time `now`, with
+/// `spent` processor time used.
 struct Managed<'a, P, M> {
     vm: &'a mut Vm,
     pmap: &'a mut P,
@@ -181,7 +184,8 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
     }
 }
 
-/// The regions that runs of populated pages lie in, ascending, each with how many pages of it those are.
+/// The regions that runs of populated pages lie in, ascending, each with how many pages of it those
+/// are.
 struct Regions<'a> {
     runs: &'a [(u64, u64)],
     /// What lies below was returned.

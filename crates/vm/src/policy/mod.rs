@@ -1,9 +1,10 @@
-//! Policies: what the operating system does. Each policy is one file here with one [`Definition`]. To add one takes
-//! the file, its `mod` and its line in [`DEFINITIONS`], from which every verb, the help and the documents read.
+//! Policies: what the operating system does. Each policy is one file here with one [`Definition`].
+//! To add one takes the file, its `mod` and its line in [`DEFINITIONS`], from which every verb, the
+//! help and the documents read.
 //!
-//! A policy consists of [`Answers`], plain data for the fault path, and perhaps a [`Background`]. It is written as a
-//! name, or as a name with parameters: `reservation:preempt=off`. For ablations, every answer is also a parameter of
-//! every policy.
+//! A policy consists of [`Answers`], plain data for the fault path, and perhaps a [`Background`].
+//! It is written as a name, or as a name with parameters: `reservation:preempt=off`. For ablations,
+//! every answer is also a parameter of every policy.
 
 mod adaptive;
 mod answers;
@@ -101,8 +102,8 @@ pub struct Definition {
     pub parameters: &'static [Parameter],
     /// What a target must provide for it.
     pub needs: &'static [Need],
-    /// Makes the policy from the values given for its own parameters, on the target that [`Given::target`] names. It
-    /// may fail ([`Made::failed`]).
+    /// Makes the policy from the values given for its own parameters, on the target that
+    /// [`Given::target`] names. It may fail ([`Made::failed`]).
     pub make: fn(&Given) -> Made,
 }
 
@@ -112,8 +113,8 @@ pub struct Made {
     pub answers: Answers,
     /// What runs outside faults, if anything does.
     pub background: Option<Box<dyn Background>>,
-    /// The share of one core that it may use over time, and the processor time that may be saved up for one call;
-    /// `None`: as much as it likes.
+    /// The share of one core that it may use over time, and the processor time that may be saved up
+    /// for one call; `None`: as much as it likes.
     budget: Option<(f64, Duration)>,
     /// Why it cannot be made of what was given.
     error: Option<String>,
@@ -130,7 +131,8 @@ impl Made {
         Made { background: Some(Box::new(background)), ..Made::answers(answers) }
     }
 
-    /// Within a share of one core, above 0, over time, of which so much may be saved up ([`Runner`](crate::Runner)).
+    /// Within a share of one core, above 0, over time, of which so much may be saved up
+    /// ([`Runner`](crate::Runner)).
     pub fn within(self, share: f64, burst: Duration) -> Made {
         Made { budget: Some((share, burst)), ..self }
     }
@@ -141,7 +143,8 @@ impl Made {
     }
 }
 
-/// A policy with its parameters. Parse one from a string, then perhaps change answers by [`Policy::set`] or by field.
+/// A policy with its parameters. Parse one from a string, then perhaps change answers by
+/// [`Policy::set`] or by field.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Policy {
     /// How the fault path behaves.
@@ -163,7 +166,8 @@ impl Policy {
     /// Parses a name, or a name with parameters: `reservation:preempt=off,pieces=free`.
     ///
     /// # Errors
-    /// It is unknown, gives a parameter twice, or cannot run on `target`; the message says what is available instead.
+    /// It is unknown, gives a parameter twice, or cannot run on `target`; the message says what is
+    /// available instead.
     pub fn parse(text: &str, target: &Target) -> Result<Policy, PolicyError> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let mut pairs = Vec::new();
@@ -178,7 +182,8 @@ impl Policy {
         Policy::new(name, pairs, target)
     }
 
-    /// The policy with this name and these parameters. If a parameter is given twice, the last one counts.
+    /// The policy with this name and these parameters. If a parameter is given twice, the last one
+    /// counts.
     ///
     /// # Errors
     /// As for [`Policy::parse`].
@@ -258,8 +263,8 @@ impl Policy {
         (self.definition().make)(&self.given).budget.is_some()
     }
 
-    /// Checks that a target, which need not be the one that it was parsed for, provides what it needs. Its answers
-    /// are not looked at.
+    /// Checks that a target, which need not be the one that it was parsed for, provides what it
+    /// needs. Its answers are not looked at.
     ///
     /// # Errors
     /// A sentence that names what is missing.
@@ -267,8 +272,8 @@ impl Policy {
         target.provides(self.definition(), self.background().as_deref())
     }
 
-    /// What of it does not happen on a target that meets its needs, each in words. The rest is the policy all the
-    /// same, or it would need it.
+    /// What of it does not happen on a target that meets its needs, each in words. The rest is the
+    /// policy all the same, or it would need it.
     pub fn goes_without(&self, target: &Target) -> Vec<&'static str> {
         let wants = self.background().map(|background| background.wants()).unwrap_or_default();
         let told = wants.fault || wants.starved || wants.mapped || wants.unmapped;
@@ -347,9 +352,9 @@ fn unknown(definition: &'static Definition, key: &str, target: &Target) -> Polic
 }
 
 impl fmt::Display for Policy {
-    /// Its one canonical text, which [`Policy::parse`] reads: the name, and what is not as it would be if nothing was
-    /// given, in the order of its own parameters, sizes and answers. An answer that was set by field to what no
-    /// parameter says is left out.
+    /// Its one canonical text, which [`Policy::parse`] reads: the name, and what is not as it would
+    /// be if nothing was given, in the order of its own parameters, sizes and answers. An answer
+    /// that was set by field to what no parameter says is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let definition = self.definition();
         let mut pairs: Vec<(&str, String)> = self.given.changed().collect();

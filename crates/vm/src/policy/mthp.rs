@@ -1,19 +1,21 @@
-//! Linux's folios of several sizes for anonymous memory: those of `size` follow `enabled` as `thp` does (Linux:
-//! `inherit`), those of `always` may be had everywhere but where the program asks for base pages, those of `madvise`
-//! where it asks for huge ones; each stands for a file `hugepages-*kB/enabled`. At a first touch, the largest of
-//! these is taken whose aligned range lies wholly in its mapping, has nothing populated, and for which an extent is
-//! free; the extent is zeroed and mapped at once. Otherwise a base page is taken. If the machine has no page of a
-//! size, its folios are base pages, contiguous and aligned. `defrag` as for `thp`, for the largest size that fits.
+//! Linux's folios of several sizes for anonymous memory: those of `size` follow `enabled` as `thp`
+//! does (Linux: `inherit`), those of `always` may be had everywhere but where the program asks for
+//! base pages, those of `madvise` where it asks for huge ones; each stands for a file
+//! `hugepages-*kB/enabled`. At a first touch, the largest of these is taken whose aligned range
+//! lies wholly in its mapping, has nothing populated, and for which an extent is free; the extent
+//! is zeroed and mapped at once. Otherwise a base page is taken. If the machine has no page of a
+//! size, its folios are base pages, contiguous and aligned. `defrag` as for `thp`, for the largest
+//! size that fits.
 //!
-//! With `khugepaged=on` a thread collapses base pages later (mm/khugepaged.c of linux-next, June 2026; N. Pache's
-//! series, v19): regions of 2 MB, by the limits of the policy `khugepaged`, if 2 MB is one of the sizes; else, from
-//! the beginning of the region on, the largest of the sizes that is occupied: by a page where `max-none` is 511,
-//! wholly at any other value, so that what was collapsed is no reason to collapse more. A page in swap space or a
-//! shared one forbids it.
+//! With `khugepaged=on` a thread collapses base pages later (mm/khugepaged.c of linux-next, June
+//! 2026; N. Pache's series, v19): regions of 2 MB, by the limits of the policy `khugepaged`, if 2
+//! MB is one of the sizes; else, from the beginning of the region on, the largest of the sizes that
+//! is occupied: by a page where `max-none` is 511, wholly at any other value, so that what was
+//! collapsed is no reason to collapse more. A page in swap space or a shared one forbids it.
 //!
-//! Not modelled: compaction for a smaller size after the largest failed; folios of files, and of swap space; collapse
-//! into folios of a size that the machine has no page of. Assumed: that khugepaged sleeps where no extent of a
-//! smaller size is free, as it does for 2 MB.
+//! Not modelled: compaction for a smaller size after the largest failed; folios of files, and of
+//! swap space; collapse into folios of a size that the machine has no page of. Assumed: that
+//! khugepaged sleeps where no extent of a smaller size is free, as it does for 2 MB.
 
 use super::khugepaged::{self, Khugepaged};
 use super::promote::parameter as own;

@@ -40,7 +40,8 @@ pub enum Values {
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
     Share,
-    /// A time of at most 365 days: `100us`, `250ms`, `2s`, `1m`, `1h`, `1d`, or in `ns`; a plain number means seconds.
+    /// A time of at most 365 days: `100us`, `250ms`, `2s`, `1m`, `1h`, `1d`, or in `ns`; a plain
+    /// number means seconds.
     Time,
     /// A time as [`Time`](Values::Time), of at least this.
     TimeFrom(Duration),
@@ -50,8 +51,8 @@ pub enum Values {
     Number(f64, f64),
     /// Any text without a comma, not empty.
     Text,
-    /// The path of a file, without a comma. The target reads it, where it can, when the value is given
-    /// ([`Given::contents`]).
+    /// The path of a file, without a comma. The target reads it, where it can, when the value is
+    /// given ([`Given::contents`]).
     Path,
 }
 
@@ -195,8 +196,8 @@ macro_rules! accessors {
 /// The values given for a policy's own parameters and the limits of its target, or their defaults.
 ///
 /// # Panics
-/// Each accessor panics if the policy has no such parameter of that kind: a bug in the policy's file that its first use
-/// shows.
+/// Each accessor panics if the policy has no such parameter of that kind: a bug in the policy's
+/// file that its first use shows.
 #[derive(Clone)]
 pub struct Given {
     definition: &'static Definition,
@@ -279,8 +280,8 @@ impl Given {
         })
     }
 
-    /// The text of the file that a path names, as it was when the path was given; `None` where none was, or the
-    /// target reads none.
+    /// The text of the file that a path names, as it was when the path was given; `None` where none
+    /// was, or the target reads none.
     pub fn contents(&self, name: &str) -> Option<&str> {
         match self.values[self.position(name)].as_ref()? {
             Value::File(_, contents) => contents.as_deref(),

@@ -1,12 +1,15 @@
-//! The promotion candidate cache of Manocha et al. (MICRO 2023): hardware counts page walks of regions of 2 MB (the
-//! largest size up to that) in a small cache; every `interval` the operating system promotes those with the most.
+//! The promotion candidate cache of Manocha et al. (MICRO 2023): hardware counts page walks of
+//! regions of 2 MB (the largest size up to that) in a small cache; every `interval` the operating
+//! system promotes those with the most.
 //!
-//! Only the abstract was at hand: the cache, and that the most frequent are promoted in each interval. Assumed: all
-//! `entries`, `interval`, `most` (khugepaged's eight regions) and `bits`; a full cache drops the entry with the fewest
-//! walks, of these the one walked least recently; when a counter is at its largest value all are halved; a region
-//! leaves the cache when it is promoted or cannot be, the others keep their counts. Counting costs the program nothing.
+//! Only the abstract was at hand: the cache, and that the most frequent are promoted in each
+//! interval. Assumed: all `entries`, `interval`, `most` (khugepaged's eight regions) and `bits`; a
+//! full cache drops the entry with the fewest walks, of these the one walked least recently; when a
+//! counter is at its largest value all are halved; a region leaves the cache when it is promoted or
+//! cannot be, the others keep their counts. Counting costs the program nothing.
 //!
-//! Not modelled: a cache for each core, one for 1 GB, demotion, compaction for an extent where none is free.
+//! Not modelled: a cache for each core, one for 1 GB, demotion, compaction for an extent where none
+//! is free.
 
 use super::promote::{MS, huge, parameter};
 use super::{Answers, Definition, Made, Need, Values};

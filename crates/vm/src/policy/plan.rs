@@ -1,21 +1,26 @@
-//! Huge pages by a plan in a file, as in CBMM (Mansi, Tabatabai and Swift, USENIX ATC 2022; its artifact and
-//! `mm/estimator.c`): where a line `huge,heap|mmap,VALUE,addr,>,LO,addr,<,HI` says that a huge page saves more than
-//! `cost`, faults take one, and what is populated there already is promoted, once in an `interval`; elsewhere there are
-//! base pages. A line without addresses is about all of them, as in CBMM's `general.csv`. `cost` is that of CBMM's
-//! code, 100 us of zeroing at 2 GHz.
+//! Huge pages by a plan in a file, as in CBMM (Mansi, Tabatabai and Swift, USENIX ATC 2022; its
+//! artifact and `mm/estimator.c`): where a line `huge,heap|mmap,VALUE,addr,>,LO,addr,<,HI` says
+//! that a huge page saves more than `cost`, faults take one, and what is populated there already is
+//! promoted, once in an `interval`; elsewhere there are base pages. A line without addresses is
+//! about all of them, as in CBMM's `general.csv`. `cost` is that of CBMM's code, 100 us of zeroing
+//! at 2 GHz.
 //!
-//! CBMM's profiles give no addresses or both, and end each line. So a line with one address, or without its end, was cut,
-//! and is refused: it would name more memory than was meant. An open range is written with 0x0, or with 2^56, the end of
-//! all user memory (HI of CBMM's own profiles is above 2^47 at times).
+//! CBMM's profiles give no addresses or both, and end each line. So a line with one address, or
+//! without its end, was cut, and is refused: it would name more memory than was meant. An open
+//! range is written with 0x0, or with 2^56, the end of all user memory (HI of CBMM's own profiles
+//! is above 2^47 at times).
 //!
 //! `superpage advise` writes lines with the addresses of a recording, and after a line `# native`
 //! those that the program has without a recorder. A live system reads only the latter, which hold
-//! whatever they save; simulations read only the former. Other lines that begin with `#` are comments.
+//! whatever they save; simulations read only the former. Other lines that begin with `#` are
+//! comments.
 //!
-//! Assumed: VALUE is for each huge page, in cycles; the promotion of what is populated, and its interval.
+//! Assumed: VALUE is for each huge page, in cycles; the promotion of what is populated, and its
+//! interval.
 //!
-//! Not modelled: `eager` lines, memory that is populated when it is mapped, which are skipped; whether memory is a heap
-//! or was mapped; other costs, as where no huge page is free or one is zeroed already. The plan is for all processes.
+//! Not modelled: `eager` lines, memory that is populated when it is mapped, which are skipped;
+//! whether memory is a heap or was mapped; other costs, as where no huge page is free or one is
+//! zeroed already. The plan is for all processes.
 
 use super::promote::{MS, huge, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Place, Placing, Reserve, Values, thp};
@@ -72,7 +77,8 @@ fn is_native(line: &str) -> bool {
     line.trim() == "# native"
 }
 
-/// The ranges of addresses where huge pages pay, ascending and apart; or the number of a line, and what is wrong there.
+/// The ranges of addresses where huge pages pay, ascending and apart; or the number of a line, and
+/// what is wrong there.
 fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     let text = given.contents("file").unwrap_or("");
     if !text.is_empty() && !text.ends_with('\n') {
@@ -100,10 +106,12 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     Ok(ranges)
 }
 
-/// The end of a live program's memory: 2^56, of page tables with five levels. Traces may have addresses of a kernel.
+/// The end of a live program's memory: 2^56, of page tables with five levels. Traces may have
+/// addresses of a kernel.
 const END: u64 = 1 << 56;
 
-/// The range of a line, `None` if huge pages do not pay there; or what is wrong with it. Addresses go up to `end`.
+/// The range of a line, `None` if huge pages do not pay there; or what is wrong with it. Addresses
+/// go up to `end`.
 fn line(text: &str, cost: Option<u64>, end: u64) -> Result<Option<(u64, u64)>, &'static str> {
     const FORM: &str =
         "expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI; without the addresses it is about all memory";
@@ -146,7 +154,8 @@ struct Plan {
     ranges: Vec<(u64, u64)>,
     interval: Time,
     scan: Time,
-    /// Where something was mapped since the last call, which comes at once: faults there do not know the plan.
+    /// Where something was mapped since the last call, which comes at once: faults there do not
+    /// know the plan.
     mapped: BTreeSet<SpaceId>,
 }
 

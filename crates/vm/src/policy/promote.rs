@@ -1,9 +1,9 @@
-//! Base pages, and a scanner that makes superpages of what is populated and settled: regions of 2 MB (the largest size
-//! up to that) that are populated to a share and have not changed for an age, the fullest first, within a budget of
-//! processor time.
+//! Base pages, and a scanner that makes superpages of what is populated and settled: regions of 2
+//! MB (the largest size up to that) that are populated to a share and have not changed for an age,
+//! the fullest first, within a budget of processor time.
 //!
-//! It scans each address space from time to time, and quiet ones less and less often. The same code decides in a
-//! simulation, in a kernel and on live Linux.
+//! It scans each address space from time to time, and quiet ones less and less often. The same code
+//! decides in a simulation, in a kernel and on live Linux.
 
 use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, Values, base};
 use crate::policy::background::{Background, Events, Scanned, System, Time};
@@ -83,7 +83,8 @@ struct Promote {
     /// The address space whose scan used up what one call may: the next call goes on after it.
     cut: Option<SpaceId>,
     next_members: Time,
-    /// Because no free extent was available: until when nothing is promoted, and how often in a row.
+    /// Because no free extent was available: until when nothing is promoted, and how often in a
+    /// row.
     pause: (Time, u32),
     /// When something is to be done next.
     due: Time,
@@ -131,7 +132,8 @@ impl Promote {
         }
     }
 
-    /// Updates the list of address spaces, and scans those that are due, from where the last call was cut off.
+    /// Updates the list of address spaces, and scans those that are due, from where the last call
+    /// was cut off.
     fn scan(&mut self, now: Time, level: Level, system: &mut dyn System) {
         if now >= self.next_members {
             self.next_members = now.saturating_add(self.interval);
@@ -167,7 +169,8 @@ impl Promote {
                 }
                 Scanned::Unchanged | Scanned::Seen | Scanned::Anew => watched.rest(now, self.interval, self.idle),
             }
-            // One scan of much memory may use the whole budget: the others are due again at the next call.
+            // One scan of much memory may use the whole budget: the others are due again at the
+            // next call.
             if system.spent() - began > self.burst / 2 {
                 self.cut = Some(space);
                 break;

@@ -1,17 +1,19 @@
-//! Quicksilver (Zhu et al., ATC 2020): FreeBSD's reservations, filled early. With `mode=sync` a fault populates the
-//! rest of one of which the share `populate` is populated, in eighths. With `mode=async` a thread does so each second
-//! for up to `budget` reservations of 2 MB (else the largest size), the last populated first, and promotes them in
-//! place. In both the thread evicts reservations whose population has not changed for `inactive`, the longest first:
-//! what is free in them is released, and what is populated relocated, about `migrate` pages a second. So are pages that
-//! others left before the run, while no extent of 2 MB is free.
+//! Quicksilver (Zhu et al., ATC 2020): FreeBSD's reservations, filled early. With `mode=sync` a
+//! fault populates the rest of one of which the share `populate` is populated, in eighths. With
+//! `mode=async` a thread does so each second for up to `budget` reservations of 2 MB (else the
+//! largest size), the last populated first, and promotes them in place. In both the thread evicts
+//! reservations whose population has not changed for `inactive`, the longest first: what is free in
+//! them is released, and what is populated relocated, about `migrate` pages a second. So are pages
+//! that others left before the run, while no extent of 2 MB is free.
 //!
-//! Defaults are those of the released code (vm_reserv.c): 64 of 512 pages (`pop_threshold` 63, `sync_popthreshold` 31,
-//! which acts at 64), `pop_budget` 2, `inactive_thre` 10 s, `migrate_budget` 2560. That both parts run is the paper's:
-//! in the code they are off (`enable_prezero`, `enable_compact`) until its scripts switch them on. Its Async-256 is
+//! Defaults are those of the released code (vm_reserv.c): 64 of 512 pages (`pop_threshold` 63,
+//! `sync_popthreshold` 31, which acts at 64), `pop_budget` 2, `inactive_thre` 10 s,
+//! `migrate_budget` 2560. That both parts run is the paper's: in the code they are off
+//! (`enable_prezero`, `enable_compact`) until its scripts switch them on. Its Async-256 is
 //! `populate=50%,budget=200000,inactive=5s,migrate=262144`.
 //!
-//! Not modelled: times finer than a second; that just the evicted reservation becomes a free extent (the extent with
-//! the most free frames is compacted); reservations of files.
+//! Not modelled: times finer than a second; that just the evicted reservation becomes a free extent
+//! (the extent with the most free frames is compacted); reservations of files.
 
 use super::promote::{SECOND, parameter as own};
 use super::{Answers, Definition, Given, Made, Need, Populating, SWITCH, Values, freebsd};
@@ -47,7 +49,8 @@ pub(super) static POLICY: Definition = Definition {
 struct Quicksilver {
     given: Given,
     next: Time,
-    /// No superpages: the pages populated, since when they are so many, and whether nothing is reserved.
+    /// No superpages: the pages populated, since when they are so many, and whether nothing is
+    /// reserved.
     regions: BTreeMap<(SpaceId, u64), (u32, Time, bool)>,
 }
 
@@ -93,7 +96,8 @@ impl Quicksilver {
                 system.compact(level, None);
             }
         }
-        // What nobody here has reserved is older than all that is: it is moved while it is in the way.
+        // What nobody here has reserved is older than all that is: it is moved while it is in the
+        // way.
         let mut free = (now >= inactive).then(|| system.free_extents(level)).flatten().filter(|free| *free == 0);
         while let Some(before) = free
             && evicted < migrate

@@ -1,15 +1,18 @@
-//! Romer et al. (ISCA 1995): base pages at faults, and superpages by copying once misses have paid for them.
-//! `rule=online`, their approx-online, charges a miss to each region around the page in which the TLBs hold another
-//! page, and promotes a region when its charge reaches what that costs. Each size is charged apart, so superpages grow
-//! step by step. `rule=asap` promotes a region as soon as all of its pages are populated. The handler of misses is four
-//! times as dear (Navarro et al., OSDI 2002, section 3.2).
+//! Romer et al. (ISCA 1995): base pages at faults, and superpages by copying once misses have paid
+//! for them. `rule=online`, their approx-online, charges a miss to each region around the page in
+//! which the TLBs hold another page, and promotes a region when its charge reaches what that costs.
+//! Each size is charged apart, so superpages grow step by step. `rule=asap` promotes a region as
+//! soon as all of its pages are populated. The handler of misses is four times as dear (Navarro et
+//! al., OSDI 2002, section 3.2).
 //!
-//! Only the abstract was at hand. Readings: a promotion costs a copy of each page and a shootdown, divided by the
-//! penalty of a miss; missing pages are filled with zeroes; after a promotion or a refusal the charge begins at 0; asap
-//! counts at faults, so its misses cost no more. Assumed: `penalty`, `handler`, and 16 `misses` if costs are not known.
+//! Only the abstract was at hand. Readings: a promotion costs a copy of each page and a shootdown,
+//! divided by the penalty of a miss; missing pages are filled with zeroes; after a promotion or a
+//! refusal the charge begins at 0; asap counts at faults, so its misses cost no more. Assumed:
+//! `penalty`, `handler`, and 16 `misses` if costs are not known.
 //!
-//! Not modelled: remapping in place of copying, as a memory controller does (`System` has no such call; what lies in
-//! one extent is not copied); the memory of the counters; under asap, another try where no extent was free.
+//! Not modelled: remapping in place of copying, as a memory controller does (`System` has no such
+//! call; what lies in one extent is not copied); the memory of the counters; under asap, another
+//! try where no extent was free.
 
 use super::charges::{Charges, HANDLER};
 use super::promote::parameter;
@@ -79,7 +82,8 @@ impl Background for Romer {
                 let least = if self.asap { ladder.pages(level) as u32 } else { 1 };
                 let sample = Sample { region, populated: least, superpage: false };
                 let done = system.promote(space, level, &[Candidate { least, ..sample.into() }], How::Either).remove(0);
-                // Under asap this may have filled a larger region. Page tables may lack a size between.
+                // Under asap this may have filled a larger region. Page tables may lack a size
+                // between.
                 if !self.asap || !matches!(done, Ok(()) | Err(Refusal { why: Why::TooSmall, .. })) {
                     break;
                 }

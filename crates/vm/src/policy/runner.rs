@@ -8,10 +8,10 @@ use alloc::string::String;
 use core::time::Duration;
 use superpage_pages::{Level, Vpn};
 
-/// A background that is called only while it has processor time left: a share of one core, of which some may be saved
-/// up. What one call used beyond that is waited for before the next, and as much as the last call used, scans too, is
-/// saved up before it. A call itself is not cut off: a target may refuse promotions in it
-/// ([`Why::Budget`](crate::Why::Budget)).
+/// A background that is called only while it has processor time left: a share of one core, of which
+/// some may be saved up. What one call used beyond that is waited for before the next, and as much
+/// as the last call used, scans too, is saved up before it. A call itself is not cut off: a target
+/// may refuse promotions in it ([`Why::Budget`](crate::Why::Budget)).
 #[derive(Debug)]
 pub struct Runner {
     background: Box<dyn Background>,
@@ -28,8 +28,8 @@ impl Runner {
         Runner { background, budget: Budget::new(share, burst), charged: 0, rest: 0 }
     }
 
-    /// Takes from the budget what was used since the last call, and returns it. On a machine whose clock stands still
-    /// while it works, that is known only later.
+    /// Takes from the budget what was used since the last call, and returns it. On a machine whose
+    /// clock stands still while it works, that is known only later.
     fn charge(&mut self, system: &dyn System) -> Duration {
         let used = Duration::from_nanos(system.spent().saturating_sub(self.charged));
         self.charged = system.spent();

@@ -1,13 +1,16 @@
-//! The decision of the policy `promote`: which of the regions that scans found are candidates for promotion, and when.
+//! The decision of the policy `promote`: which of the regions that scans found are candidates for
+//! promotion, and when.
 //!
-//! The caller (a kernel thread, the live tool) reports in a sweep how far each region of one address space is
-//! populated. A region is a candidate if it is populated at least to a share and is not a superpage. It may be promoted
-//! once it is settled: its population has not changed for an age, so that memory that is still growing, or about to be
-//! freed, is left alone. Candidates are promoted the most populated first, among equals the most accessed first, then
-//! those of the fewest physical pieces, which cost the least to merge.
+//! The caller (a kernel thread, the live tool) reports in a sweep how far each region of one
+//! address space is populated. A region is a candidate if it is populated at least to a share and
+//! is not a superpage. It may be promoted once it is settled: its population has not changed for an
+//! age, so that memory that is still growing, or about to be freed, is left alone. Candidates are
+//! promoted the most populated first, among equals the most accessed first, then those of the
+//! fewest physical pieces, which cost the least to merge.
 //!
-//! Only candidates have a history: 48 bytes each, in one array in address order. A candidate that a sweep does not
-//! report again is forgotten. Times are plain numbers that never decrease, in the caller's unit.
+//! Only candidates have a history: 48 bytes each, in one array in address order. A candidate that a
+//! sweep does not report again is forgotten. Times are plain numbers that never decrease, in the
+//! caller's unit.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,7 +40,8 @@ pub struct Candidate {
     pub populated: u32,
     /// How much it was accessed, in any unit, as last reported; 0 if never reported.
     pub accessed: u32,
-    /// The number of physically contiguous pieces that it consists of, as last reported; `u32::MAX` if never reported.
+    /// The number of physically contiguous pieces that it consists of, as last reported; `u32::MAX`
+    /// if never reported.
     pub pieces: u32,
     /// The time since which its population has not changed.
     pub since: u64,
@@ -119,8 +123,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// No history, for regions of `pages` base pages, which may be promoted when populated at least to `share` for
-    /// `age`.
+    /// No history, for regions of `pages` base pages, which may be promoted when populated at least
+    /// to `share` for `age`.
     ///
     /// # Errors
     /// [`ScannerError`]: the share or the number of pages is out of range.
@@ -149,8 +153,9 @@ impl Scanner {
         self.candidates.len()
     }
 
-    /// Takes a sweep, which reports the whole address space at `now`, in ascending order of regions; those without any
-    /// page may be left out. Candidates that are not reported are forgotten. O(candidates and regions reported).
+    /// Takes a sweep, which reports the whole address space at `now`, in ascending order of
+    /// regions; those without any page may be left out. Candidates that are not reported are
+    /// forgotten. O(candidates and regions reported).
     ///
     /// # Panics
     /// If the regions do not ascend, or one has more pages than a region has.
@@ -180,8 +185,8 @@ impl Scanner {
         (self.candidates, self.swept) = (next, now);
     }
 
-    /// The candidates to promote at `now`, in order. The populations are those of the last sweep: if they may have
-    /// changed since, sweep again. O(candidates), plus a sort of those returned.
+    /// The candidates to promote at `now`, in order. The populations are those of the last sweep:
+    /// if they may have changed since, sweep again. O(candidates), plus a sort of those returned.
     pub fn due(&self, now: u64) -> Vec<Candidate> {
         let ready = self.candidates.iter().filter(|history| self.ready(history) <= now);
         let mut due: Vec<Candidate> = ready.map(|history| history.candidate).collect();
@@ -194,15 +199,16 @@ impl Scanner {
         self.candidates.iter().map(|history| self.ready(history)).min()
     }
 
-    /// Forgets the history of a region that was promoted, or is no longer a candidate. Others are not affected.
+    /// Forgets the history of a region that was promoted, or is no longer a candidate. Others are
+    /// not affected.
     pub fn forget(&mut self, region: u64) {
         if let Ok(at) = self.find(region) {
             self.candidates.remove(at);
         }
     }
 
-    /// Postpones a region that was refused at `now`: it may be promoted after twice its age, and after each further
-    /// refusal twice as long, provided its population does not change.
+    /// Postpones a region that was refused at `now`: it may be promoted after twice its age, and
+    /// after each further refusal twice as long, provided its population does not change.
     pub fn put_off(&mut self, region: u64, now: u64) {
         if let Ok(at) = self.find(region) {
             let history = &mut self.candidates[at];
@@ -211,7 +217,8 @@ impl Scanner {
         }
     }
 
-    /// Sets how much a region was accessed and the number of its contiguous pieces, where either is known.
+    /// Sets how much a region was accessed and the number of its contiguous pieces, where either is
+    /// known.
     pub fn rank(&mut self, region: u64, accessed: Option<u32>, pieces: Option<u32>) {
         if let Ok(at) = self.find(region) {
             let candidate = &mut self.candidates[at].candidate;

@@ -1,5 +1,5 @@
-//! Reservations of one superpage size, the smallest of the ladder. Once half of one is populated (the share is
-//! assumed), the rest is prepopulated and it is promoted. Reservations are preempted.
+//! Reservations of one superpage size, the smallest of the ladder. Once half of one is populated
+//! (the share is assumed), the rest is prepopulated and it is promoted. Reservations are preempted.
 
 use super::{Answers, Definition, Made, Need, Placing, Populating, Reserve, base, reservation};
 

@@ -1,4 +1,5 @@
-//! What policies run on: the manager of this crate, or a live Linux; what each provides, and what policies need.
+//! What policies run on: the manager of this crate, or a live Linux; what each provides, and what
+//! policies need.
 
 use super::answers::KEYS;
 use super::{Background, DEFINITIONS, Definition, Parameter, PolicyError};
@@ -54,7 +55,8 @@ pub struct Target {
     pub name: &'static str,
     /// What it provides of what policies need.
     pub has: &'static [Need],
-    /// The policies that are there on it alone; beside them it has those of this crate whose needs it meets.
+    /// The policies that are there on it alone; beside them it has those of this crate whose needs
+    /// it meets.
     pub own: &'static [&'static Definition],
     /// What it keeps every background to: parameters that each policy with one has there, beside
     /// its own. One of its own of the same name stands for both.
@@ -86,7 +88,8 @@ impl Target {
         needs.iter().copied().find(|need| !self.has.contains(need))
     }
 
-    /// Checks that it provides what a policy of this definition needs, and the events that its background asks for.
+    /// Checks that it provides what a policy of this definition needs, and the events that its
+    /// background asks for.
     ///
     /// # Errors
     /// A sentence that names what is missing.
@@ -131,8 +134,8 @@ impl Target {
         own.iter().chain(limits)
     }
 
-    /// The parameters that all policies have on it: the answers, and the sizes in use. Each as `key=values` with a line
-    /// of help.
+    /// The parameters that all policies have on it: the answers, and the sizes in use. Each as
+    /// `key=values` with a line of help.
     pub fn keys(&self) -> impl Iterator<Item = (String, &'static str)> {
         let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use");
         let keys = KEYS.iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help));

@@ -1,6 +1,7 @@
-//! Linux's transparent huge pages: at the first touch of an aligned 2 MB (the largest size up to that) of anonymous
-//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base page.
-//! With `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages.
+//! Linux's transparent huge pages: at the first touch of an aligned 2 MB (the largest size up to
+//! that) of anonymous memory that lies wholly in its mapping, all of it is allocated, zeroed and
+//! mapped at once; otherwise a base page. With `enabled` at `madvise` only if the program asks for
+//! huge pages there, and never if it asks for base pages.
 //!
 //! `defrag` says what happens where no 2 MB is free, by what the program asks for:
 //!
@@ -12,7 +13,8 @@
 //! | `madvise` | nothing | the fault compacts |
 //! | `never` | nothing | nothing |
 //!
-//! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of that name.
+//! With `khugepaged=on` a thread collapses base pages later, with the parameters of the policy of
+//! that name.
 //!
 //! A huge page of which a part is unmapped keeps the frames until memory is short
 //! (`deferred-split`, of every policy; here it is on). With `underused=on` (Linux 6.12) huge pages
@@ -23,8 +25,8 @@
 //!
 //! Not modelled: eviction for a huge page, by the fault (`always`, `madvise`) or kswapd (`defer`);
 //! further tries of a fault that is allowed to retry; large folios of files, which file systems
-//! with them read ahead; huge pages at first touches in memory that a living parent or child shares,
-//! which take base pages here.
+//! with them read ahead; huge pages at first touches in memory that a living parent or child
+//! shares, which take base pages here.
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
@@ -80,7 +82,8 @@ pub(super) static POLICY: Definition = Definition {
     needs: &[],
     make: |given| {
         let (answers, most) = (answers(given), given.number("max-none").expect("it has a default"));
-        // As the kernel: at its default, all of a huge page but one may be empty, and nothing is looked at.
+        // As the kernel: at its default, all of a huge page but one may be empty, and nothing is
+        // looked at.
         let underused = Some(most as u32).filter(|most| given.is_on("underused") && *most != khugepaged::MOST_NONE);
         let answers = Answers { demote: Demoting { underused, ..answers.demote }, ..answers };
         made(given, answers, given.is_on("khugepaged").then(|| Khugepaged::of(given)))
@@ -108,7 +111,8 @@ pub(super) const DEFRAG: Parameter = simulated(own(
     "where no huge page is free: a fault compacts, or a thread afterwards (defer); madvise: a fault where asked",
 ));
 
-/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in mm/huge_memory.c), and this thread.
+/// The policy with these answers, [`DEFRAG`] as it was given (`vma_thp_gfp_mask` in
+/// mm/huge_memory.c), and this thread.
 pub(super) fn made(given: &Given, answers: Answers, khugepaged: Option<Khugepaged>) -> Made {
     let (then, kcompactd) = match given.word("defrag") {
         "always" => (Scarce::Compact, None),

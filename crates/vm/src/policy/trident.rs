@@ -1,15 +1,16 @@
-//! Trident (Ram et al., MICRO 2021): 4 KB, 2 MB and 1 GB (here all sizes up to that). A first touch takes the largest
-//! page that lies in its mapping and is free; with `fault=huge` up to 2 MB. khugepaged, as Linux's, then collapses
-//! regions of 1 GB in which at most `max-none` entries are empty, and regions of 2 MB by Linux's limits; it looks at up
-//! to `pages` entries for each size every `interval`. Smart compaction: where no 1 GB is free, the one with the most
-//! free frames is emptied, tried up to `retries` times for a region. If that fails it sleeps for `alloc-sleep`.
+//! Trident (Ram et al., MICRO 2021): 4 KB, 2 MB and 1 GB (here all sizes up to that). A first touch
+//! takes the largest page that lies in its mapping and is free; with `fault=huge` up to 2 MB.
+//! khugepaged, as Linux's, then collapses regions of 1 GB in which at most `max-none` entries are
+//! empty, and regions of 2 MB by Linux's limits; it looks at up to `pages` entries for each size
+//! every `interval`. Smart compaction: where no 1 GB is free, the one with the most free frames is
+//! emptied, tried up to `retries` times for a region. If that fails it sleeps for `alloc-sleep`.
 //!
-//! Defaults are those of the artifact's kernel; its scripts set `pages=2097152`. `zero`, the extents of 1 GB zeroed
-//! ahead in each `interval`, is 0: in what was read of the artifact there is none. Assumed: that each size has `pages`
-//! of its own, and that faults do not compact.
+//! Defaults are those of the artifact's kernel; its scripts set `pages=2097152`. `zero`, the
+//! extents of 1 GB zeroed ahead in each `interval`, is 0: in what was read of the artifact there is
+//! none. Assumed: that each size has `pages` of its own, and that faults do not compact.
 //!
-//! Not modelled: at once 2 MB for the region for which no 1 GB was free; virtual machines (Trident-pv); files; regions
-//! with pages in swap space or shared since a fork.
+//! Not modelled: at once 2 MB for the region for which no 1 GB was free; virtual machines
+//! (Trident-pv); files; regions with pages in swap space or shared since a fork.
 
 use super::khugepaged::Khugepaged;
 use super::promote::{MS, huge, parameter as own};

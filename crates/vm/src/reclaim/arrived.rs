@@ -1,13 +1,14 @@
-//! Frames that have just arrived on the page lists, before their states and the journals of the lists know.
+//! Frames that have just arrived on the page lists, before their states and the journals of the
+//! lists know.
 
 use crate::reclaim::pages::List;
 
-/// How many frames arrive before the lists take them: as many misses of the cache as a processor has under way at once, a
-/// few times over, and few enough for a search.
+/// How many frames arrive before the lists take them: as many misses of the cache as a processor
+/// has under way at once, a few times over, and few enough for a search.
 pub(super) const ARRIVED: usize = 64;
 
-/// The frames of pages that were just populated, in order: on lists, which count them, but not in their journals yet. Their
-/// states say nothing of a list.
+/// The frames of pages that were just populated, in order: on lists, which count them, but not in
+/// their journals yet. Their states say nothing of a list.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived {
     frames: [u32; ARRIVED],

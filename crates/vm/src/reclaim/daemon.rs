@@ -1,5 +1,6 @@
-//! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD;
-//! and, if the policy says so, contiguity-aware replacement and speculative demotion (section 4.6).
+//! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive
+//! lists, as in FreeBSD; and, if the policy says so, contiguity-aware replacement and speculative
+//! demotion (section 4.6).
 
 use crate::fault::promotion::Leaf;
 use crate::object::PageOf;
@@ -21,7 +22,8 @@ struct Sample {
 }
 
 impl Vm {
-    /// Frames that can be allocated without evicting a page: free, reserved and unpopulated, or holding a cache page.
+    /// Frames that can be allocated without evicting a page: free, reserved and unpopulated, or
+    /// holding a cache page.
     pub(crate) fn available(&self) -> u64 {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
@@ -29,7 +31,8 @@ impl Vm {
         self.frames.buddy.frames() - stats.unknown_frames() - stats.resident_pages + held
     }
 
-    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the policy says more.
+    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the
+    /// policy says more.
     fn least(&self) -> u64 {
         let frames = self.frames.buddy.frames();
         (4 + frames * u64::from(self.answers.reclaim.aim) / 400).min(frames / 8).max(1)
@@ -60,18 +63,19 @@ impl Vm {
         }
     }
 
-    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at, where
-    /// there is one.
+    /// Whether memory is not short with so many more frames populated: as many are left as the
+    /// daemon aims at, where there is one.
     pub(crate) fn has_ample(&self, more: u64) -> bool {
         let stats = &self.frames.stats;
         let aim = if self.frames.pages.is_some() { self.target() } else { 0 };
         self.frames.buddy.frames() >= stats.unknown_frames() + stats.resident_pages + more + aim
     }
 
-    /// Whether the page daemon has work: memory is short, or a request for contiguity failed and the policy wakes the
-    /// daemon for that. If no page could be evicted (swap space is full), it waits until some are freed, a slot is, or
-    /// a fault ends with [`crate::FaultError::OutOfMemory`]. The kernel calls this between one operation and the next.
-    /// O(1).
+    /// Whether the page daemon has work: memory is short, or a request for contiguity failed and
+    /// the policy wakes the daemon for that. If no page could be evicted (swap space is full), it
+    /// waits until some are freed, a slot is, or a fault ends with
+    /// [`crate::FaultError::OutOfMemory`]. The kernel calls this between one operation and the
+    /// next. O(1).
     pub fn daemon_wanted(&self) -> bool {
         let Some(pages) = &self.frames.pages else { return false };
         // If the whole inactive list did not help, it will not until something changes.
@@ -84,20 +88,23 @@ impl Vm {
         short || self.answers.scarce.wake == Wake::Contiguity && contiguity
     }
 
-    /// Runs the page daemon once: if memory is short, until enough is available or no page is left that can be evicted;
-    /// and until it has restored the contiguity that requests have failed to get since the last run, or has reached the
-    /// end of the inactive list. What the last eight faults mapped stays, unless a request has failed for want of a
-    /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
+    /// Runs the page daemon once: if memory is short, until enough is available or no page is left
+    /// that can be evicted; and until it has restored the contiguity that requests have failed to
+    /// get since the last run, or has reached the end of the inactive list. What the last eight
+    /// faults mapped stays, unless a request has failed for want of a frame and nothing else can be
+    /// evicted: then as much of it goes as that request needs, the oldest first.
     ///
-    /// Where memory is short it first splits the huge pages that were to be split later, the oldest first, and evicts
-    /// only if that was not enough (Linux does both at once, each for a share).
+    /// Where memory is short it first splits the huge pages that were to be split later, the oldest
+    /// first, and evicts only if that was not enough (Linux does both at once, each for a share).
     ///
-    /// Returns whether it evicted any page, or split any of those. After [`crate::FaultError::OutOfMemory`], `true`
-    /// means that the same call now finds a frame, unless page tables need some too and take it: then run the daemon
-    /// once more. `false` means that only the end of a process frees memory, or, if a page is busy
-    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes. A
-    /// page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
-    /// access wrote them are never examined: where there are no others, a run is O(1).
+    /// Returns whether it evicted any page, or split any of those. After
+    /// [`crate::FaultError::OutOfMemory`], `true` means that the same call now finds a frame,
+    /// unless page tables need some too and take it: then run the daemon once more. `false` means
+    /// that only the end of a process frees memory, or, if a page is busy ([`Vm::busy_frames`]),
+    /// the end of a read. O(pages on the lists): each page is examined in at most six passes. A
+    /// page for which swap space had no room is skipped until it has. Without swap space, anonymous
+    /// pages whose first access wrote them are never examined: where there are no others, a run is
+    /// O(1).
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         let Some(pages) = &mut self.frames.pages else { return false };
         pages.settle();
@@ -127,11 +134,13 @@ impl Vm {
         self.frames.stats.evictions > before || split
     }
 
-    /// Passes over the inactive and the active list until the target is met, or no page on them can be evicted.
+    /// Passes over the inactive and the active list until the target is met, or no page on them can
+    /// be evicted.
     ///
-    /// An active page is deactivated after as many rounds without a reference as its activity, at most 64. The first
-    /// pass finds which pages were referenced. Since no program runs while the daemon does, further rounds would find
-    /// nothing new: they are made in one step, as many as it takes until enough pages have no activity left.
+    /// An active page is deactivated after as many rounds without a reference as its activity, at
+    /// most 64. The first pass finds which pages were referenced. Since no program runs while the
+    /// daemon does, further rounds would find nothing new: they are made in one step, as many as it
+    /// takes until enough pages have no activity left.
     fn restore_memory(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let target = self.target();
         if self.available() >= target {
@@ -144,8 +153,8 @@ impl Vm {
         let enough = 2 * target + target / 2;
         self.scan_active(pmap, enough, 1);
         self.scan_inactive(pmap, memory, target);
-        // At most three passes: pages less active than the most active of those that must go; these; and all if swap
-        // space is full.
+        // At most three passes: pages less active than the most active of those that must go;
+        // these; and all if swap space is full.
         for _ in 0..3 {
             let full = self.count(List::Unswappable) > unswappable;
             let Some(rounds) = self.rounds_ahead(target, full) else { return };
@@ -154,10 +163,10 @@ impl Vm {
         }
     }
 
-    /// How many rounds it takes until enough active pages for what is still missing have no activity left; if other
-    /// pages lose theirs in an earlier round, the last such round, so that the least active are evicted first. With
-    /// `all`, until no page has any, since few of them can be evicted. `None` if nothing is missing, or no page is
-    /// active.
+    /// How many rounds it takes until enough active pages for what is still missing have no
+    /// activity left; if other pages lose theirs in an earlier round, the last such round, so that
+    /// the least active are evicted first. With `all`, until no page has any, since few of them can
+    /// be evicted. `None` if nothing is missing, or no page is active.
     fn rounds_ahead(&mut self, target: u64, all: bool) -> Option<u8> {
         let missing = target.checked_sub(self.available()).filter(|missing| *missing > 0)?;
         let activities = self.frames.pages.as_mut()?.activities();
@@ -209,7 +218,8 @@ impl Vm {
         self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
     }
 
-    /// Evicts inactive pages, the least recent first; those that were referenced become active again.
+    /// Evicts inactive pages, the least recent first; those that were referenced become active
+    /// again.
     fn scan_inactive(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) {
         // Whatever happens to the first page of the list, it leaves the list.
         while self.available() < target
@@ -225,10 +235,11 @@ impl Vm {
         }
     }
 
-    /// Deactivates active pages that were not referenced for long, until so many are inactive or available. Does the
-    /// work of `rounds` passes over the list in one.
+    /// Deactivates active pages that were not referenced for long, until so many are inactive or
+    /// available. Does the work of `rounds` passes over the list in one.
     fn scan_active(&mut self, pmap: &mut impl Pmap, enough: u64, rounds: u8) {
-        // Each page once: an examined page goes to the tail, and all parts of a superpage go together.
+        // Each page once: an examined page goes to the tail, and all parts of a superpage go
+        // together.
         let mut left = self.count(List::Active);
         while left > 0
             && let Some(frame) = self.head_of(List::Active)
@@ -264,9 +275,10 @@ impl Vm {
         }
     }
 
-    /// Records whether a page, with those that one superpage maps with it, was referenced in so many rounds, and moves
-    /// them to their next list: active, or inactive once no activity is left or nothing needs the object. What the last
-    /// faults mapped stays active. Returns how many were active.
+    /// Records whether a page, with those that one superpage maps with it, was referenced in so
+    /// many rounds, and moves them to their next list: active, or inactive once no activity is left
+    /// or nothing needs the object. What the last faults mapped stays active. Returns how many were
+    /// active.
     fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
         let referenced = sample.referenced;
         let count = self.frames.ladder.pages(sample.level) as u32;
@@ -286,9 +298,9 @@ impl Vm {
         active
     }
 
-    /// Tests whether a page was referenced, in any mapping, and clears the bits. When memory is short, a superpage that
-    /// was referenced is demoted around the page, with the policy's probability, to find out which of its parts are in
-    /// use.
+    /// Tests whether a page was referenced, in any mapping, and clears the bits. When memory is
+    /// short, a superpage that was referenced is demoted around the page, with the policy's
+    /// probability, to find out which of its parts are in use.
     fn sample(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32, pressure: bool) -> Sample {
         self.frames.stats.daemon_scanned += 1;
         let mut sample = Sample { referenced: false, level: Level::BASE, split: false };
@@ -303,8 +315,8 @@ impl Vm {
             sample.referenced |= referenced;
             sample.level = sample.level.max(mapping.level);
             if referenced && pressure && self.speculates() {
-                // The bit was cleared first, so that the parts start without it and only those in use will have it
-                // again.
+                // The bit was cleared first, so that the parts start without it and only those in
+                // use will have it again.
                 self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
                 self.frames.stats.speculative_demotions += 1;
                 sample.split = true;
@@ -313,7 +325,8 @@ impl Vm {
         sample
     }
 
-    /// Decides pseudo-randomly whether to demote speculatively: the same history yields the same decisions.
+    /// Decides pseudo-randomly whether to demote speculatively: the same history yields the same
+    /// decisions.
     fn speculates(&mut self) -> bool {
         match self.answers.demote.speculate {
             0 => false,
@@ -325,8 +338,8 @@ impl Vm {
         }
     }
 
-    /// Promotes the smallest region around a page, and larger ones, whose pages were all found referenced when they
-    /// were last sampled.
+    /// Promotes the smallest region around a page, and larger ones, whose pages were all found
+    /// referenced when they were last sampled.
     fn repromote(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) {
         let walk = self.frames.population.walk(page.object, page.index);
         let most = self.frames.population.full_level(&walk);
@@ -352,9 +365,9 @@ impl Vm {
         }
     }
 
-    /// Makes up to `goal` extents of a level available by evicting inactive pages, the least recent first; only pages
-    /// of an extent that then has nothing else in it. Pages that would have to be written out are left alone. Returns
-    /// whether the goal is met.
+    /// Makes up to `goal` extents of a level available by evicting inactive pages, the least recent
+    /// first; only pages of an extent that then has nothing else in it. Pages that would have to be
+    /// written out are left alone. Returns whether the goal is met.
     fn restore_contiguity(&mut self, pmap: &mut impl Pmap, level: Level, mut goal: u64) -> bool {
         if goal == 0 {
             return true;
@@ -374,7 +387,8 @@ impl Vm {
             if let Some(taken) = self.contributors(pmap, extent) {
                 let mut written = false;
                 for (frame, page) in taken {
-                    // It was clean: only another processor can have written it since, and then it stays.
+                    // It was clean: only another processor can have written it since, and then it
+                    // stays.
                     if self.unmap_everywhere(pmap, page, frame) {
                         self.objects.get_mut(page.object).sole = false;
                         written = true;
@@ -398,8 +412,8 @@ impl Vm {
         false
     }
 
-    /// The pages that must be evicted for an extent to become available: all of them inactive, clean and not
-    /// referenced. `None` if something else is in it, or if none need be evicted.
+    /// The pages that must be evicted for an extent to become available: all of them inactive,
+    /// clean and not referenced. `None` if something else is in it, or if none need be evicted.
     fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
         let first = extent.start.0 as u32;
         let frames = first..first + self.frames.ladder.pages(extent.level) as u32;

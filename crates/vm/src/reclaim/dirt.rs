@@ -1,6 +1,6 @@
-//! Dirty pages: which base pages of a superpage were written (Navarro et al., section 4.7). A clean superpage is
-//! demoted at its first write, or dirty base pages are inferred from digests of their contents; and dirty pages are
-//! written out.
+//! Dirty pages: which base pages of a superpage were written (Navarro et al., section 4.7). A clean
+//! superpage is demoted at its first write, or dirty base pages are inferred from digests of their
+//! contents; and dirty pages are written out.
 
 use crate::fault::Site;
 use crate::object::population::Walk;
@@ -21,12 +21,14 @@ impl Vm {
         }
     }
 
-    /// Whether the first write to each clean page of an object traps: such pages are mapped without the right to write.
+    /// Whether the first write to each clean page of an object traps: such pages are mapped without
+    /// the right to write.
     pub(crate) fn tracks_dirt(&self, object: ObjectId) -> bool {
         (self.answers.demote.on_write || self.answers.reclaim.hash == Hash::Late) && self.dirt_matters(object)
     }
 
-    /// The rights with which clean pages of an object are mapped, where the map entry allows `rights`.
+    /// The rights with which clean pages of an object are mapped, where the map entry allows
+    /// `rights`.
     pub(crate) fn rights_if_clean(&self, object: ObjectId, rights: Protection) -> Protection {
         if rights.contains(Protection::WRITE) && self.tracks_dirt(object) {
             rights & !Protection::WRITE
@@ -35,7 +37,8 @@ impl Vm {
         }
     }
 
-    /// Keeps the dirty bit of a mapping of `count` frames that was removed, in the state of those frames.
+    /// Keeps the dirty bit of a mapping of `count` frames that was removed, in the state of those
+    /// frames.
     #[inline]
     pub(crate) fn note_modified(&mut self, used: Used, first: u32, count: u64) {
         let listed = used.modified && !self.frames.in_pool(first);
@@ -46,8 +49,9 @@ impl Vm {
         }
     }
 
-    /// Handles a write to the page of a walk in a superpage that may not be written yet. If it is clean, it is demoted around the page, or
-    /// its pages are hashed first. Returns the level of the mapping that may now be written.
+    /// Handles a write to the page of a walk in a superpage that may not be written yet. If it is
+    /// clean, it is demoted around the page, or its pages are hashed first. Returns the level of
+    /// the mapping that may now be written.
     pub(crate) fn first_write(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, level: Level) -> Level {
         let (pages, size) = (self.frames.ladder.pages(level), self.frames.ladder.size(level));
         let start = site.at.align_down(pages);
@@ -72,8 +76,8 @@ impl Vm {
         }
     }
 
-    /// Hashes the queued pages, if the policy hashes when a page is read or before a clean superpage is written: after
-    /// frames are filled, and before the program goes on.
+    /// Hashes the queued pages, if the policy hashes when a page is read or before a clean
+    /// superpage is written: after frames are filled, and before the program goes on.
     #[inline]
     pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
         if self.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
@@ -81,8 +85,9 @@ impl Vm {
         }
     }
 
-    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Returns how many it hashed. Costs a call of
-    /// [`Memory::digest`] for each, and for each page in the queue that it passes a look at its mappings; O(1) if none waits.
+    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Returns how
+    /// many it hashed. Costs a call of [`Memory::digest`] for each, and for each page in the queue
+    /// that it passes a look at its mappings; O(1) if none waits.
     pub fn idle(&mut self, pmap: &impl Pmap, memory: &mut impl Memory, most: u64) -> u64 {
         let mut hashed = 0;
         while hashed < most
@@ -125,8 +130,9 @@ impl Vm {
         self.objects.get(page.object).file.is_none() && self.frames.swap_and_cache.slot(page).is_none()
     }
 
-    /// Where there is no swap space, pages that were just populated in frames side by side go where the daemon does not
-    /// look, if they are not of a file and the access, or what filled them, made them dirty. O(pages), in a few steps for runs.
+    /// Where there is no swap space, pages that were just populated in frames side by side go where
+    /// the daemon does not look, if they are not of a file and the access, or what filled them,
+    /// made them dirty. O(pages), in a few steps for runs.
     #[inline(always)]
     pub(crate) fn strand(&mut self, object: ObjectId, frames: Range<u32>, written: bool) {
         if self.frames.swap_and_cache.has_slots() {
@@ -154,8 +160,9 @@ impl Vm {
         }
     }
 
-    /// Writes a page out that is treated as dirty, unless its digest shows that it has not changed. Returns `false` if
-    /// swap space is full. Clearing the dirty bits of mappings is left to the caller.
+    /// Writes a page out that is treated as dirty, unless its digest shows that it has not changed.
+    /// Returns `false` if swap space is full. Clearing the dirty bits of mappings is left to the
+    /// caller.
     pub(crate) fn launder(&mut self, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let contents = Pfn(u64::from(frame));
         if let Some(known) = self.frames.digests.get(&frame).copied() {

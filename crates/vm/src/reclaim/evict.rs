@@ -1,4 +1,5 @@
-//! How pages leave memory: one, or all that a superpage maps (Linux 4.13: mm/vmscan.c, `CONFIG_THP_SWAP`).
+//! How pages leave memory: one, or all that a superpage maps (Linux 4.13: mm/vmscan.c,
+//! `CONFIG_THP_SWAP`).
 
 use crate::fault::promotion::Leaf;
 use crate::object::PageOf;
@@ -8,9 +9,9 @@ use crate::{Memory, Pmap, Vm};
 use superpage_pages::Level;
 
 impl Vm {
-    /// Evicts all that a superpage of this level maps, of which none was referenced, if the policy does not demote it
-    /// for that. Returns `false`, with nothing changed, if it does, a part of it is in use otherwise, or swap space has
-    /// no room for all of it. O(pages).
+    /// Evicts all that a superpage of this level maps, of which none was referenced, if the policy
+    /// does not demote it for that. Returns `false`, with nothing changed, if it does, a part of it
+    /// is in use otherwise, or swap space has no room for all of it. O(pages).
     pub(super) fn take_out_whole(
         &mut self,
         pmap: &mut impl Pmap,
@@ -51,9 +52,9 @@ impl Vm {
         true
     }
 
-    /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
-    /// frees it. If swap space is full it goes where the daemon does not look, and stays as it is, unless another
-    /// processor wrote it meanwhile: then it is no longer mapped.
+    /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it
+    /// a cache page or frees it. If swap space is full it goes where the daemon does not look, and
+    /// stays as it is, unless another processor wrote it meanwhile: then it is no longer mapped.
     pub(super) fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) {
         let dirty = self.is_dirty(pmap, page, frame);
         if dirty && !self.can_be_written(page) {
@@ -69,8 +70,8 @@ impl Vm {
         self.evicted(page, frame);
     }
 
-    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written
-    /// meanwhile.
+    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped
+    /// cannot be written meanwhile.
     pub(super) fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
         let base = self.frames.ladder.base();
         for mapping in self.mappings(pmap, page, frame) {

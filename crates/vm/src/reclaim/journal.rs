@@ -1,8 +1,10 @@
-//! Queues of frames as journals: numbers in the order in which they were appended, in chunks of one arena.
+//! Queues of frames as journals: numbers in the order in which they were appended, in chunks of one
+//! arena.
 //!
-//! A queue that links its frames writes to three of them for each move, each perhaps a miss of the cache. A journal is only
-//! appended to and read from its head, in order, so that neither misses. What leaves the middle of a queue stays behind as
-//! a stale entry, which the owner recognises and skips.
+//! A queue that links its frames writes to three of them for each move, each perhaps a miss of the
+//! cache. A journal is only appended to and read from its head, in order, so that neither misses.
+//! What leaves the middle of a queue stays behind as a stale entry, which the owner recognises and
+//! skips.
 
 use crate::object::population::{NONE, reserve_some};
 use alloc::format;
@@ -13,14 +15,15 @@ use core::ops::Range;
 /// The entries of a chunk, which takes 512 bytes.
 const ROOM: usize = 125;
 
-/// The fewest frames side by side that are kept as one run: a chunk, and what it leaves empty of the one before it, must
-/// not take more than their entries.
+/// The fewest frames side by side that are kept as one run: a chunk, and what it leaves empty of
+/// the one before it, must not take more than their entries.
 pub(super) const RUN: u32 = 256;
 
 /// Marks a chunk that is a run.
 const RUNS: u32 = 1 << 31;
 
-/// Entries of one queue that follow each other, or a run: frames side by side, of which only the first is noted.
+/// Entries of one queue that follow each other, or a run: frames side by side, of which only the
+/// first is noted.
 #[derive(Clone, Copy)]
 struct Chunk {
     prev: u32,
@@ -162,8 +165,8 @@ impl<const QUEUES: usize> Journal<QUEUES> {
         }
     }
 
-    /// Removes what it can of some frames side by side, the last first, if they are the last entries of a queue. Returns
-    /// those that are left. O(chunks).
+    /// Removes what it can of some frames side by side, the last first, if they are the last
+    /// entries of a queue. Returns those that are left. O(chunks).
     pub(super) fn pop_last_run(&mut self, queue: usize, mut frames: Range<u32>) -> Range<u32> {
         while !frames.is_empty() && self.last(queue) == Some(frames.end - 1) {
             let Ends { head, tail, at } = self.queues[queue];
@@ -242,11 +245,13 @@ impl<const QUEUES: usize> Journal<QUEUES> {
         core::iter::from_fn(move || self.read(queue, &mut cursor))
     }
 
-    /// Keeps those entries of a queue for which `keep` says so, called for each in order. O(entries).
+    /// Keeps those entries of a queue for which `keep` says so, called for each in order.
+    /// O(entries).
     pub(super) fn retain(&mut self, queue: usize, mut keep: impl FnMut(u32) -> bool) {
         let Ends { mut head, mut at, .. } = core::mem::replace(&mut self.queues[queue], Ends::EMPTY);
         while head != NONE {
-            // A copy: what is kept is appended to chunks that are free, and this is one of them then.
+            // A copy: what is kept is appended to chunks that are free, and this is one of them
+            // then.
             let chunk = self.arena[head as usize];
             self.free(head);
             if chunk.is_run() {

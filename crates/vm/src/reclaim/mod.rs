@@ -1,4 +1,5 @@
-//! What happens when memory is short: the queues of pages, the page daemon, swap and cache pages, and what of a page is dirty.
+//! What happens when memory is short: the queues of pages, the page daemon, swap and cache pages,
+//! and what of a page is dirty.
 
 mod arrived;
 pub(crate) mod daemon;

@@ -1,16 +1,20 @@
-//! What the page daemon keeps of each frame: its page list, the activity of its page, whether the page is dirty; and
-//! the page that is in it.
+//! What the page daemon keeps of each frame: its page list, the activity of its page, whether the
+//! page is dirty; and the page that is in it.
 //!
-//! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or *busy*, each in approximate
-//! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too.
-//! Kept only where the policy reclaims pages.
+//! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or
+//! *busy*, each in approximate LRU order (Navarro et al., section 5.1; the last two are FreeBSD's).
+//! A frame that counts as free but still holds a page is on the cache list too. Kept only where the
+//! policy reclaims pages.
 //!
-//! A fault at random would miss the cache for the state of its frame. So frames first arrive where there is none
-//! (`arrived.rs`), and get it when that is full, or when anything but a fault needs the lists: then the misses overlap.
+//! A fault at random would miss the cache for the state of its frame. So frames first arrive where
+//! there is none (`arrived.rs`), and get it when that is full, or when anything but a fault needs
+//! the lists: then the misses overlap.
 //!
-//! Lists are journals (`journal.rs`), and the state of a frame is two bytes. A frame that leaves the middle of a list leaves a stale entry behind. Its state says so, and since
-//! entries are in the order of time, the first ones of a frame are the stale ones. They are dropped when they come to the
-//! head, and all at once when there are as many as a quarter of the frames: every operation is O(1), amortised.
+//! Lists are journals (`journal.rs`), and the state of a frame is two bytes. A frame that leaves
+//! the middle of a list leaves a stale entry behind. Its state says so, and since entries are in
+//! the order of time, the first ones of a frame are the stale ones. They are dropped when they come
+//! to the head, and all at once when there are as many as a quarter of the frames: every operation
+//! is O(1), amortised.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +38,8 @@ pub(crate) enum List {
     Inactive,
     /// Clean and unmapped.
     Cache,
-    /// Dirty, with no free slot in swap space when it was to be evicted, or with no swap space at all. The daemon tries
-    /// it again when there is a slot.
+    /// Dirty, with no free slot in swap space when it was to be evicted, or with no swap space at
+    /// all. The daemon tries it again when there is a slot.
     Unswappable,
     /// Its contents are being read. Its order means nothing, so that it has no journal.
     Busy,
@@ -48,8 +52,9 @@ const EVERY: [List; LISTS] = [List::Active, List::Inactive, List::Cache, List::U
 const LISTS: usize = 5;
 const QUEUES: usize = 4;
 
-/// How many of the last faults protect what they mapped from the daemon: as much as one instruction can need at once,
-/// such as a memory-to-memory move across page boundaries. Fewer if memory is small.
+/// How many of the last faults protect what they mapped from the daemon: as much as one instruction
+/// can need at once, such as a memory-to-memory move across page boundaries. Fewer if memory is
+/// small.
 const LATEST: usize = 8;
 
 /// The initial activity of a page, what a reference adds, and the maximum: FreeBSD's values.
@@ -57,10 +62,10 @@ const ACTIVITY: u8 = 5;
 const ADVANCE: u8 = 3;
 const MOST: u8 = 64;
 
-/// What is kept of a frame. From the lowest bit: the number of its list from 1, or 0 for none; its activity; whether
-/// contents differ from the backing store, whatever the mappings' dirty bits say; whether it was found referenced when
-/// last sampled; and for each list with a journal, whether that has stale entries of the frame. All but the last are 0 in
-/// a frame without a page.
+/// What is kept of a frame. From the lowest bit: the number of its list from 1, or 0 for none; its
+/// activity; whether contents differ from the backing store, whatever the mappings' dirty bits say;
+/// whether it was found referenced when last sampled; and for each list with a journal, whether
+/// that has stale entries of the frame. All but the last are 0 in a frame without a page.
 type State = u16;
 
 const LIST: State = 7;
@@ -101,8 +106,8 @@ pub(crate) struct Pages {
     changes: u64,
     /// By level from 1 up: for each extent of that size the node that owns it.
     extents: Vec<Vec<u32>>,
-    /// For a frame of a page that was placed singly, one more than the lowest node of its population map. Allocated at
-    /// the first such page.
+    /// For a frame of a page that was placed singly, one more than the lowest node of its
+    /// population map. Allocated at the first such page.
     singles: Vec<u32>,
 }
 
@@ -157,7 +162,8 @@ impl Pages {
         self.journal.start(list as usize)
     }
 
-    /// The next frame of a list while frames leave it. It may return frames again from the head on, but passes none.
+    /// The next frame of a list while frames leave it. It may return frames again from the head on,
+    /// but passes none.
     pub(crate) fn read(&self, list: List, cursor: &mut Cursor) -> Option<u32> {
         loop {
             let frame = self.journal.read(list as usize, cursor)?;
@@ -167,8 +173,8 @@ impl Pages {
         }
     }
 
-    /// Gives the frames that have arrived their states, and puts them at the tails of their lists. The states are loaded
-    /// first, all at once: at random each is a miss of the cache.
+    /// Gives the frames that have arrived their states, and puts them at the tails of their lists.
+    /// The states are loaded first, all at once: at random each is a miss of the cache.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if !self.arrived.is_empty() {
@@ -226,9 +232,10 @@ impl Pages {
         }
     }
 
-    /// Puts frames side by side, whose pages were just populated and have no place to be written to, where the daemon does
-    /// not look, if they are active: no more pages contribute to contiguity than before. One step and the setting of their
-    /// states for each run that was added, if nothing was added since.
+    /// Puts frames side by side, whose pages were just populated and have no place to be written
+    /// to, where the daemon does not look, if they are active: no more pages contribute to
+    /// contiguity than before. One step and the setting of their states for each run that was
+    /// added, if nothing was added since.
     #[inline(always)]
     pub(crate) fn strand(&mut self, frames: Range<u32>) {
         if frames.end - frames.start == 1 && self.arrived.strand(frames.start) {
@@ -259,7 +266,8 @@ impl Pages {
         self.journal.push_run(List::Unswappable as usize, part);
     }
 
-    /// Moves all that is kept of a page from one frame to another, which has none. It goes to the tail of its list.
+    /// Moves all that is kept of a page from one frame to another, which has none. It goes to the
+    /// tail of its list.
     pub(crate) fn transfer(&mut self, from: u32, to: u32) {
         self.settle();
         let state = self.states[from as usize];
@@ -284,15 +292,16 @@ impl Pages {
         self.served = self.served.wrapping_add(1);
     }
 
-    /// The frames that the last faults mapped, oldest first: at least one and at most an eighth of memory.
+    /// The frames that the last faults mapped, oldest first: at least one and at most an eighth of
+    /// memory.
     pub(crate) fn latest(&self) -> impl Iterator<Item = u32> + '_ {
         let most = (self.states.len() / 8).clamp(1, LATEST);
         let turns = (1..=most).rev().map(|ago| self.served.wrapping_sub(ago) % LATEST);
         turns.map(|turn| self.latest[turn]).filter(|frame| *frame != NONE)
     }
 
-    /// For each activity, the number of active pages that have it, without those that the last faults mapped. O(active
-    /// pages).
+    /// For each activity, the number of active pages that have it, without those that the last
+    /// faults mapped. O(active pages).
     pub(crate) fn activities(&mut self) -> [u32; MOST as usize + 1] {
         self.settle();
         self.drop_stale(List::Active);
@@ -328,8 +337,8 @@ impl Pages {
         }
     }
 
-    /// Records whether the page was found referenced in so many rounds over the list; `alone`: it itself, and not only
-    /// a superpage that it was part of. Returns its new activity.
+    /// Records whether the page was found referenced in so many rounds over the list; `alone`: it
+    /// itself, and not only a superpage that it was part of. Returns its new activity.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
         self.settle();
         let activity = match referenced {
@@ -346,7 +355,8 @@ impl Pages {
         self.state(frame) & RECENT != 0
     }
 
-    /// Whether contents differ from the backing store, apart from what the mappings' dirty bits say.
+    /// Whether contents differ from the backing store, apart from what the mappings' dirty bits
+    /// say.
     pub(crate) fn dirty(&self, frame: u32) -> bool {
         // What just arrived is clean: this spares the miss for its state.
         self.arrived.last() != Some(frame) && self.state(frame) & DIRTY != 0
@@ -478,7 +488,8 @@ impl Pages {
         }
     }
 
-    /// Whether the first entry of a frame in the journal of a list is stale; then it is about to be dropped.
+    /// Whether the first entry of a frame in the journal of a list is stale; then it is about to be
+    /// dropped.
     fn forget_stale(&mut self, frame: u32, list: List) -> bool {
         let (state, mark) = (&mut self.states[frame as usize], 1 << (STALE + list as u32));
         if *state & mark == 0 {

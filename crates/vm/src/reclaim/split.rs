@@ -1,16 +1,16 @@
-//! What the page daemon does before it evicts: it splits huge pages that lost pages (`frame/deferred.rs`), and takes
-//! their pages of zeroes from those that are underused (Linux 6.12, mm/huge_memory.c: `deferred_split_scan`). Not
-//! modelled: the zero page that Linux maps in their place; that a share of the list is scanned for each share of the
-//! page lists.
+//! What the page daemon does before it evicts: it splits huge pages that lost pages
+//! (`frame/deferred.rs`), and takes their pages of zeroes from those that are underused (Linux
+//! 6.12, mm/huge_memory.c: `deferred_split_scan`). Not modelled: the zero page that Linux maps in
+//! their place; that a share of the list is scanned for each share of the page lists.
 
 use crate::object::population::NodeId;
 use crate::{Memory, Pmap, Region, Vm};
 use superpage_pages::{Extent, Pfn};
 
 impl Vm {
-    /// Splits huge pages that were to be split later until so many frames are available, the oldest first; and those
-    /// that are underused, if that is the policy. Returns whether that freed a frame. O(pages of those that are
-    /// looked at).
+    /// Splits huge pages that were to be split later until so many frames are available, the oldest
+    /// first; and those that are underused, if that is the policy. Returns whether that freed a
+    /// frame. O(pages of those that are looked at).
     pub(crate) fn split_deferred(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) -> bool {
         let mut freed = false;
         while self.available() < target
@@ -25,7 +25,8 @@ impl Vm {
         freed
     }
 
-    /// Frees the pages of zeroes of a huge page that has more than `most`, which splits it. Returns whether it did.
+    /// Frees the pages of zeroes of a huge page that has more than `most`, which splits it. Returns
+    /// whether it did.
     fn split_if_underused(
         &mut self,
         pmap: &mut impl Pmap,

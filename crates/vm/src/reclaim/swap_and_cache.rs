@@ -1,4 +1,5 @@
-//! Pages that have contents but are not populated: cache pages, in frames that count as free, and swap pages.
+//! Pages that have contents but are not populated: cache pages, in frames that count as free, and
+//! swap pages.
 
 use crate::object::population::NONE;
 use crate::object::{ObjectId, PageOf};
@@ -9,8 +10,9 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// Where the contents of unpopulated pages are: the cache pages, by page and by frame, and the slot of each page in
-/// swap space. A page may have both a cached frame and a slot; a slot belongs to at most one page.
+/// Where the contents of unpopulated pages are: the cache pages, by page and by frame, and the slot
+/// of each page in swap space. A page may have both a cached frame and a slot; a slot belongs to at
+/// most one page.
 pub(crate) struct SwapAndCache {
     /// The frame of each cache page that counts as free.
     cached: BTreeMap<PageOf, u32>,
@@ -106,8 +108,8 @@ impl SwapAndCache {
         u64::from(self.fresh) - self.vacant.len() as u64
     }
 
-    /// The pages of an object from `low` up to `high`: those that are cached, with their frames, and those that have a
-    /// slot.
+    /// The pages of an object from `low` up to `high`: those that are cached, with their frames,
+    /// and those that have a slot.
     pub(crate) fn pages_in(&self, object: ObjectId, low: u64, high: u64) -> (Vec<(u64, u32)>, Vec<u64>) {
         if low >= high || self.is_empty() {
             return (Vec::new(), Vec::new());
@@ -138,7 +140,8 @@ impl SwapAndCache {
         self.swapped.keys().copied()
     }
 
-    /// Checks that both indexes hold the same cache pages, and that each slot is free or belongs to one page.
+    /// Checks that both indexes hold the same cache pages, and that each slot is free or belongs to
+    /// one page.
     pub(crate) fn validate(&self) -> Result<(), String> {
         if self.cached.len() != self.cached_in.len()
             || self.cached.iter().any(|(page, frame)| self.cached_in.get(frame) != Some(page))

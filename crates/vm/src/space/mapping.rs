@@ -1,4 +1,5 @@
-//! What a process requests: map, unmap, protect, advise, discard, grow, remap, and an address for a new mapping.
+//! What a process requests: map, unmap, protect, advise, discard, grow, remap, and an address for a
+//! new mapping.
 
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::{Entry, Pooled};
@@ -23,7 +24,8 @@ pub enum Backing {
     },
 }
 
-/// A mapping to be made: [`Map::anonymous`] or [`Map::file`], then adjusted through the methods or the fields.
+/// A mapping to be made: [`Map::anonymous`] or [`Map::file`], then adjusted through the methods or
+/// the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Map {
@@ -50,8 +52,8 @@ impl Map {
         Map { start, pages, protection, shared: false, backing, growth: Growth::Fixed, hint: Hint::None }
     }
 
-    /// Readable and writable pages of a file from `offset` on, which has `file_pages` of them. Private: the process'
-    /// writes do not reach the file.
+    /// Readable and writable pages of a file from `offset` on, which has `file_pages` of them.
+    /// Private: the process' writes do not reach the file.
     pub const fn file(start: Vpn, pages: u64, file: u32, file_pages: u64, offset: u64) -> Map {
         Map { backing: Backing::File { file, pages: file_pages, offset }, ..Map::anonymous(start, pages) }
     }
@@ -97,9 +99,9 @@ impl Vm {
     /// nothing, so that a superpage may lie in both. O(log mappings) plus the cost of unmapping.
     ///
     /// # Errors
-    /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
-    /// page is busy; [`Error::PoolPage`] if it would cut a page of the pool, [`Error::PoolShort`] if too few are left
-    /// and the policy does not fall back.
+    /// The address space does not exist, the range, in memory or in the file, is empty or too long,
+    /// or an overlapped page is busy; [`Error::PoolPage`] if it would cut a page of the pool,
+    /// [`Error::PoolShort`] if too few are left and the policy does not fall back.
     pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
         let (start, end) = bounds(map.start.pages(map.pages))?;
         if let Backing::File { pages, offset, .. } = map.backing {
@@ -163,12 +165,12 @@ impl Vm {
         self.space_mut(space).put(entry);
     }
 
-    /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
-    /// that nobody else can reach are freed. O(pages mapped there).
+    /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as
+    /// needed. Pages that nobody else can reach are freed. O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, a page there is busy ([`Error::Busy`]), or it
-    /// would cut a page of the static pool ([`Error::PoolPage`]).
+    /// The address space does not exist, the range is empty or too long, a page there is busy
+    /// ([`Error::Busy`]), or it would cut a page of the static pool ([`Error::PoolPage`]).
     pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
@@ -177,7 +179,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Unmaps the pages of a range, of a space that exists, none of which is busy: see [`Vm::none_busy`].
+    /// Unmaps the pages of a range, of a space that exists, none of which is busy: see
+    /// [`Vm::none_busy`].
     pub(crate) fn remove(&mut self, pmap: &mut impl Pmap, space: SpaceId, Range { start: low, end: high }: Range<u64>) {
         self.frames.stats.note_peak();
         let entries = self.space_mut(space).overlapping(low, high);
@@ -199,11 +202,12 @@ impl Vm {
         }
     }
 
-    /// Changes the rights of a range; holes are no error. Superpages that cross its ends are demoted as far as needed
-    /// (section 4.6). O(pages mapped there).
+    /// Changes the rights of a range; holes are no error. Superpages that cross its ends are
+    /// demoted as far as needed (section 4.6). O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, or it would cut a page of the static pool.
+    /// The address space does not exist, the range is empty or too long, or it would cut a page of
+    /// the static pool.
     pub fn protect(
         &mut self,
         pmap: &mut impl Pmap,
@@ -241,7 +245,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Puts a part of an entry, changed, in the place of what it was, and joins it with its neighbours where they are alike.
+    /// Puts a part of an entry, changed, in the place of what it was, and joins it with its
+    /// neighbours where they are alike.
     pub(crate) fn put_part(&mut self, space: SpaceId, part: Entry) {
         self.cut(space, part.start);
         self.cut(space, part.end);
@@ -250,13 +255,15 @@ impl Vm {
         self.join(space, part.end);
     }
 
-    /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes, but superpages across
-    /// the edges of the range are demoted as far as needed, as in Linux, since a map entry has one hint. What later
-    /// faults do is the policy's ([`Hints`](crate::Hints)). Private memory of fixed size that holds nothing yet is
-    /// then as if it had been mapped so. O(entries and populated nodes there).
+    /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes,
+    /// but superpages across the edges of the range are demoted as far as needed, as in Linux,
+    /// since a map entry has one hint. What later faults do is the policy's
+    /// ([`Hints`](crate::Hints)). Private memory of fixed size that holds nothing yet is then as if
+    /// it had been mapped so. O(entries and populated nodes there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, or a part of it is of the static pool.
+    /// The address space does not exist, the range is empty or too long, or a part of it is of the
+    /// static pool.
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.is_pool_free(space, low, high)?;
@@ -296,8 +303,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Changes what faults do in a range, or in all of a space and in what it maps later, from what the policy answers
-    /// ([`System::prefer`](crate::System::prefer)).
+    /// Changes what faults do in a range, or in all of a space and in what it maps later, from what
+    /// the policy answers ([`System::prefer`](crate::System::prefer)).
     ///
     /// # Errors
     /// As for [`Vm::advise`]; [`Error::Preferences`], with nothing changed, if there are too many.
@@ -343,12 +350,13 @@ impl Vm {
         self.space(space).is_ok_and(|space| !space.overlapping(range.start.0, range.start.0 + range.pages).is_empty())
     }
 
-    /// Discards the contents of a range and keeps its mappings; holes are no error. The next access finds zeroes, or
-    /// the file. Contents that a shared mapping shares with others stay for them. O(pages mapped there).
+    /// Discards the contents of a range and keeps its mappings; holes are no error. The next access
+    /// finds zeroes, or the file. Contents that a shared mapping shares with others stay for them.
+    /// O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, the range is empty or too long, a page there is busy, or it would cut a page
-    /// of the static pool.
+    /// The address space does not exist, the range is empty or too long, a page there is busy, or
+    /// it would cut a page of the static pool.
     pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
@@ -366,7 +374,8 @@ impl Vm {
             if entry.shared || file == Some(part.object) || given_up && backing == file {
                 continue;
             }
-            // Pages of objects behind, and pages that others still need, must not show up here again.
+            // Pages of objects behind, and pages that others still need, must not show up here
+            // again.
             self.cut(space, part.start);
             self.cut(space, part.end);
             self.put_fresh(space, part);
@@ -378,13 +387,13 @@ impl Vm {
         Ok(())
     }
 
-    /// Sets the length of the growing mapping that starts at `start` (`brk`). It may also shrink; 0 unmaps it. Whatever
-    /// it grows over is unmapped first; another growing mapping that follows without a gap counts as part of it. What is
-    /// added has no hint, as in Linux.
+    /// Sets the length of the growing mapping that starts at `start` (`brk`). It may also shrink; 0
+    /// unmaps it. Whatever it grows over is unmapped first; another growing mapping that follows
+    /// without a gap counts as part of it. What is added has no hint, as in Linux.
     ///
     /// # Errors
-    /// The address space does not exist, no mapping starts there, the range is too long, or a page to be released is
-    /// busy.
+    /// The address space does not exist, no mapping starts there, the range is too long, or a page
+    /// to be released is busy.
     pub fn grow(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let found = self.space(space)?.find(start.0).filter(|entry| entry.start == start.0);
         let mut last = found.ok_or(Error::Unmapped(start))?;
@@ -402,7 +411,8 @@ impl Vm {
             }
         } else if end < last.end {
             self.unmap(pmap, space, Vpn(end).pages(last.end - end))?;
-            // What is left of the object shrinks too, unless an entry elsewhere may map the part that was removed.
+            // What is left of the object shrinks too, unless an entry elsewhere may map the part
+            // that was removed.
             if pages > 0
                 && let Some(last) = self.space(space)?.find(end - 1)
                 && last.growth == Growth::Up
@@ -422,12 +432,14 @@ impl Vm {
         if file { bounds(Vpn(entry.offset).pages(entry.end - entry.start + more)).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Extends an entry where nothing follows it: with its object, if the indices that follow were never used.
+    /// Extends an entry where nothing follows it: with its object, if the indices that follow were
+    /// never used.
     fn extend(&mut self, space: SpaceId, entry: Entry, end: u64) {
         let in_file = self.file_behind(entry.object).is_some();
         let entry = if entry.copy && !in_file { self.own(space, entry) } else { entry };
         let longer = Entry { end, ..entry };
-        // No object of the chain may have used the indices that follow: what is there now belongs to others.
+        // No object of the chain may have used the indices that follow: what is there now belongs
+        // to others.
         let unused = |object: &Object| object.file.is_some() || object.high <= entry.offset_end();
         let unused = self.objects.chain(entry.object).all(|object| unused(self.objects.get(object)));
         let object = self.objects.get_mut(entry.object);
@@ -448,7 +460,8 @@ impl Vm {
         self.objects.chain(front).last().filter(|last| self.objects.get(*last).file.is_some())
     }
 
-    /// Adds a private entry that has no pages of its own yet: on the file behind it, or on a new anonymous object.
+    /// Adds a private entry that has no pages of its own yet: on the file behind it, or on a new
+    /// anonymous object.
     fn put_fresh(&mut self, space: SpaceId, part: Entry) {
         let (object, offset, copy) = match self.file_behind(part.object) {
             Some(file) => (file, part.offset, true),
@@ -458,13 +471,14 @@ impl Vm {
         self.space_mut(space).put(Entry { object, offset, copy, ..part });
     }
 
-    /// Moves the mappings of a range, with their contents, or changes the length of the last one (`mremap`). Whatever
-    /// lies at the new place is unmapped first; superpages that are not aligned there are demoted as far as needed.
+    /// Moves the mappings of a range, with their contents, or changes the length of the last one
+    /// (`mremap`). Whatever lies at the new place is unmapped first; superpages that are not
+    /// aligned there are demoted as far as needed.
     ///
     /// # Errors
-    /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, a mapping would move onto
-    /// a part of itself, a page of either range is busy, or the move would cut a page of the static pool, change its
-    /// alignment or let it grow.
+    /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`,
+    /// a mapping would move onto a part of itself, a page of either range is busy, or the move
+    /// would cut a page of the static pool, change its alignment or let it grow.
     pub fn remap(&mut self, pmap: &mut impl Pmap, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
         let (low, from_end) = bounds(from)?;
         let (to_low, to_end) = bounds(to)?;
@@ -516,9 +530,10 @@ impl Vm {
         Ok(())
     }
 
-    /// An address for a new mapping (section 5.3): the lowest free one in `within` with the alignment of the largest
-    /// superpage that is no larger than the mapping, so that virtual and physical alignment agree. `offset` is the
-    /// first mapped page of a file, or 0. `None` if there is no room. O(mappings there).
+    /// An address for a new mapping (section 5.3): the lowest free one in `within` with the
+    /// alignment of the largest superpage that is no larger than the mapping, so that virtual and
+    /// physical alignment agree. `offset` is the first mapped page of a file, or 0. `None` if there
+    /// is no room. O(mappings there).
     ///
     /// # Errors
     /// The address space does not exist.
@@ -542,7 +557,8 @@ impl Vm {
         }
     }
 
-    /// Frees the contents of a part of an entry, which stays, unless others can reach them. Returns whether it did.
+    /// Frees the contents of a part of an entry, which stays, unless others can reach them. Returns
+    /// whether it did.
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
         if object.file.is_some() {

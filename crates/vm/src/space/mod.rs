@@ -1,4 +1,5 @@
-//! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory object.
+//! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory
+//! object.
 
 pub(crate) mod mapping;
 mod neighbours;
@@ -11,7 +12,8 @@ use core::cell::Cell;
 use core::ops::Range;
 use superpage_pages::{Hint, Level, Protection, Vpn};
 
-/// Whether a map entry is of the static pool, and whether its pages are reserved there until it touches them.
+/// Whether a map entry is of the static pool, and whether its pages are reserved there until it
+/// touches them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pooled {
     Not,
@@ -30,12 +32,13 @@ pub(crate) struct Entry {
     pub(crate) protection: Protection,
     /// Whether writes are seen by others that map the object.
     pub(crate) shared: bool,
-    /// Whether the object must not be changed through this entry: a write first puts a copy-on-write object in front of
-    /// it.
+    /// Whether the object must not be changed through this entry: a write first puts a
+    /// copy-on-write object in front of it.
     pub(crate) copy: bool,
     pub(crate) growth: Growth,
     pub(crate) hint: Hint,
-    /// What the policy's background prefers there: a number of [`Vm::preferences`](crate::vm::Vm::preferences), 0 for nothing.
+    /// What the policy's background prefers there: a number of
+    /// [`Vm::preferences`](crate::vm::Vm::preferences), 0 for nothing.
     pub(crate) prefer: u16,
     /// If it is of the static pool, it begins and ends where pages of that do.
     pub(crate) pooled: Pooled,
@@ -84,7 +87,8 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct Space {
     entries: BTreeMap<u64, Entry>,
-    /// The same by object, first index and start: from a page of an object to the entries that map it.
+    /// The same by object, first index and start: from a page of an object to the entries that map
+    /// it.
     by_object: BTreeSet<(ObjectId, u64, u64)>,
     /// The entry found last: faults are local.
     recent: Cell<Option<Entry>>,
@@ -159,8 +163,9 @@ impl Space {
         Some(*low..self.entries[last].offset_end())
     }
 
-    /// The parts of an anonymous object that entries map of its pages from `low` up to `high`, as ranges of indices,
-    /// the last first. No page of such an object is mapped twice in one space. O(log entries) and one step for each.
+    /// The parts of an anonymous object that entries map of its pages from `low` up to `high`, as
+    /// ranges of indices, the last first. No page of such an object is mapped twice in one space.
+    /// O(log entries) and one step for each.
     pub(crate) fn windows(&self, object: ObjectId, low: u64, high: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         let before = self.by_object.range((object, 0, 0)..(object, high, 0)).rev();
         let windows = before.map(|(_, offset, start)| *offset..self.entries[start].offset_end());
@@ -173,8 +178,8 @@ impl Space {
         self.by_object.len() == self.entries.len() && keys.into_iter().all(|key| self.by_object.contains(&key))
     }
 
-    /// Cuts the entry that holds `at` in two there and returns its object; `None` if an entry starts there or none is
-    /// there.
+    /// Cuts the entry that holds `at` in two there and returns its object; `None` if an entry
+    /// starts there or none is there.
     pub(crate) fn cut(&mut self, at: u64) -> Option<ObjectId> {
         let entry = self.find(at).filter(|entry| entry.start < at)?;
         self.put(entry.within(entry.start, at));
@@ -182,7 +187,8 @@ impl Space {
         Some(entry.object)
     }
 
-    /// Joins the two entries that meet at `at` if the second continues the first, and returns their object.
+    /// Joins the two entries that meet at `at` if the second continues the first, and returns their
+    /// object.
     pub(crate) fn join(&mut self, at: u64) -> Option<ObjectId> {
         let second = *self.entries.get(&at)?;
         let first = *self.entries.range(..at).next_back()?.1;
@@ -199,7 +205,8 @@ impl Space {
         self.entries.values()
     }
 
-    /// The lowest start of `pages` pages in a range that no entry overlaps, congruent to `residue` modulo `alignment`.
+    /// The lowest start of `pages` pages in a range that no entry overlaps, congruent to `residue`
+    /// modulo `alignment`.
     pub(crate) fn gap(&self, within: Range<u64>, pages: u64, alignment: u64, residue: u64) -> Option<u64> {
         let Range { start: low, end: high } = within;
         let fit = |from: u64| {

@@ -13,7 +13,8 @@ impl Entry {
 }
 
 impl Vm {
-    /// Whether this part of an entry is of private memory of fixed size that was never moved, and holds nothing.
+    /// Whether this part of an entry is of private memory of fixed size that was never moved, and
+    /// holds nothing.
     pub(super) fn is_unused(&self, part: &Entry) -> bool {
         let known = self.objects.get(part.object);
         let alone = known.file.is_none() && known.backing.is_none() && known.copies == 0;
@@ -30,7 +31,8 @@ impl Vm {
         false
     }
 
-    /// Puts in the place of a part of an entry that [is unused](Vm::is_unused) one that was mapped as it is now.
+    /// Puts in the place of a part of an entry that [is unused](Vm::is_unused) one that was mapped
+    /// as it is now.
     pub(super) fn map_again(&mut self, space: SpaceId, part: Entry) {
         self.cut(space, part.start);
         self.cut(space, part.end);
@@ -42,8 +44,8 @@ impl Vm {
         self.join(space, part.end);
     }
 
-    /// Puts an entry of anonymous memory that holds nothing: of the object of a neighbour that it continues, or of one
-    /// of its own.
+    /// Puts an entry of anonymous memory that holds nothing: of the object of a neighbour that it
+    /// continues, or of one of its own.
     pub(super) fn put_anonymous(&mut self, space: SpaceId, new: Entry) {
         let of = |object| Entry { object, ..new };
         let object = self.continued(space, of);

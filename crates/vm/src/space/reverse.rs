@@ -59,8 +59,8 @@ impl IntoIterator for Found {
 }
 
 impl Vm {
-    /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private copy. O(copy-on-write
-    /// objects behind the map entry's).
+    /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private
+    /// copy. O(copy-on-write objects behind the map entry's).
     pub fn maps_file_page(&self, space: SpaceId, at: Vpn) -> bool {
         let space = self.spaces.get(space.0 as usize).and_then(Option::as_ref);
         let Some(entry) = space.and_then(|space| space.find(at.0)) else { return false };
@@ -73,7 +73,8 @@ impl Vm {
         self.objects.get(object).file.is_some()
     }
 
-    /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in front of the page's).
+    /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in
+    /// front of the page's).
     pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Found {
         let mut found = Found::default();
         self.mappings_of(pmap, page, frame, &mut found);

@@ -6,16 +6,16 @@ use superpage_pages::{Access, Level, Vpn};
 use superpage_vm::{FaultError, FaultKind, Pmap, SpaceId, Vm};
 
 impl World {
-    /// A program's access: the hardware's, or the fault and then the hardware's. A write may write the `same` as
-    /// was there.
-    /// `false` if memory is full.
+    /// A program's access: the hardware's, or the fault and then the hardware's. A write may write
+    /// the `same` as was there. `false` if memory is full.
     pub(super) fn access(&mut self, space: SpaceId, page: u64, access: Access, same: bool) -> bool {
         let at = Vpn(page);
         let slot = self.slots[&space].get(&page).copied();
         let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
         assert_eq!(self.vm.hint(space, at), slot.map(|slot| slot.hint), "the hint of page {page:#x} of {space:?}");
         let promotions = |vm: &Vm| vm.stats().promotions.iter().sum::<u64>();
-        // The daemon may have to make room, once; and it and the background come before the program, once.
+        // The daemon may have to make room, once; and it and the background come before the
+        // program, once.
         let (mut steps, mut daemon, mut before_it) = (0, false, page.is_multiple_of(2));
         while !self.pmap.access(space, at, access) {
             if self.vm.wants_misses() {

@@ -9,7 +9,8 @@ pub(crate) struct Contents {
     pub(crate) memory: Vec<u32>,
     pub(crate) disk: HashMap<(u32, u64), u32>,
     swap: HashMap<u32, u32>,
-    /// The reads that are under way, the oldest first: the frame, what is read, and what was there when it began.
+    /// The reads that are under way, the oldest first: the frame, what is read, and what was there
+    /// when it began.
     pub(crate) reading: Vec<(Pfn, Backed, u32)>,
     /// The number of choices made so far, where the store is slow.
     choices: Option<u64>,
@@ -27,7 +28,8 @@ impl Contents {
         }
     }
 
-    /// From now on half of the reads are over later, and a few frames cannot be filled at the first try.
+    /// From now on half of the reads are over later, and a few frames cannot be filled at the first
+    /// try.
     pub(crate) fn slow(&mut self) {
         self.choices = Some(0);
     }

@@ -9,8 +9,8 @@ use superpage_vm::{Fault, FaultError};
 const STREAM_PAGES: u64 = 1 << 16;
 
 impl World {
-    /// Reads or writes a page of a file without a mapping; the daemon makes room if need be. `None` if the file is not
-    /// open, or if memory is full.
+    /// Reads or writes a page of a file without a mapping; the daemon makes room if need be. `None`
+    /// if the file is not open, or if memory is full.
     fn access_file(&mut self, file: u32, page: u64, writing: bool) -> Option<Fault> {
         let access = |world: &mut World| {
             loop {
@@ -44,7 +44,8 @@ impl World {
         Some(fault)
     }
 
-    /// Presses on memory: a file that does not fit is read until the daemon has run so often, or has twice filled memory.
+    /// Presses on memory: a file that does not fit is read until the daemon has run so often, or
+    /// has twice filled memory.
     pub(super) fn press(&mut self, runs: u64, stride: u64) {
         self.vm.open(STREAM, STREAM_PAGES).unwrap();
         let until = self.vm.stats().daemon_runs + runs;
@@ -107,7 +108,8 @@ impl World {
                     Source::File { file, .. } | Source::Copied { file, .. } => Some(file),
                     Source::Cell { .. } => None,
                 };
-                // While it is mapped, it goes on living: what it then holds is for those who map it.
+                // While it is mapped, it goes on living: what it then holds is for those who map
+                // it.
                 if !all.any(|slot| of(slot.source) == Some(file)) {
                     self.wait(|world| world.vm.remove_file(file)).unwrap();
                     self.opens.remove(&file);

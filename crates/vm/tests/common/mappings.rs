@@ -49,7 +49,8 @@ impl World {
             let source = match slot.source {
                 Source::Cell { shared: false, .. } => Source::Cell { cell: self.cell(), shared: false },
                 Source::Copied { file, page, .. } => Source::File { file, page, shared: false },
-                // Whether what is shared is lost depends on whether anybody else has it: see `access`.
+                // Whether what is shared is lost depends on whether anybody else has it: see
+                // `access`.
                 source => source,
             };
             self.slots(space).insert(page, Slot { source, begun: None, ..slot });

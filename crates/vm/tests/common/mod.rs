@@ -1,6 +1,7 @@
-//! A small world for property tests and the fuzzer: a memory manager, page tables in software, and beside them what
-//! programs may rely on, that each page holds what was last written to it. Operations are read from bytes, so that any
-//! sequence of bytes is a sequence of operations; the whole state is validated after every one.
+//! A small world for property tests and the fuzzer: a memory manager, page tables in software, and
+//! beside them what programs may rely on, that each page holds what was last written to it.
+//! Operations are read from bytes, so that any sequence of bytes is a sequence of operations; the
+//! whole state is validated after every one.
 
 mod access;
 mod contents;
@@ -45,12 +46,13 @@ struct Slot {
     /// Whether it belongs to a heap.
     up: bool,
     hint: Hint,
-    /// Of a page of a file, what its file held when a read of it began on which this process then did not wait: its own
-    /// copy, where the read was for one, is of that time.
+    /// Of a page of a file, what its file held when a read of it began on which this process then
+    /// did not wait: its own copy, where the read was for one, is of that time.
     begun: Option<u32>,
 }
 
-/// Whether a call was refused since it would cut a page of the static pool, or ask something of one.
+/// Whether a call was refused since it would cut a page of the static pool, or ask something of
+/// one.
 fn cuts_pool(done: Result<(), Error>) -> bool {
     match done {
         Ok(()) => false,
@@ -59,7 +61,8 @@ fn cuts_pool(done: Result<(), Error>) -> bool {
     }
 }
 
-/// The number of the file that an operation works on, from its last byte: below that of the long one.
+/// The number of the file that an operation works on, from its last byte: below that of the long
+/// one.
 fn file_number(more: u8) -> u32 {
     let bits = u32::from(more & FILE);
     bits & 1 | bits >> 1 & 6
@@ -79,7 +82,8 @@ pub(crate) struct World {
     files: HashMap<(u32, u64), u32>,
     /// What memory, files and swap space hold.
     contents: Contents,
-    /// Whether pages of files are lost with their last mapping: then every write goes to the file at once.
+    /// Whether pages of files are lost with their last mapping: then every write goes to the file
+    /// at once.
     through: bool,
     /// Whether the daemon comes when it is called, and not only when memory is full.
     daemon_comes: bool,
@@ -140,9 +144,8 @@ impl World {
         world
     }
 
-    /// The same with a slow store that fails now and then: half of what is read comes later, when somebody waits
-    /// for it, or of
-    /// itself.
+    /// The same with a slow store that fails now and then: half of what is read comes later, when
+    /// somebody waits for it, or of itself.
     pub(crate) fn slow(mut self) -> World {
         self.contents.slow();
         self
@@ -154,7 +157,8 @@ impl World {
         self
     }
 
-    /// The read into a frame is over; now and then it has failed, and what was read is asked for again.
+    /// The read into a frame is over; now and then it has failed, and what was read is asked for
+    /// again.
     fn finish(&mut self, frame: Pfn) {
         self.contents.finish(frame);
         let read = if self.contents.choose(16) == 0 { Err(NoContents) } else { Ok(()) };
@@ -382,8 +386,8 @@ impl World {
         assert_eq!(self.vm.leaked_frames(), 0);
     }
 
-    /// Ends all processes: every frame but the wired ones and somebody else's must be free again, and as
-    /// contiguous as at the start.
+    /// Ends all processes: every frame but the wired ones and somebody else's must be free again,
+    /// and as contiguous as at the start.
     pub(crate) fn end(mut self) {
         for space in std::mem::take(&mut self.spaces) {
             self.wait(|world| world.vm.exit(&mut world.pmap, space)).unwrap();

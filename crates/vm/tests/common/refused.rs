@@ -1,12 +1,14 @@
-//! What is refused has changed nothing: what a world looks like before a call that may fail, and calls that must fail.
+//! What is refused has changed nothing: what a world looks like before a call that may fail, and
+//! calls that must fail.
 
 use super::World;
 use std::fmt::Debug;
 use superpage_pages::{Access, Extent, Hint, Level, PageRange, Pfn, Protection, Vpn};
 use superpage_vm::{Cache, Error, FaultError, How, Map, PAGES_LIMIT, Region, SpaceId, Stats, Why};
 
-/// What of a state is cheap to compare: each mapping that is removed or changed counts as a shootdown, and each that is
-/// entered as a mapping. Entries are compared with what programs have asked for.
+/// What of a state is cheap to compare: each mapping that is removed or changed counts as a
+/// shootdown, and each that is entered as a mapping. Entries are compared with what programs have
+/// asked for.
 pub(crate) struct Before {
     stats: Stats,
     mappings: usize,
@@ -54,7 +56,8 @@ impl Before {
         self.mapped_alike(world, why);
     }
 
-    /// Checks that page tables are as they were; a fault may have compacted, which maps pages elsewhere.
+    /// Checks that page tables are as they were; a fault may have compacted, which maps pages
+    /// elsewhere.
     fn mapped_alike(&self, world: &World, why: &impl Debug) {
         let stats = world.vm.stats();
         assert_eq!((world.pmap.mappings(), stats.mapped), (self.mappings, self.stats.mapped), "mappings after {why:?}");
@@ -62,8 +65,8 @@ impl Before {
         assert!(alike || stats.pages_moved > self.stats.pages_moved, "shootdowns after {why:?}");
     }
 
-    /// Checks what a fault has left that was not resolved, or an access to a file. Where it needed a frame, reservations may have
-    /// been preempted and cache pages dropped.
+    /// Checks what a fault has left that was not resolved, or an access to a file. Where it needed
+    /// a frame, reservations may have been preempted and cache pages dropped.
     pub(crate) fn unresolved(&self, world: &World, error: FaultError) {
         let (before, now) = (&self.stats, world.vm.stats());
         match error {
@@ -84,8 +87,8 @@ impl Before {
         }
     }
 
-    /// Checks what the promotion of a region has left that was refused: pages that were populated in place stay, and
-    /// pages of text that were read, some of which may be being read.
+    /// Checks what the promotion of a region has left that was refused: pages that were populated
+    /// in place stay, and pages of text that were read, some of which may be being read.
     pub(crate) fn not_promoted(&self, world: &World, why: Why) {
         let text = world.vm.answers().promote.text;
         if why == Why::Contents || text && matches!(why, Why::Busy | Why::NoExtent) {
@@ -97,8 +100,8 @@ impl Before {
     }
 }
 
-/// Calls that must be refused, whatever the state: of spaces, files and frames that do not exist, with ranges that are empty, too
-/// long or overlap.
+/// Calls that must be refused, whatever the state: of spaces, files and frames that do not exist,
+/// with ranges that are empty, too long or overlap.
 pub(crate) fn must_be_refused(world: &mut World, space: SpaceId, range: PageRange) {
     let before = Before::of(world);
     let World { vm, pmap, contents, .. } = &mut *world;

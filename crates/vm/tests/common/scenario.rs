@@ -1,5 +1,5 @@
-//! Operations, and short scenarios of them: what belongs together, such as to write a page, clean it, write the same again
-//! and evict it, would come together by chance too rarely.
+//! Operations, and short scenarios of them: what belongs together, such as to write a page, clean
+//! it, write the same again and evict it, would come together by chance too rarely.
 
 /// One operation: which, and what it works on (process, place, length, flags, more flags).
 pub(crate) type Op = [u8; 6];
@@ -49,7 +49,8 @@ pub(crate) const SHARED: u8 = 0x08;
 pub(crate) const OF_FILE: u8 = 0x10;
 /// In the flags of pressure: what pressed is gone afterwards.
 pub(crate) const GONE: u8 = 0x40;
-/// In the last byte of a move: to where it is. In its flags: to a quarter of its length, or to four times that.
+/// In the last byte of a move: to where it is. In its flags: to a quarter of its length, or to four
+/// times that.
 pub(crate) const IN_PLACE: u8 = 0x04;
 pub(crate) const QUARTER: u8 = 0x40;
 pub(crate) const FOURFOLD: u8 = 0x80;
@@ -82,7 +83,8 @@ fn spelled_out(op: Op) -> Vec<Op> {
     if what < SCENARIOS {
         return vec![op];
     }
-    // An aligned region of 16 to 512 pages, a part of it of half as many or fewer, and another region of the same size.
+    // An aligned region of 16 to 512 pages, a part of it of half as many or fewer, and another
+    // region of the same size.
     let order = [4, 5, 6, 6, 7, 7, 8, 9][length as usize % 8];
     let all = |what, flags, more| [what, who, place, order, flags, ALIGNED | more];
     let part = |what, flags| [what, who, place, order - 1 - more % 4, flags, ALIGNED];
@@ -111,7 +113,8 @@ fn spelled_out(op: Op) -> Vec<Op> {
             all(COLLAPSE, 0, more & 3),
             all(WRITE, 0, 0),
         ],
-        // A file is read whole and written in part, with what was there and with something new, and cleaned in between.
+        // A file is read whole and written in part, with what was there and with something new, and
+        // cleaned in between.
         1 | 8 => vec![
             of_file(SYNC),
             all(MAP, OF_FILE | SHARED, AS_FILE | file),
@@ -177,8 +180,8 @@ fn spelled_out(op: Op) -> Vec<Op> {
         // A heap grows as it is used, and shrinks.
         6 => vec![heap(MAP, 0), heap(WRITE, 0), heap(GROW, 2), heap(WRITE, 2), press, heap(GROW, 0), heap(READ, 0)],
         10 | 11 => given_up_after_fork(start, order, flags, press),
-        // A program's file: executed, in half of them collapsed, written in part by this process alone, dropped and
-        // read again.
+        // A program's file: executed, in half of them collapsed, written in part by this process
+        // alone, dropped and read again.
         _ => {
             let mut scenario = vec![all(MAP, OF_FILE, AS_FILE | file)];
             if flags & COLLAPSED != 0 {
@@ -195,8 +198,8 @@ fn spelled_out(op: Op) -> Vec<Op> {
     anew.into_iter().chain(scenario).collect()
 }
 
-/// A heap of 2^`order` pages is shared by fork, once or twice; one side writes some of it and gives most of it up, in one of
-/// three ways; the other side ends; what is left grows again and is read.
+/// A heap of 2^`order` pages is shared by fork, once or twice; one side writes some of it and gives
+/// most of it up, in one of three ways; the other side ends; what is left grows again and is read.
 fn given_up_after_fork(start: u8, order: u8, flags: u8, press: Op) -> Vec<Op> {
     let heap = |what, who, order| [what, who, start, order, 0, ALIGNED | HEAP];
     let in_place = |order, by| [REMAP, 0, start, order, by, ALIGNED | IN_PLACE];

@@ -1,15 +1,14 @@
-//! What a world starts from: ladder, memory, swap space, policy. It is drawn from numbers, and printed as text
-//! that goes on
-//! meaning the same whatever policies, parameters and values are added: a case to keep is written with it.
+//! What a world starts from: ladder, memory, swap space, policy. It is drawn from numbers, and
+//! printed as text that goes on meaning the same whatever policies, parameters and values are
+//! added: a case to keep is written with it.
 
 use super::watch::WATCH;
 use std::time::Duration;
 use superpage_pages::{Ladder, Level, PageSize, Random};
 use superpage_vm::{Config, Definition, Policy, Target, Values};
 
-/// Ladders with ratios from 2 to 128, one of base pages alone, two of real machines, all sizes that there can be,
-/// and those of
-/// the Itanium.
+/// Ladders with ratios from 2 to 128, one of base pages alone, two of real machines, all sizes that
+/// there can be, and those of the Itanium.
 const LADDERS: [&str; 9] = [
     "4K",
     "4K 8K 32K 128K",
@@ -72,10 +71,9 @@ fn ladder(sizes: &str, without: &str) -> Ladder {
     Ladder::new(&sizes.map(|size| size.parse().unwrap()).collect::<Vec<PageSize>>()).unwrap()
 }
 
-/// Answers questions from a number. Each answer depends on that number, on the name of the question, and on the
-/// choices by
-/// name, whatever other questions there are: a choice that is added changes those answers alone that become the
-/// new one.
+/// Answers questions from a number. Each answer depends on that number, on the name of the
+/// question, and on the choices by name, whatever other questions there are: a choice that is added
+/// changes those answers alone that become the new one.
 #[derive(Clone, Copy)]
 struct Draw(u128);
 
@@ -97,7 +95,8 @@ impl Draw {
         self.number(question).is_multiple_of(times)
     }
 
-    /// A value of a policy's own parameter, in its range; `superpages` are the sizes to choose from.
+    /// A value of a policy's own parameter, in its range; `superpages` are the sizes to choose
+    /// from.
     fn value(self, question: &str, values: Values, superpages: &[&str]) -> String {
         let number = self.number(question);
         let time = |least: Duration| {
@@ -128,11 +127,9 @@ impl Draw {
     }
 }
 
-/// The setting of a world. `answers` picks the policy: one of those with a name, or that of these tests, with half
-/// of its own
-/// parameters and about a fifth of its answers drawn. `frames` picks the size of memory: a few pages, or about
-/// what a half to four
-/// of the largest superpages take.
+/// The setting of a world. `answers` picks the policy: one of those with a name, or that of these
+/// tests, with half of its own parameters and about a fifth of its answers drawn. `frames` picks
+/// the size of memory: a few pages, or about what a half to four of the largest superpages take.
 pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting {
     let draw = Draw(answers);
     // The one in which most mechanisms are on comes twice as often.

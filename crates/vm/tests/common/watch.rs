@@ -1,6 +1,5 @@
-//! A policy that wants to know everything and does everything that a background can: what the manager tells it
-//! must be true,
-//! and what it does must leave every state valid.
+//! A policy that wants to know everything and does everything that a background can: what the
+//! manager tells it must be true, and what it does must leave every state valid.
 
 use std::collections::BTreeMap;
 use superpage_pages::{Extent, Level, Pfn, Random, Vpn};

@@ -1,5 +1,5 @@
-//! What memory holds, by frame, and where it is written to: so that a test sees that contents are right, and what was
-//! written.
+//! What memory holds, by frame, and where it is written to: so that a test sees that contents are
+//! right, and what was written.
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;

@@ -78,8 +78,8 @@ impl Machine {
         Ok(Some(fault))
     }
 
-    /// An access that goes through, after as many faults as it takes: the frame. Where memory is full the daemon runs,
-    /// as long as it makes progress.
+    /// An access that goes through, after as many faults as it takes: the frame. Where memory is
+    /// full the daemon runs, as long as it makes progress.
     pub(crate) fn access(&mut self, page: u64, access: Access) -> Result<Pfn, FaultError> {
         while !self.pmap.access(self.space, Vpn(page), access) {
             match self.fault(self.space, page, access) {
@@ -153,8 +153,8 @@ impl Machine {
         pages.filter(|page| self.frame(*page).is_some()).collect()
     }
 
-    /// Takes every page of all processes out of use that can go without swap space: a file is read that is several times as
-    /// long as memory.
+    /// Takes every page of all processes out of use that can go without swap space: a file is read
+    /// that is several times as long as memory.
     pub(crate) fn squeeze_with_file(&mut self) {
         let pages = 8 * self.vm.buddy().frames();
         self.vm.open(u32::MAX, pages).unwrap();
@@ -167,8 +167,8 @@ impl Machine {
         self.vm.remove_file(u32::MAX).unwrap();
     }
 
-    /// Takes every page of all processes out of use: another one writes to several times as many as there are frames.
-    /// Swap space must have room for all.
+    /// Takes every page of all processes out of use: another one writes to several times as many as
+    /// there are frames. Swap space must have room for all.
     pub(crate) fn squeeze(&mut self) {
         let (space, frames) = (self.space, self.vm.buddy().frames());
         self.space = self.vm.create_space();

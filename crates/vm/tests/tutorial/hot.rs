@@ -5,7 +5,8 @@ use superpage_vm::{
     Answers, Background, Candidate, Definition, How, Made, Need, Parameter, System, Time, Values, Wants,
 };
 
-/// Base pages; once per interval, regions most of which was accessed since the last scan become superpages.
+/// Base pages; once per interval, regions most of which was accessed since the last scan become
+/// superpages.
 pub(crate) static HOT: Definition = Definition {
     name: "hot",
     paper: "",

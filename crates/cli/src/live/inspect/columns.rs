@@ -41,8 +41,8 @@ fn words(text: String) -> Cell {
     Cell { text, number: 0.0 }
 }
 
-/// The columns for these mappings; for folios, the sizes that occur. If not `wide`, those that answer the verb's
-/// question.
+/// The columns for these mappings; for folios, the sizes that occur. If not `wide`, those that
+/// answer the verb's question.
 pub(super) fn columns(mappings: &[Mapping], wide: bool) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     let mut add = |name: &str, content: Content, cell: Box<dyn Fn(&Mapping) -> Cell>| {
@@ -133,8 +133,8 @@ pub(super) fn summary(process: &Process, wide: bool) -> Option<Table> {
     (!table.rows().is_empty()).then_some(table)
 }
 
-/// The processes of a service, the largest first: those with a hundredth of its memory, or all if `wide`; and how many
-/// are left out.
+/// The processes of a service, the largest first: those with a hundredth of its memory, or all if
+/// `wide`; and how many are left out.
 pub(super) fn processes(processes: &[Process], wide: bool) -> (Table, usize) {
     let number = superpage_report::Column::number;
     let prose = superpage_report::Column::prose;

@@ -212,8 +212,8 @@ impl Loader {
         shell.args(["-c", SCRIPT, "sh"]).arg(folder.path()).arg(&server.ready);
         shell.arg(load.get_program()).args(load.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped());
         shell.env_remove("NOTIFY_SOCKET");
-        // Another group than this process's: a signal to that whole group, as `timeout` sends it, must leave the shell
-        // alive to end the load.
+        // Another group than this process's: a signal to that whole group, as `timeout` sends it,
+        // must leave the shell alive to end the load.
         let mut shell = shell.process_group(0).spawn().map_err(Error::system("run sh"))?;
         let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
         // What works on is no child of this process any more.
@@ -268,8 +268,8 @@ impl Running<'_> {
         }
     }
 
-    /// Ends it with all that it has started, and waits for that: also what ignores SIGTERM, or outlives its first
-    /// process.
+    /// Ends it with all that it has started, and waits for that: also what ignores SIGTERM, or
+    /// outlives its first process.
     pub(super) fn end(self) {
         let mut ended = false;
         for signal in [Signal::TERM, Signal::KILL] {

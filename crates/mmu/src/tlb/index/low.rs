@@ -1,5 +1,5 @@
-//! Low bits: numbers in a row select sets in a row. Where sets are a power of two, the set is the low bits of the number; else it is
-//! the remainder.
+//! Low bits: numbers in a row select sets in a row. Where sets are a power of two, the set is the
+//! low bits of the number; else it is the remainder.
 
 pub(super) fn refuses(_sets: usize) -> Option<&'static str> {
     None

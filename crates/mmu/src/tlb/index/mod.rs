@@ -1,7 +1,8 @@
 //! Index functions: which set of a TLB the number of a translation selects. Each is a file.
 //!
-//! To add one, write its file (`set`, and `refuses`, as in [`xor`]) a line in the list below and one in [`crate::machine`], by whose
-//! name machine files know it. Each has a naive twin in the tests (`brute_force`).
+//! To add one, write its file (`set`, and `refuses`, as in [`xor`]) a line in the list below and
+//! one in [`crate::machine`], by whose name machine files know it. Each has a naive twin in the
+//! tests (`brute_force`).
 
 use crate::machine::Index;
 
@@ -20,7 +21,8 @@ macro_rules! indexes {
                 }
             }
 
-            /// The set, of so many, that this number selects in a way: the same in each, but for skewed ones.
+            /// The set, of so many, that this number selects in a way: the same in each, but for
+            /// skewed ones.
             pub(crate) fn set(self, number: u64, way: usize, sets: usize) -> usize {
                 match self {
                     $(Index::$variant => $module::set(number, way, sets),)+

@@ -1,6 +1,7 @@
-//! Skewed: each way selects a set by a function of its own, so pages that meet in one way are apart in others. Seznec, A case for
-//! two-way skewed-associative caches, ISCA 1993. In way n it is H, n times, of the low bits, XOR as many next bits; H shifts by one bit
-//! to the right, and its highest bit is the XOR of the highest and the lowest before.
+//! Skewed: each way selects a set by a function of its own, so pages that meet in one way are apart
+//! in others. Seznec, A case for two-way skewed-associative caches, ISCA 1993. In way n it is H, n
+//! times, of the low bits, XOR as many next bits; H shifts by one bit to the right, and its highest
+//! bit is the XOR of the highest and the lowest before.
 
 pub(super) fn refuses(sets: usize) -> Option<&'static str> {
     // With one bit H would lose it.
@@ -19,7 +20,8 @@ pub(super) fn set(number: u64, way: usize, sets: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// In each way an aligned row of as many pages as sets fills each set once, and pages that meet in one are apart in the next.
+    /// In each way an aligned row of as many pages as sets fills each set once, and pages that meet
+    /// in one are apart in the next.
     #[test]
     fn each_way_spreads_a_row_otherwise() {
         for sets in [4, 64, 256] {

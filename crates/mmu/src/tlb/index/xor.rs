@@ -1,5 +1,5 @@
-//! XOR of neighbours: the low n bits of the number with the next n bits, for 2^n sets. Measured for the second-level TLB of Skylake,
-//! with n = 7 (XOR-7; TLB;DR, USENIX Security 2022).
+//! XOR of neighbours: the low n bits of the number with the next n bits, for 2^n sets. Measured for
+//! the second-level TLB of Skylake, with n = 7 (XOR-7; TLB;DR, USENIX Security 2022).
 
 pub(super) fn refuses(sets: usize) -> Option<&'static str> {
     (!sets.is_power_of_two()).then_some("xor needs a power of two of sets; use low or another number of sets")
@@ -14,7 +14,8 @@ pub(super) fn set(number: u64, _way: usize, sets: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Of 128 sets, as in Skylake, for pages of 4 KB: bits 12 to 18 of the address with bits 19 to 25.
+    /// Of 128 sets, as in Skylake, for pages of 4 KB: bits 12 to 18 of the address with the bits
+    /// from 19 to 25.
     #[test]
     fn the_next_bits_are_folded_in() {
         let set = |address: u64| set(address >> 12, 0, 128);

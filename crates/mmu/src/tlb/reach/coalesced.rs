@@ -1,5 +1,6 @@
-//! Coalesced: an aligned group of base pages whose frames are as aligned and contiguous is one entry, if all of it is mapped and
-//! alike. AMD calls that PTE coalescing: groups of 16 KB since Zen 4, of 32 KB before.
+//! Coalesced: an aligned group of base pages whose frames are as aligned and contiguous is one
+//! entry, if all of it is mapped and alike. AMD calls that PTE coalescing: groups of 16 KB since
+//! Zen 4, of 32 KB before.
 
 use super::joint::{Block, Joins, set};
 

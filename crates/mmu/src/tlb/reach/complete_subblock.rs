@@ -1,5 +1,6 @@
-//! Complete subblocks: one tag for a block of pages, and for each a valid bit, a frame and attributes of its own. Talluri
-//! and Hill, Surpassing the TLB performance of superpages with less operating system support, ASPLOS 1994.
+//! Complete subblocks: one tag for a block of pages, and for each a valid bit, a frame and
+//! attributes of its own. Talluri and Hill, Surpassing the TLB performance of superpages with less
+//! operating system support, ASPLOS 1994.
 
 use super::joint::{Block, Joins, set};
 

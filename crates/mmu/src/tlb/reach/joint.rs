@@ -1,15 +1,16 @@
 //! Entries that hold several mappings: pages of an aligned block of base pages.
 //!
-//! Such a TLB has two forms of entries. One is as in any TLB: one mapping of any size, in the set that its number selects. The other
-//! holds pages of one block, by a bit each, and is in the set that the block's number selects. The latter is looked for
-//! first. A page that was loaded alone stays where it is when its block becomes one entry, until it is replaced.
+//! Such a TLB has two forms of entries. One is as in any TLB: one mapping of any size, in the set
+//! that its number selects. The other holds pages of one block, by a bit each, and is in the set
+//! that the block's number selects. The latter is looked for first. A page that was loaded alone
+//! stays where it is when its block becomes one entry, until it is replaced.
 //!
-//! Which pages are one entry is decided from the page table when a TLB is filled, whatever level served the request. Where an
-//! entry of the block can hold the page, it takes it in, and all that others of the block hold of the same; else there is a
-//! new one. So no two of them hold a page.
+//! Which pages are one entry is decided from the page table when a TLB is filled, whatever level
+//! served the request. Where an entry of the block can hold the page, it takes it in, and all that
+//! others of the block hold of the same; else there is a new one. So no two of them hold a page.
 //!
-//! Numbers of translations are *places* here: the number that selects the set, and below that [`PART_BITS`] with the page's
-//! place in its block, or [`ALONE`].
+//! Numbers of translations are *places* here: the number that selects the set, and below that
+//! [`PART_BITS`] with the page's place in its block, or [`ALONE`].
 
 use super::{Asked, Entry, Holds, Known, Reach};
 use crate::machine::{self, ENTRY_BYTES, JOINED_PAGES, JoinKind, Machine, UseBit};
@@ -30,8 +31,9 @@ pub(crate) trait Joins: Clone + Debug {
     /// Whether an entry remains, for its other pages, when one of them changes.
     const HAS_VALID_BITS: bool;
 
-    /// The pages that an entry can hold together with this page of the block, which is there, as a bit set; 0 if that has an
-    /// entry of its own. Of two pages each can be held with the other, or neither.
+    /// The pages that an entry can hold together with this page of the block, which is there, as a
+    /// bit set; 0 if that has an entry of its own. Of two pages each can be held with the other, or
+    /// neither.
     fn together(block: &Block, asked: usize) -> u64;
 }
 
@@ -200,7 +202,8 @@ impl<J: Joins> Reach for Joint<J> {
 }
 
 impl<J: Joins> Joint<J> {
-    /// Where a request is looked for: the entry of its block if it is for a base page, and that of its mapping.
+    /// Where a request is looked for: the entry of its block if it is for a base page, and that of
+    /// its mapping.
     #[inline(always)]
     fn places(located: &Located, joining: Joining) -> (Option<Place>, Place) {
         let joined = is_base(located).then(|| in_block(located.number, located.head, joining));

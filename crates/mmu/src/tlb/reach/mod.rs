@@ -1,15 +1,17 @@
 //! What one entry of a TLB covers. Each kind is a file.
 //!
-//! The hardware looks up *translations*: a page of the guest, or, if a host backs that by smaller pages, a piece of it
-//! of their size. A translation is named by its mapping (the key of an entry) and its number: the page's number in
-//! units of the translation's size, which also selects the set. An entry holds a key, and a payload that says which
-//! translations of that mapping it covers. If an entry covers a whole mapping the payload is `()`, and costs nothing.
+//! The hardware looks up *translations*: a page of the guest, or, if a host backs that by smaller
+//! pages, a piece of it of their size. A translation is named by its mapping (the key of an entry)
+//! and its number: the page's number in units of the translation's size, which also selects the
+//! set. An entry holds a key, and a payload that says which translations of that mapping it covers.
+//! If an entry covers a whole mapping the payload is `()`, and costs nothing.
 //!
-//! An entry may also hold several mappings: base pages of a block ([`joint`]). Where the host maps the guest's memory by pages of
-//! several sizes, the size of a translation follows from its place ([`pieces`]).
+//! An entry may also hold several mappings: base pages of a block ([`joint`]). Where the host maps
+//! the guest's memory by pages of several sizes, the size of a translation follows from its place
+//! ([`pieces`]).
 //!
-//! To add a kind, write its file (a type with [`Reach`], or with [`joint::Joins`]) and a line in the list below, and its
-//! naive twin in the tests (`brute_force`).
+//! To add a kind, write its file (a type with [`Reach`], or with [`joint::Joins`]) and a line in
+//! the list below, and its naive twin in the tests (`brute_force`).
 
 use crate::machine::Replacement;
 use crate::machine::{JoinKind, Machine, TlbSpec};
@@ -45,7 +47,8 @@ pub(crate) use pointers::use_pointer;
 use runs::Runs;
 use skewed::Skewed;
 
-/// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
+/// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is
+/// for each replacement.
 pub(crate) trait Reach: Clone + Debug {
     /// What an entry holds beside its key.
     type Payload: Copy + PartialEq + Debug + Default;
@@ -59,7 +62,8 @@ pub(crate) trait Reach: Clone + Debug {
         number
     }
 
-    /// The payload of a new entry, filled for this translation. This and the next three are those of a whole mapping, if not given.
+    /// The payload of a new entry, filled for this translation. This and the next three are those
+    /// of a whole mapping, if not given.
     #[inline(always)]
     fn fill(_number: u64) -> Self::Payload {
         Self::Payload::default()
@@ -76,14 +80,15 @@ pub(crate) trait Reach: Clone + Debug {
         mapping
     }
 
-    /// What is left of an entry when these translations of its mapping change; `None` if nothing is, and the entry is
-    /// dropped.
+    /// What is left of an entry when these translations of its mapping change; `None` if nothing
+    /// is, and the entry is dropped.
     #[inline(always)]
     fn without(_payload: Self::Payload, _changed: &Range<u64>) -> Option<Self::Payload> {
         None
     }
 
-    /// Looks requests of a batch up, and fills on each miss; returns which missed. As [`Cache::access`].
+    /// Looks requests of a batch up, and fills on each miss; returns which missed. As
+    /// [`Cache::access`].
     #[inline(always)]
     fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
         cache.access(asking, |index| asked.batch.entry(index))
@@ -95,7 +100,8 @@ pub(crate) trait Reach: Clone + Debug {
         cache.hit(number, key)
     }
 
-    /// Drops what covers these translations of a mapping; returns the number of entries dropped. As [`Cache::forget`].
+    /// Drops what covers these translations of a mapping; returns the number of entries dropped. As
+    /// [`Cache::forget`].
     #[inline(always)]
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, _: Pte, _: Joining) -> u64 {
         cache.forget(numbers, head)
@@ -104,14 +110,14 @@ pub(crate) trait Reach: Clone + Debug {
     /// Takes the base page of this number out of the entries that it shares with others.
     fn separate(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) {}
 
-    /// Drops what was known of a perforated page, given by its first page-table entry and the number of its first page;
-    /// returns the number of entries dropped.
+    /// Drops what was known of a perforated page, given by its first page-table entry and the
+    /// number of its first page; returns the number of entries dropped.
     fn forget_region(_: &mut Cache<Self>, _: (u32, u64), _: Forgotten, _: Joining) -> u64 {
         0
     }
 
-    /// Whether it holds the perforated page of a hole, given by its number and its page-table entry, and the fragment of the bitmap; each is
-    /// used by that.
+    /// Whether it holds the perforated page of a hole, given by its number and its page-table
+    /// entry, and the fragment of the bitmap; each is used by that.
     fn known(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) -> (bool, bool) {
         (false, false)
     }
@@ -121,8 +127,8 @@ pub(crate) trait Reach: Clone + Debug {
         Holds::Mapping(key)
     }
 
-    /// Checks that an entry is where it is looked for and agrees with page tables. Those that hold a mapping were checked to
-    /// hold one.
+    /// Checks that an entry is where it is looked for and agrees with page tables. Those that hold
+    /// a mapping were checked to hold one.
     fn validate(cache: &Cache<Self>, entry: Entry<Self>, _: &Mappings, _: Joining) -> Result<(), String> {
         entry.is_at(cache, (entry.number, entry.key))
     }
@@ -138,7 +144,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) walked: u64,
 }
 
-/// What TLBs hold of tables and of perforated pages in which requests of a batch missed, as bit sets: the walk is shorter.
+/// What TLBs hold of tables and of perforated pages in which requests of a batch missed, as bit
+/// sets: the walk is shorter.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Known {
     /// The perforated page's entry.
@@ -184,8 +191,8 @@ impl<C: Reach> Entry<C> {
     }
 }
 
-/// From the list of kinds, generates the entries of a TLB of any kind, and a macro that compiles an expression for
-/// each.
+/// From the list of kinds, generates the entries of a TLB of any kind, and a macro that compiles an
+/// expression for each.
 macro_rules! reaches {
     ($dollar:tt $($name:ident $reach:ty;)+) => {
         /// The entries of one TLB.
@@ -278,7 +285,8 @@ impl Entries {
     /// As [`Cache::bytes`].
     pub(crate) fn bytes(machine: &Machine, tlb: &TlbSpec) -> (u64, u64) {
         match Kind::of(machine, tlb) {
-            // A skewed one has tags and times of use, which no more than other entries with ways take.
+            // A skewed one has tags and times of use, which no more than other entries with ways
+            // take.
             Kind::Skewed => Cache::<Exact>::bytes(tlb.sets(), tlb.ways(), Replacement::RoundRobin),
             kind => kind.bytes(tlb),
         }

@@ -1,6 +1,7 @@
-//! Partial subblocks: one tag, one frame and one set of attributes for a block of pages, and a valid bit for each. It holds the
-//! pages that are *properly placed*: at the same place in an aligned block of frames. Talluri and Hill, Surpassing the TLB
-//! performance of superpages with less operating system support, ASPLOS 1994.
+//! Partial subblocks: one tag, one frame and one set of attributes for a block of pages, and a
+//! valid bit for each. It holds the pages that are *properly placed*: at the same place in an
+//! aligned block of frames. Talluri and Hill, Surpassing the TLB performance of superpages with
+//! less operating system support, ASPLOS 1994.
 
 use super::joint::{Block, Joins, set};
 

@@ -1,12 +1,16 @@
-//! Perforated: besides entries of one mapping, a TLB holds perforated pages ([`crate::mappings::Region`]) and fragments of their hole
-//! bitmaps. Park et al., Perforated page, ISCA 2020.
+//! Perforated: besides entries of one mapping, a TLB holds perforated pages
+//! ([`crate::mappings::Region`]) and fragments of their hole bitmaps. Park et al., Perforated page,
+//! ISCA 2020.
 //!
-//! A page that has an entry of its own hits there: a hole, or a page that was loaded before its region was perforated. Else the perforated page's entry
-//! hits if its filter has no hole near the page, or if a fragment of the bitmap is held and the page is none. What a walk reads is loaded: the fragment,
-//! and the entry of the perforated page, or of the hole. Nearer levels hold base pages. A host may back all by pages that are no smaller; where its pages
-//! are smaller, no TLB holds perforated pages.
+//! A page that has an entry of its own hits there: a hole, or a page that was loaded before its
+//! region was perforated. Else the perforated page's entry hits if its filter has no hole near the
+//! page, or if a fragment of the bitmap is held and the page is none. What a walk reads is loaded:
+//! the fragment, and the entry of the perforated page, or of the hole. Nearer levels hold base
+//! pages. A host may back all by pages that are no smaller; where its pages are smaller, no TLB
+//! holds perforated pages.
 //!
-//! A page of several such pages of the host has several entries, so the payload is all of the place.
+//! A page of several such pages of the host has several entries, so the payload is all of the
+//! place.
 
 use super::joint::{ALONE, Joining, PART_BITS, alone, drop_place};
 use super::{Asked, Entry, Holds, Known, Reach};
@@ -23,8 +27,8 @@ const REGION: u64 = ALONE - 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Perforated;
 
-/// Where the entry of a perforated page is, and that of a fragment: by a page's number, the first page-table entry of the region,
-/// and the base-two logarithm of its pages.
+/// Where the entry of a perforated page is, and that of a fragment: by a page's number, the first
+/// page-table entry of the region, and the base-two logarithm of its pages.
 fn of_region(number: u64, first_id: u32, order: u32) -> (u64, u32) {
     (number >> order << PART_BITS | REGION, first_id)
 }

@@ -1,9 +1,10 @@
-//! Pieces: an entry covers one piece of a mapping, as large as guest and host both map it, for a host that maps the guest's
-//! memory by pages of several sizes.
+//! Pieces: an entry covers one piece of a mapping, as large as guest and host both map it, for a
+//! host that maps the guest's memory by pages of several sizes.
 //!
-//! Pieces of one mapping differ in size, so a number does not tell them apart. Numbers of translations are *places* here: the number
-//! that selects the set, and below that the piece's order. When the host changes a mapping, all TLBs of the guest are
-//! flushed ([`crate::Mmu::host_promote`]): so at each page of a mapping there are pieces of one size.
+//! Pieces of one mapping differ in size, so a number does not tell them apart. Numbers of
+//! translations are *places* here: the number that selects the set, and below that the piece's
+//! order. When the host changes a mapping, all TLBs of the guest are flushed
+//! ([`crate::Mmu::host_promote`]): so at each page of a mapping there are pieces of one size.
 
 use super::{Asked, Entry, Known, Reach};
 use crate::mappings::Mappings;

@@ -1,8 +1,10 @@
-//! Pointers: besides entries of one mapping, a TLB holds the page-table entries that point to tables of the lowest level, as a walk cache would: those
-//! of AMD's page directories (WikiChip, Zen 2: "as well as page directory entries (PDEs) to speed up DTLB and ITLB table walks").
+//! Pointers: besides entries of one mapping, a TLB holds the page-table entries that point to
+//! tables of the lowest level, as a walk cache would: those of AMD's page directories (WikiChip,
+//! Zen 2: "as well as page directory entries (PDEs) to speed up DTLB and ITLB table walks").
 //!
-//! A walk to such a table, for a request that no TLB serves, begins at the pointer if it is held; if not it is loaded, before the translation is.
-//! A pointer is in the set that a page of the size of what it spans would be in. Requests that the TLB does not serve look up pointers alone.
+//! A walk to such a table, for a request that no TLB serves, begins at the pointer if it is held;
+//! if not it is loaded, before the translation is. A pointer is in the set that a page of the size
+//! of what it spans would be in. Requests that the TLB does not serve look up pointers alone.
 
 use super::joint::Joining;
 use super::{Asked, Entry, Holds, Known, Reach};

@@ -1,5 +1,6 @@
-//! Runs: pages in a row whose frames are contiguous, wherever they begin, are one entry. Pham et al., CoLT: coalesced
-//! large-reach TLBs, MICRO 2012: a block is what one line of the page table holds.
+//! Runs: pages in a row whose frames are contiguous, wherever they begin, are one entry. Pham et
+//! al., CoLT: coalesced large-reach TLBs, MICRO 2012: a block is what one line of the page table
+//! holds.
 
 use super::joint::{Block, Joins, Page, set};
 

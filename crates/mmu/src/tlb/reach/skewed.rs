@@ -1,4 +1,5 @@
-//! Skewed: an entry covers a whole mapping, as an exact one; in which ways it may be depends on its size ([`crate::tlb::storage::Shares`]).
+//! Skewed: an entry covers a whole mapping, as an exact one; in which ways it may be depends on its
+//! size ([`crate::tlb::storage::Shares`]).
 
 use super::joint::Joining;
 use super::{Asked, Entry, Known, Reach};

@@ -1,12 +1,13 @@
-//! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Small sets of whole mappings are
-//! rows and need none of this ([`crate::tlb::storage`]). For others there are three forms: up to 16 ways (of entries that cover parts of a
-//! mapping), the times of the last uses, of sets of few ways or one set of any number, and any shape.
+//! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Small
+//! sets of whole mappings are rows and need none of this ([`crate::tlb::storage`]). For others
+//! there are three forms: up to 16 ways (of entries that cover parts of a mapping), the times of
+//! the last uses, of sets of few ways or one set of any number, and any shape.
 
 use super::{Replace, is_permutation, possible};
 use crate::tlb::storage::EMPTY;
 
-/// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
-/// its nibble by arithmetic on the whole word.
+/// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a
+/// rotation, a hit finds its nibble by arithmetic on the whole word.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     words: Vec<u64>,
@@ -28,7 +29,8 @@ impl Packed {
     #[inline(always)]
     fn through(word: u64, way: usize) -> u64 {
         let differs = word ^ (way as u64).wrapping_mul(ONES);
-        // The lowest zero nibble is always found correctly; those above it may be wrong, and are not used.
+        // The lowest zero nibble is always found correctly; those above it may be wrong, and are
+        // not used.
         let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
         zero ^ zero.wrapping_sub(1)
     }
@@ -53,7 +55,8 @@ impl Replace for Packed {
     #[inline(always)]
     fn touch(&mut self, set: usize, way: usize) {
         let word = self.words[set];
-        // Nothing to write if it is the most recent already: with one set, the next use would wait for that.
+        // Nothing to write if it is the most recent already: with one set, the next use would wait
+        // for that.
         if word & 15 != way as u64 {
             self.words[set] = Packed::touched(word, way);
         }
@@ -87,9 +90,10 @@ impl Replace for Packed {
     }
 }
 
-/// LRU by the time of the last use of each way, of one set of any number of ways, or of sets of few. A use is one store. The victim of
-/// a small set is found by a look at all its times. The ways of a large one are put in order, the oldest first, whenever
-/// none is left that was not used since; so everything is O(1) amortized, up to the logarithm that sorting may cost.
+/// LRU by the time of the last use of each way, of one set of any number of ways, or of sets of
+/// few. A use is one store. The victim of a small set is found by a look at all its times. The ways
+/// of a large one are put in order, the oldest first, whenever none is left that was not used
+/// since; so everything is O(1) amortized, up to the logarithm that sorting may cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     ways: usize,
@@ -98,8 +102,9 @@ pub(crate) struct Times {
     now: u64,
     /// Of one large set: its invalid ways, taken from the end.
     vacant: Vec<u16>,
-    /// Its ways when they were put in order, each with its time above it; and how many of these cannot be victims any more. The
-    /// others are the next ones, but for those whose time has changed.
+    /// Its ways when they were put in order, each with its time above it; and how many of these
+    /// cannot be victims any more. The others are the next ones, but for those whose time has
+    /// changed.
     order: Vec<u64>,
     passed: usize,
 }
@@ -156,8 +161,8 @@ impl Times {
         ways
     }
 
-    /// Of one large set: whether each valid way that was not used since the ways were put in order is a victim to come, in that order,
-    /// and whether the others are known.
+    /// Of one large set: whether each valid way that was not used since the ways were put in order
+    /// is a victim to come, in that order, and whether the others are known.
     fn has_all_victims(&self) -> bool {
         let vacant = (0..self.ways).filter(|way| self.last[*way] == 0);
         let left = &self.order[self.passed..];

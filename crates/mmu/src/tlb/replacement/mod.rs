@@ -1,9 +1,10 @@
-//! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement is a file.
+//! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement
+//! is a file.
 //!
-//! A replacement keeps one piece of state for all sets of a structure and handles three events: a way was used, a
-//! victim is needed, a way became invalid. Each is exact, and has a naive twin in the tests (`brute_force`). To add
-//! one, write its file (a type that implements [`Replace`]), and a line in the list below and in [`crate::machine`], by whose name
-//! machine files know it.
+//! A replacement keeps one piece of state for all sets of a structure and handles three events: a
+//! way was used, a victim is needed, a way became invalid. Each is exact, and has a naive twin in
+//! the tests (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and
+//! a line in the list below and in [`crate::machine`], by whose name machine files know it.
 
 use crate::machine::Replacement;
 
@@ -15,7 +16,8 @@ mod round_robin;
 mod srrip;
 mod tree_plru;
 
-/// From the list of replacements, generates the state of any one, and a macro that compiles an expression for each.
+/// From the list of replacements, generates the state of any one, and a macro that compiles an
+/// expression for each.
 macro_rules! replacements {
     ($dollar:tt $($variant:ident => $module:ident: $($form:ident)+;)+) => {
         impl Replacement {
@@ -28,8 +30,8 @@ macro_rules! replacements {
         }
 
         impl Replacement {
-            /// Whether a second use in a row matters to it. Then it is not for TLBs of the first level, where a run of
-            /// accesses to a page is one use.
+            /// Whether a second use in a row matters to it. Then it is not for TLBs of the first
+            /// level, where a run of accesses to a page is one use.
             pub const fn counts_each_use(self) -> bool {
                 match self {
                     $(Replacement::$variant => false$( || $module::$form::COUNTS_EACH_USE)+,)+
@@ -80,8 +82,8 @@ replacements! { $
 
 /// The state of a replacement for all sets of one structure.
 pub(crate) trait Replace: Sized {
-    /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only called if there is
-    /// none.
+    /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only
+    /// called if there is none.
     const VACANT_FIRST: bool = false;
     /// Whether a second use in a row matters ([`Replacement::counts_each_use`]).
     const COUNTS_EACH_USE: bool = false;
@@ -91,12 +93,12 @@ pub(crate) trait Replace: Sized {
         None
     }
 
-    /// The initial state, in which nothing was used and all ways are invalid; `None` if this form does not support the
-    /// shape.
+    /// The initial state, in which nothing was used and all ways are invalid; `None` if this form
+    /// does not support the shape.
     fn new(sets: usize, ways: usize) -> Option<Self>;
 
-    /// The way was used. A second use in a row must change nothing that matters, unless each use counts, since it may be
-    /// left out: streams are made of runs.
+    /// The way was used. A second use in a row must change nothing that matters, unless each use
+    /// counts, since it may be left out: streams are made of runs.
     fn touch(&mut self, set: usize, way: usize);
 
     /// A way that was vacant was filled.
@@ -111,7 +113,8 @@ pub(crate) trait Replace: Sized {
     /// The way became invalid.
     fn invalidate(&mut self, set: usize, way: usize);
 
-    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator keep their state.
+    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator keep
+    /// their state.
     fn flush(&mut self);
 
     /// Checks that uses can lead to this state, with these tags.
@@ -143,9 +146,11 @@ mod tests {
     use proptest::prelude::*;
     use tree_plru::TreePlru;
 
-    /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level for data and for instructions; that
-    /// of the second level is in `tests/brute_force/replacement.rs`, whose twin goes by it. Ways stand in the order in which misses in a row would replace them, the next one last. A use of the one
-    /// at each position brings those at these positions into their places.
+    /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level
+    /// for data and for instructions; that of the second level is in
+    /// `tests/brute_force/replacement.rs`, whose twin goes by it. Ways stand in the order in which
+    /// misses in a row would replace them, the next one last. A use of the one at each position
+    /// brings those at these positions into their places.
     const PLRU4: [[usize; 4]; 4] = [[0, 1, 2, 3], [1, 0, 3, 2], [2, 1, 0, 3], [3, 0, 1, 2]];
     const PLRU8: [[usize; 8]; 8] = [
         [0, 1, 2, 3, 4, 5, 6, 7],
@@ -158,7 +163,8 @@ mod tests {
         [7, 0, 1, 2, 3, 4, 5, 6],
     ];
 
-    /// Uses these ways one after the other, and then, in each state, the way at every position, and the victim.
+    /// Uses these ways one after the other, and then, in each state, the way at every position, and
+    /// the victim.
     fn follows<R: Replace + Clone, const WAYS: usize>(vectors: [[usize; WAYS]; WAYS], uses: &[usize]) {
         let order = |state: &R| -> Vec<usize> {
             let mut state = state.clone();

@@ -1,11 +1,12 @@
-//! The replacement measured for the second-level TLB of Skylake (TLB;DR, USENIX Security 2022): twelve ways in three
-//! groups of four. The lowest invalid way, if there is one; otherwise a way of the group after the most recently used
-//! one, in turn, chosen within the group by a tree of four, as in `tree_plru`.
+//! The replacement measured for the second-level TLB of Skylake (TLB;DR, USENIX Security 2022):
+//! twelve ways in three groups of four. The lowest invalid way, if there is one; otherwise a way of
+//! the group after the most recently used one, in turn, chosen within the group by a tree of four,
+//! as in `tree_plru`.
 
 use super::{Replace, possible};
 
-/// For each set, the most recently used group, and for each group the bits of its tree: of the root, the left and the
-/// right node, set if the next victim is to the right.
+/// For each set, the most recently used group, and for each group the bits of its tree: of the
+/// root, the left and the right node, set if the next victim is to the right.
 #[derive(Clone, Debug)]
 pub(crate) struct Mru3Plru4(Vec<(u8, [u8; 3])>);
 

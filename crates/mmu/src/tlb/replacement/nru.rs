@@ -1,5 +1,5 @@
-//! NRU: the lowest invalid way, if there is one; otherwise the lowest whose bit is clear. The use that would set the
-//! last bit clears all others. At most 64 ways.
+//! NRU: the lowest invalid way, if there is one; otherwise the lowest whose bit is clear. The use
+//! that would set the last bit clears all others. At most 64 ways.
 
 use super::{Replace, possible};
 

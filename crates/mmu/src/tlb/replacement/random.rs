@@ -1,4 +1,5 @@
-//! Random: the lowest invalid way, if there is one; otherwise any, by a generator with a fixed seed.
+//! Random: the lowest invalid way, if there is one; otherwise any, by a generator with a fixed
+//! seed.
 
 use super::{Replace, possible};
 

@@ -1,5 +1,5 @@
-//! Round-robin: a pointer goes round the ways and advances at each fill, whether the way that it points to is valid or
-//! not.
+//! Round-robin: a pointer goes round the ways and advances at each fill, whether the way that it
+//! points to is valid or not.
 
 use super::{Replace, possible};
 

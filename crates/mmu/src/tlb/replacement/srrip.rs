@@ -1,7 +1,8 @@
-//! Static re-reference interval prediction with two bits and hit priority (Jaleel et al., ISCA 2010, section 4.1): the
-//! lowest invalid way, if there is one; otherwise the lowest that is predicted to be used last. What is filled is
-//! predicted to be used late, what is used to be used soon; where nothing is predicted to be used last, all are moved
-//! one step towards that. At most 64 ways.
+//! Static re-reference interval prediction with two bits and hit priority (Jaleel et al., ISCA
+//! 2010, section 4.1): the lowest invalid way, if there is one; otherwise the lowest that is
+//! predicted to be used last. What is filled is predicted to be used late, what is used to be used
+//! soon; where nothing is predicted to be used last, all are moved one step towards that. At most
+//! 64 ways.
 
 use super::{Replace, possible};
 

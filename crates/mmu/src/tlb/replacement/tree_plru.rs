@@ -1,5 +1,5 @@
-//! Tree PLRU: the lowest invalid way, if there is one; otherwise the leaf that the bits of a binary tree point to, away
-//! from the recent uses. Needs a power of two of ways, at most 64.
+//! Tree PLRU: the lowest invalid way, if there is one; otherwise the leaf that the bits of a binary
+//! tree point to, away from the recent uses. Needs a power of two of ways, at most 64.
 
 use super::{Replace, possible};
 

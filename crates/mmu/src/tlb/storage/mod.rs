@@ -1,9 +1,11 @@
 //! Set-associative structures: TLBs, page-walk caches and line caches are all this.
 //!
-//! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of which are small. There are two
-//! forms besides skewed structures ([`skewed`]). Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
-//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]). Where it pays that what is held stays where it is, the former
-//! have ways for a time too ([`Cache::set_placed`]).
+//! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of
+//! which are small. There are two forms besides skewed structures ([`skewed`]). Small sets with
+//! LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
+//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]). Where it pays
+//! that what is held stays where it is, the former have ways for a time too
+//! ([`Cache::set_placed`]).
 
 mod placed;
 mod rows;
@@ -25,7 +27,8 @@ pub(crate) use vector::prefetch;
 
 /// The tag of an empty place: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
-/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which the times of use take most.
+/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which
+/// the times of use take most.
 const PLACED_BYTES: u64 = 32;
 
 /// One set-associative structure.
@@ -85,7 +88,8 @@ fn selected(index: Index, number: u64, sets: usize) -> usize {
 }
 
 impl<C: Reach> Cache<C> {
-    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
+    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`]
+    /// ways.
     pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
         Cache::indexed(sets, ways, Index::Low, replacement)
     }
@@ -100,7 +104,8 @@ impl<C: Reach> Cache<C> {
         Cache { shape, replacement, form }
     }
 
-    /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings, whose numbers are places.
+    /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings,
+    /// whose numbers are places.
     pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
         let shape = Shape::new(sets, ways, index);
         Cache { shape, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(shape, shares)) }
@@ -137,9 +142,9 @@ impl<C: Reach> Cache<C> {
         sets.saturating_mul(ways).saturating_mul(PLACED_BYTES)
     }
 
-    /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and fills on each miss. `entry`
-    /// says the number and the key of each. Returns which missed. Cost: about 10 instructions each where there are rows and the
-    /// processor has vectors of 512 bits.
+    /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and
+    /// fills on each miss. `entry` says the number and the key of each. Returns which missed. Cost:
+    /// about 10 instructions each where there are rows and the processor has vectors of 512 bits.
     #[inline(always)]
     pub(crate) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
         match &mut self.form {
@@ -149,8 +154,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Gives small sets with LRU ways, where what they hold stays, or makes rows of them again. The order of use stays as it is.
-    /// Costs a look at each entry.
+    /// Gives small sets with LRU ways, where what they hold stays, or makes rows of them again. The
+    /// order of use stays as it is. Costs a look at each entry.
     pub(crate) fn set_placed(&mut self, placed: bool) {
         let form = match &self.form {
             Form::Rows(rows) if placed => Some(Form::Placed(Placed::of(rows))),
@@ -169,7 +174,8 @@ impl<C: Reach> Cache<C> {
         C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS
     }
 
-    /// Uses the translation of the mapping `key` in this place, which counts the ways of all sets, if it is there. Of structures with ways.
+    /// Uses the translation of the mapping `key` in this place, which counts the ways of all sets,
+    /// if it is there. Of structures with ways.
     #[inline(always)]
     pub(crate) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
         match &mut self.form {
@@ -178,8 +184,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was there and, in a structure with ways, the
-    /// place where it is now.
+    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was
+    /// there and, in a structure with ways, the place where it is now.
     #[inline(always)]
     pub(crate) fn access_one(&mut self, number: u64, key: u32) -> (bool, Option<usize>) {
         match &mut self.form {
@@ -191,7 +197,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing
+    /// changes.
     pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
         match &mut self.form {
             Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
@@ -200,8 +207,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
-    /// if nothing was).
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was
+    /// in its place ([`EMPTY`] if nothing was).
     pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
@@ -210,15 +217,17 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// The same with a payload that does not follow from the translation; of structures whose entries have payloads.
+    /// The same with a payload that does not follow from the translation; of structures whose
+    /// entries have payloads.
     pub(crate) fn fill_with(&mut self, number: u64, key: u32, payload: C::Payload) {
         if let Form::Placed(placed) = &mut self.form {
             placed.fill(number, key, payload);
         }
     }
 
-    /// Changes the payload of the first entry with this key, where the translation belongs, of which `change` returns another,
-    /// counts that as a use, and drops further such entries. Returns whether there is one.
+    /// Changes the payload of the first entry with this key, where the translation belongs, of
+    /// which `change` returns another, counts that as a use, and drops further such entries.
+    /// Returns whether there is one.
     pub(crate) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
         match &mut self.form {
             Form::Rows(_) | Form::Skewed(_) => false,
@@ -226,7 +235,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries
+    /// dropped.
     #[inline(always)]
     pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         match &mut self.form {
@@ -270,7 +280,8 @@ impl<C: Reach> Cache<C> {
         self.entries().map(|(_, _, key, payload)| C::holds(key, payload, mappings))
     }
 
-    /// The way (or place in the order of use) that holds this translation of the mapping `key`, if one does.
+    /// The way (or place in the order of use) that holds this translation of the mapping `key`, if
+    /// one does.
     pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
         match &self.form {
             Form::Rows(rows) => rows.find(number, key),
@@ -304,8 +315,8 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// A small structure with LRU does the same as rows, with ways, and with ways now and then; where it has ways, what was put
-        /// into one is used there as long as it is there.
+        /// A small structure with LRU does the same as rows, with ways, and with ways now and then;
+        /// where it has ways, what was put into one is used there as long as it is there.
         #[test]
         fn with_ways_for_a_time_or_without_is_the_same(
             (sets, ways) in (1usize..5, 1usize..=rows::WAYS),

@@ -1,11 +1,13 @@
 //! Sets whose entries have fixed ways, of any size and replacement.
 //!
-//! For each key a structure remembers the way where it put it last. So a lookup compares one tag, whatever the number of
-//! ways: what is remembered is only a hint, the tag decides. A set is searched where a key may have several entries
-//! (see [`crate::tlb::reach`]), and where keys are so far apart that what is remembered of each would take too much: lines of memory.
+//! For each key a structure remembers the way where it put it last. So a lookup compares one tag,
+//! whatever the number of ways: what is remembered is only a hint, the tag decides. A set is
+//! searched where a key may have several entries (see [`crate::tlb::reach`]), and where keys are so
+//! far apart that what is remembered of each would take too much: lines of memory.
 //!
-//! Many lookups of one structure are made one after the other (see [`crate::tlb::batch`]), so its replacement is asked for once, by
-//! [`on_sets`], and what works on the [`Sets`] is compiled for each.
+//! Many lookups of one structure are made one after the other (see [`crate::tlb::batch`]), so its
+//! replacement is asked for once, by [`on_sets`], and what works on the [`Sets`] is compiled for
+//! each.
 
 use super::rows::Rows;
 use super::vector::prefetch;
@@ -159,7 +161,8 @@ impl<C: Reach> Placed<C> {
         on_sets!(self, sets => sets.extend(number, key, change))
     }
 
-    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries
+    /// dropped.
     #[inline(always)]
     pub(super) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         if C::WHOLE && self.find(numbers.start, key).is_none() {
@@ -257,7 +260,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.places.resize((key as usize + 1).next_multiple_of(PLACES), 0);
     }
 
-    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing
+    /// changes.
     #[inline(always)]
     pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
         self.hit_way(number, key).is_some()
@@ -288,8 +292,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.payloads.get(at).copied().unwrap_or_default()
     }
 
-    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
-    /// if nothing was).
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was
+    /// in its place ([`EMPTY`] if nothing was).
     #[inline(always)]
     pub(super) fn fill(&mut self, number: u64, key: u32, new: C::Payload) -> (u32, C::Payload) {
         self.fill_way(number, key, new).1
@@ -331,8 +335,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         extended
     }
 
-    /// The vacant way to be filled first, which counts as filled; `None` if there is none, or if the replacement does not
-    /// ask for it.
+    /// The vacant way to be filled first, which counts as filled; `None` if there is none, or if
+    /// the replacement does not ask for it.
     #[inline(always)]
     fn vacant(&mut self, set: usize) -> Option<usize> {
         if !R::VACANT_FIRST || *self.vacant == 0 {
@@ -374,7 +378,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         dropped
     }
 
-    /// Drops the part of one way's entry that covers these translations. Returns 1 if nothing was left of the entry.
+    /// Drops the part of one way's entry that covers these translations. Returns 1 if nothing was
+    /// left of the entry.
     #[inline(always)]
     fn drop_part(&mut self, set: usize, way: usize, key: u32, numbers: &Range<u64>) -> u64 {
         let at = set * self.shape.ways + way;

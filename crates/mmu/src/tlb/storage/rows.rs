@@ -1,8 +1,10 @@
-//! Small sets with LRU: each is a row of tags, the most recently used first. A hit moves its tag to the front, a miss puts one
-//! there and drops the last; neither needs ways, or anything beside the tags.
+//! Small sets with LRU: each is a row of tags, the most recently used first. A hit moves its tag to
+//! the front, a miss puts one there and drops the last; neither needs ways, or anything beside the
+//! tags.
 //!
-//! A row has 8, 16 or 32 lanes and is aligned to its size, so a processor with vectors looks at all lanes at once and moves
-//! them in one step ([`super::vector`]). What is here works everywhere, and is what those are compared with.
+//! A row has 8, 16 or 32 lanes and is aligned to its size, so a processor with vectors looks at all
+//! lanes at once and moves them in one step ([`super::vector`]). What is here works everywhere, and
+//! is what those are compared with.
 
 use super::Shape;
 use super::vector::{self, Unit};
@@ -13,7 +15,8 @@ pub(super) const WAYS: usize = 32;
 /// Rows are aligned to so many lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
 
-/// Rows of more tags than these are not all in the nearest cache of the host, which has 32 KB at least.
+/// Rows of more tags than these are not all in the nearest cache of the host, which has 32 KB at
+/// least.
 const LARGE: usize = (16 << 10) / size_of::<u32>();
 
 fn lanes(ways: usize) -> usize {
@@ -172,7 +175,8 @@ impl Rows {
         held.map(|(at, tag)| (at / self.lanes, at % self.lanes, *tag - 1))
     }
 
-    /// Checks that no key is in a set twice, that what is empty is last, and that lanes behind the ways are.
+    /// Checks that no key is in a set twice, that what is empty is last, and that lanes behind the
+    /// ways are.
     pub(super) fn validate(&self) -> Result<(), String> {
         for (set, row) in self.rows().chunks(self.lanes).enumerate() {
             let held = row.iter().take_while(|tag| **tag != 0).count();
@@ -187,7 +191,8 @@ impl Rows {
     }
 }
 
-/// Uses a tag: it is in front of the row then. Returns whether it was there; if not, the last one is dropped.
+/// Uses a tag: it is in front of the row then. Returns whether it was there; if not, the last one
+/// is dropped.
 fn access(row: &mut [u32], tag: u32) -> bool {
     let mut carried = tag;
     for lane in row {
@@ -250,7 +255,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each unit that this processor has does the same as the naive model, after each operation.
+        /// Each unit that this processor has does the same as the naive model, after each
+        /// operation.
         #[test]
         fn all_forms_of_rows_agree(
             (sets, ways) in (1usize..5, 1usize..=WAYS),

@@ -1,12 +1,15 @@
-//! Structures in which a page may be at one place in each of some ways: ways have sets of their own ([`crate::tlb::index`]), or serve pages of
-//! some sizes. Seznec, Concurrent support of multiple page sizes on a skewed associative TLB, IEEE Transactions on Computers, 2004;
-//! AMD, Configurable skewed associativity in a translation lookaside buffer, US patent 11106596.
+//! Structures in which a page may be at one place in each of some ways: ways have sets of their own
+//! ([`crate::tlb::index`]), or serve pages of some sizes. Seznec, Concurrent support of multiple
+//! page sizes on a skewed associative TLB, IEEE Transactions on Computers, 2004; AMD, Configurable
+//! skewed associativity in a translation lookaside buffer, US patent 11106596.
 //!
-//! So that a lookup can go to all ways before it knows the size, the ways of a size follow from the address above the largest of the
-//! pages: the ways are counted round from one that a hash of it selects, and sizes take so many each, the first ones first. Of
-//! the candidates the one used longest ago is replaced; an empty one was never used.
+//! So that a lookup can go to all ways before it knows the size, the ways of a size follow from the
+//! address above the largest of the pages: the ways are counted round from one that a hash of it
+//! selects, and sizes take so many each, the first ones first. Of the candidates the one used
+//! longest ago is replaced; an empty one was never used.
 //!
-//! Numbers of translations are *places* here: the number, and below that the base-two logarithm of the base pages.
+//! Numbers of translations are *places* here: the number, and below that the base-two logarithm of
+//! the base pages.
 //!
 //! All of this is out of line, so that it costs nothing where structures have sets.
 
@@ -27,12 +30,14 @@ pub(crate) fn place(number: u64, order: u32) -> u64 {
 pub(crate) struct Shares {
     /// The order of the largest size.
     largest: u32,
-    /// By size: its order, and the first and the number of its ways, counted from the one that an address selects.
+    /// By size: its order, and the first and the number of its ways, counted from the one that an
+    /// address selects.
     sizes: Vec<(u32, usize, usize)>,
 }
 
 impl Shares {
-    /// Of sizes of these orders, each with so many ways; or with all `ways` if no numbers are given.
+    /// Of sizes of these orders, each with so many ways; or with all `ways` if no numbers are
+    /// given.
     pub(crate) fn new(orders: &[u32], numbers: &[usize], ways: usize) -> Shares {
         let mut first = 0;
         let sizes = orders.iter().enumerate().map(|(at, order)| match numbers.get(at) {
@@ -167,7 +172,8 @@ impl Skewed {
         self.candidates(place).any(|at| at % self.shape.sets == set)
     }
 
-    /// Checks that each entry is where its key was put last, and so no other has that key, and that no two were used at one time.
+    /// Checks that each entry is where its key was put last, and so no other has that key, and that
+    /// no two were used at one time.
     pub(super) fn validate(&self) -> Result<(), String> {
         let mut times: Vec<u64> = self.used.iter().copied().filter(|used| *used != 0).collect();
         times.sort_unstable();

@@ -1,8 +1,9 @@
-//! One step of a row of tags in the vector units of x86-64 ([`super::rows`]): all lanes are compared with the tag at once, and those in
-//! front of it are moved by one, in the same way for a hit and for a miss.
+//! One step of a row of tags in the vector units of x86-64 ([`super::rows`]): all lanes are
+//! compared with the tag at once, and those in front of it are moved by one, in the same way for a
+//! hit and for a miss.
 //!
-//! All unsafe code of this crate is here. A caller can break none of it: a [`Unit`] other than [`Unit::Portable`] is only made where
-//! the processor has it.
+//! All unsafe code of this crate is here. A caller can break none of it: a [`Unit`] other than
+//! [`Unit::Portable`] is only made where the processor has it.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -48,8 +49,9 @@ impl Unit {
     }
 }
 
-/// Uses tags of rows of so many lanes, with so many ways: `entry` says the row and the tag for each bit of `asking`, in
-/// order. Returns which were not there. Only for a unit that is not [`Unit::Portable`].
+/// Uses tags of rows of so many lanes, with so many ways: `entry` says the row and the tag for each
+/// bit of `asking`, in order. Returns which were not there. Only for a unit that is not
+/// [`Unit::Portable`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn access(
@@ -83,7 +85,8 @@ pub(super) fn access(unit: Unit, _: &mut [u32], _: (usize, usize), _: u64, _: im
     unreachable!("{unit:?} is not of this processor")
 }
 
-/// Asks the processor to have an element in its caches soon. Does nothing where there is none, or no such instruction.
+/// Asks the processor to have an element in its caches soon. Does nothing where there is none, or
+/// no such instruction.
 #[inline(always)]
 pub(crate) fn prefetch<T>(from: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -103,12 +106,12 @@ fn moving(equal: u32, last: u32) -> u32 {
     stop ^ stop.wrapping_sub(1)
 }
 
-// In all that follows each lane is told from which it gets its tag, also those that keep it: a lane that is not written would make
-// the store a masked one, and what is loaded next from the same row would have to wait for that. If there is `ONE` row it stays in
-// registers all the time.
+// In all that follows each lane is told from which it gets its tag, also those that keep it: a lane
+// that is not written would make the store a masked one, and what is loaded next from the same row
+// would have to wait for that. If there is `ONE` row it stays in registers all the time.
 
-/// A function for rows of so many lanes: how one is loaded and stored, and its step: what it holds after the use of a tag, and
-/// which lanes held that.
+/// A function for rows of so many lanes: how one is loaded and stored, and its step: what it holds
+/// after the use of a tag, and which lanes held that.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
     ($name:ident, $lanes:literal, $last:ident, $load:expr, $store:expr, $step:expr) => {
@@ -124,7 +127,8 @@ macro_rules! avx512 {
             let (mut kept, mut missed, mut used) = (load(&rows[0]), 0, rows[0][0]);
             for index in each(asking) {
                 let (row, tag) = entry(index);
-                // The upper tables of a batch of walks are often the same: that need not wait for what is before it.
+                // The upper tables of a batch of walks are often the same: that need not wait for
+                // what is before it.
                 if ONE && tag == used {
                     continue;
                 }
@@ -224,7 +228,8 @@ fn avx2<const LANES: usize, const PARTS: usize>(
             equal |= (alike as u32) << (8 * number);
         }
         let lanes = moving(equal, last);
-        // Its last lane moves to the first of the next part: that of the tag, or of the part before.
+        // Its last lane moves to the first of the next part: that of the tag, or of the part
+        // before.
         let mut before = wanted;
         for (number, (part, held)) in parts.iter_mut().zip(held).enumerate() {
             let here = _mm256_set1_epi32((lanes >> (8 * number) & 0xff) as i32);

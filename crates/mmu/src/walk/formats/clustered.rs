@@ -1,9 +1,11 @@
-//! A clustered page table: the mappings of an aligned block of base pages are one node of a hash table's chain. Talluri, Hill and
-//! Khalidi, A new page table for 64-bit address spaces, SOSP 1995. What nodes there are is in [`crate::mappings::Clusters`].
+//! A clustered page table: the mappings of an aligned block of base pages are one node of a hash
+//! table's chain. Talluri, Hill and Khalidi, A new page table for 64-bit address spaces, SOSP 1995.
+//! What nodes there are is in [`crate::mappings::Clusters`].
 //!
-//! A walk reads the pointer of the bucket, then of each node of the chain the tag, and the pointer to the next one, or the mapping. Of one
-//! node it reads each line once: the tag and what it reads next may be in the same. There are no walk caches. What is looked
-//! up is still found by the index of the mappings, which takes no room in the machine's memory.
+//! A walk reads the pointer of the bucket, then of each node of the chain the tag, and the pointer
+//! to the next one, or the mapping. Of one node it reads each line once: the tag and what it reads
+//! next may be in the same. There are no walk caches. What is looked up is still found by the index
+//! of the mappings, which takes no room in the machine's memory.
 
 use super::TableFormat;
 use super::radix::Radix;

@@ -1,12 +1,16 @@
-//! A hash table of groups of eight entries, as the PowerPC has it, in front of the operating system's tree: a cache of the tree, for
-//! pages of all spaces. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 3, 6.2, 7 and 8.
+//! A hash table of groups of eight entries, as the PowerPC has it, in front of the operating
+//! system's tree: a cache of the tree, for pages of all spaces. Dougan, Mackerras and Yodaiken,
+//! OSDI 1999, sections 3, 6.2, 7 and 8.
 //!
-//! A page is in its primary group (VSID xor page index) or in its secondary one (the complement). A search looks at the entries of both in
-//! order, up to 16, until one has the page. If none has it, software reads the tree, from the root, and places the page into a free
-//! entry of the primary group, or else of the secondary one, or else in place of an entry of the primary group, in turn; it looks at
-//! entries again for that. With software that searches there may be no hash table: then it reads the tree at once.
+//! A page is in its primary group (VSID xor page index) or in its secondary one (the complement). A
+//! search looks at the entries of both in order, up to 16, until one has the page. If none has it,
+//! software reads the tree, from the root, and places the page into a free entry of the primary
+//! group, or else of the secondary one, or else in place of an entry of the primary group, in turn;
+//! it looks at entries again for that. With software that searches there may be no hash table: then
+//! it reads the tree at once.
 //!
-//! Entries of VSIDs that no space has any more, zombies, are not told from others until they are reclaimed.
+//! Entries of VSIDs that no space has any more, zombies, are not told from others until they are
+//! reclaimed.
 
 use super::TableFormat;
 use super::radix::Radix;
@@ -105,7 +109,8 @@ impl TableFormat for Groups {
 
     fn forget(&mut self, _: usize, _: Pte) {}
 
-    /// What a switch between spaces without numbers would empty; VSIDs are numbers, and there is nothing else.
+    /// What a switch between spaces without numbers would empty; VSIDs are numbers, and there is
+    /// nothing else.
     fn flush(&mut self) {}
 
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
@@ -268,7 +273,8 @@ impl Groups {
         free
     }
 
-    /// Software looks for a page that is to be flushed, and frees its entry. It looks for one that was never used just as well.
+    /// Software looks for a page that is to be flushed, and frees its entry. It looks for one that
+    /// was never used just as well.
     pub(crate) fn flush_page(&mut self, (space, page): (u32, u64), reads: &mut Reads<'_>) {
         if !self.used {
             return;
@@ -296,7 +302,8 @@ impl Groups {
         self.segments.renew(space);
     }
 
-    /// Software looks at so many entries, from where it was last, and frees zombies; through the caches or past them.
+    /// Software looks at so many entries, from where it was last, and frees zombies; through the
+    /// caches or past them.
     pub(crate) fn reclaim(&mut self, entries: u64, cached: bool, reads: &mut Reads<'_>) {
         let before = std::mem::replace(&mut self.cached, cached);
         let mut freed = 0;
@@ -323,7 +330,8 @@ impl Groups {
         self.most_in_use
     }
 
-    /// Bytes that the table and the segments of this many groups take, as far as they are written to at once, and at most.
+    /// Bytes that the table and the segments of this many groups take, as far as they are written
+    /// to at once, and at most.
     pub(crate) fn bytes(groups: u64) -> (u64, u64) {
         let entries = groups.saturating_mul((WAYS * size_of::<VirtualPage>()) as u64);
         (entries, entries.saturating_add(u64::from(CONTEXTS) * (size_of::<u32>() + size_of::<bool>()) as u64))
@@ -335,8 +343,8 @@ impl Groups {
     }
 }
 
-/// The entries of the tree that software reads for a page, from the upper level down: those of its two lower levels, or the root's, if
-/// there is nothing below.
+/// The entries of the tree that software reads for a page, from the upper level down: those of its
+/// two lower levels, or the root's, if there is nothing below.
 fn tree(mappings: &Mappings, (space, page): (u32, Vpn)) -> Vec<u32> {
     let last = mappings.find(space, page, 1).map_or(mappings.levels(), |found| found.level);
     let levels = (last..=last.max(TREE_LEVELS)).rev();
@@ -348,7 +356,8 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
 
-    /// A table that holds a page of a context that no space has, with the mappings beside it, of which there are none.
+    /// A table that holds a page of a context that no space has, with the mappings beside it, of
+    /// which there are none.
     fn with_a_zombie() -> (Groups, Mappings, usize) {
         let machine = Machine::builtin("ppc604").unwrap();
         let shape = Groups::shape(&machine);

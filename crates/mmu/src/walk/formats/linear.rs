@@ -1,6 +1,7 @@
-//! A linear table, as on the Alpha: a page of any size has one identical entry for each of its base pages, of which the
-//! first holds the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the
-//! table: they are the table's entries for its own pages, in pages of it.
+//! A linear table, as on the Alpha: a page of any size has one identical entry for each of its base
+//! pages, of which the first holds the use bits (Navarro et al., section 6.1). The levels above the
+//! lowest only locate the pieces of the table: they are the table's entries for its own pages, in
+//! pages of it.
 
 use super::TableFormat;
 use super::radix::Radix;

@@ -1,9 +1,10 @@
-//! Page-table formats: where mappings lie in memory, and so what a walk reads. Each format is a file.
+//! Page-table formats: where mappings lie in memory, and so what a walk reads. Each format is a
+//! file.
 //!
-//! What is mapped is kept in [`crate::mappings`] and looked up there for each request; a format is used at a miss, and
-//! notified of changes. To add one, write its file (a type that implements [`TableFormat`]), and a line in the list
-//! below and in [`crate::machine`], by whose name machine files know it (`page-table.kind`). Its naive twin goes into the tests
-//! (`brute_force`).
+//! What is mapped is kept in [`crate::mappings`] and looked up there for each request; a format is
+//! used at a miss, and notified of changes. To add one, write its file (a type that implements
+//! [`TableFormat`]), and a line in the list below and in [`crate::machine`], by whose name machine
+//! files know it (`page-table.kind`). Its naive twin goes into the tests (`brute_force`).
 
 use crate::machine::{Machine, TableKind};
 use crate::mappings::pte::Pte;
@@ -23,7 +24,8 @@ mod radix;
 pub(crate) use groups::Groups;
 pub(crate) use nested::{Reached, TABLES, tables_of_host};
 
-/// Where other things that walks read are among the page-table entries, which are numbered from 0: the entries of a host's tables.
+/// Where other things that walks read are among the page-table entries, which are numbered from 0:
+/// the entries of a host's tables.
 const HOST: u32 = 1 << 30;
 /// The shadow entries of perforated pages.
 const SHADOWS: u32 = 2 << 30;
@@ -32,20 +34,23 @@ const BITMAPS: u32 = 3 << 30;
 
 /// A page-table format, with the caches of its walker.
 pub(crate) trait TableFormat: Sized {
-    /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it cannot.
+    /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it
+    /// cannot.
     fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String>;
 
-    /// How mappings are indexed and how many entries each takes. Addresses are derived from this index.
+    /// How mappings are indexed and how many entries each takes. Addresses are derived from this
+    /// index.
     fn shape(machine: &Machine) -> Shape;
 
     /// Empty caches, as the machine file describes them.
     fn new(machine: &Machine, shape: &Shape) -> Self;
 
-    /// Walks for these requests of a batch, whose pages are mapped, in their order. Of some TLBs know a part.
+    /// Walks for these requests of a batch, whose pages are mapped, in their order. Of some TLBs
+    /// know a part.
     fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>);
 
-    /// Walks for a page that is not mapped, to the absent entry. Its root exists. Of some TLBs know a part: then the first
-    /// bit of each set is set.
+    /// Walks for a page that is not mapped, to the absent entry. Its root exists. Of some TLBs know
+    /// a part: then the first bit of each set is set.
     fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>);
 
     /// A page-table entry of a level of the index that pointed to others was removed.

@@ -1,20 +1,21 @@
-//! The radix tables of a guest, walked in two dimensions: wherever the guest's walk goes to a table, and at its end to the page, the address
-//! there is the guest's, which the host's own tables translate. With n levels in the guest and m in the host that are up to
-//! n m + n + m references. Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008.
+//! The radix tables of a guest, walked in two dimensions: wherever the guest's walk goes to a
+//! table, and at its end to the page, the address there is the guest's, which the host's own tables
+//! translate. With n levels in the guest and m in the host that are up to n m + n + m references.
+//! Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008.
 //!
-//! The walk caches of the guest hold addresses that are translated already. The host's tables have walk caches of their own, and
-//! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
-//! spaces of the guest.
+//! The walk caches of the guest hold addresses that are translated already. The host's tables have
+//! walk caches of their own, and the *nested TLB* holds translations of the guest's memory, of
+//! tables and of pages alike. Both outlast a switch between spaces of the guest.
 //!
-//! The guest's pages may be perforated ([`super::perforated`]): the bitmaps and the shadow entries are in the guest's memory too, the latter
-//! in stretches of their own. Park et al. (ISCA 2020) have virtualisation, and their slides do not say how: this follows from the
-//! rules of both.
+//! The guest's pages may be perforated ([`super::perforated`]): the bitmaps and the shadow entries
+//! are in the guest's memory too, the latter in stretches of their own. Park et al. (ISCA 2020)
+//! have virtualisation, and their slides do not say how: this follows from the rules of both.
 //!
-//! The host maps the guest's memory by pages of one size, each when it is
-//! used first; or a memory manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds nothing mapped
-//! ends there, and says so. Of a page of the host that has several entries, as 64 KB
-//! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
-//! each, behind all frames that it has.
+//! The host maps the guest's memory by pages of one size, each when it is used first; or a memory
+//! manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds
+//! nothing mapped ends there, and says so. Of a page of the host that has several entries, as 64 KB
+//! have, the walk to a larger page of the guest reads the first. The guest's tables are in the
+//! guest's memory, a page each, behind all frames that it has.
 
 use super::perforated::{Perforated, Target};
 use super::radix::Radix;
@@ -199,7 +200,8 @@ impl Nested {
         reads.lines.read(1, reads.counters);
     }
 
-    /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables. Returns whether the host maps it.
+    /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables.
+    /// Returns whether the host maps it.
     fn translate(&mut self, mappings: &Mappings, frame: u64, reads: &mut Reads<'_>) -> bool {
         let at = Vpn(frame);
         let is_mapped = |tables: &Mappings, found: &Found| tables.ptes[found.id as usize].is_leaf();

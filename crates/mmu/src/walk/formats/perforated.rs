@@ -1,15 +1,16 @@
-//! A radix tree whose superpages may have holes. Park et al., Perforated page: supporting fragmented memory allocation for large
-//! pages, ISCA 2020.
+//! A radix tree whose superpages may have holes. Park et al., Perforated page: supporting
+//! fragmented memory allocation for large pages, ISCA 2020.
 //!
-//! A perforated page is an entry of the second level, with a filter that has a bit for each eighth. Where that is set, the walk reads the line of
-//! the hole bitmap, one for each aligned extent of frames, in an area of its own. For a hole it goes on: the *shadow* entry, a table's
-//! size behind the entry, points to a table of the lowest level, which has the hole's own entry. Walk caches hold shadow
-//! entries like others. So a walk to a page of it is as long as to a superpage, or one reference longer; one to a hole
-//! is two longer than to a base page. TLBs may know the entry, or a part of the bitmap, so that less is read
-//! ([`crate::tlb::reach`]).
+//! A perforated page is an entry of the second level, with a filter that has a bit for each eighth.
+//! Where that is set, the walk reads the line of the hole bitmap, one for each aligned extent of
+//! frames, in an area of its own. For a hole it goes on: the *shadow* entry, a table's size behind
+//! the entry, points to a table of the lowest level, which has the hole's own entry. Walk caches
+//! hold shadow entries like others. So a walk to a page of it is as long as to a superpage, or one
+//! reference longer; one to a hole is two longer than to a base page. TLBs may know the entry, or a
+//! part of the bitmap, so that less is read ([`crate::tlb::reach`]).
 //!
-//! Tables of the second level take the room of two. The table of the lowest level is always there: holes may be mapped at any
-//! time.
+//! Tables of the second level take the room of two. The table of the lowest level is always there:
+//! holes may be mapped at any time.
 
 use super::radix::Radix;
 use super::{BITMAPS, SHADOWS, TableFormat};
@@ -146,7 +147,8 @@ impl<'a> Target<'a> {
         self.region.is_hole(self.place)
     }
 
-    /// What the walk reads behind the entry of the region: the bitmap, the shadow entry if no walk cache has it, and a hole's own entry.
+    /// What the walk reads behind the entry of the region: the bitmap, the shadow entry if no walk
+    /// cache has it, and a hole's own entry.
     pub(super) fn further(&self, mappings: &Mappings, radix: &mut Radix, counters: &mut Counters) -> [Option<u32>; 3] {
         let reads_bitmap = self.region.may_be_hole(self.place) && !self.fragment_known;
         let bitmap = reads_bitmap.then(|| BITMAPS | ((self.frame() / 64) as u32 & !BITMAPS));

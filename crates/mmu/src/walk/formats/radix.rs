@@ -1,13 +1,16 @@
-//! A radix tree: a page is one entry at the highest level whose entries do not span more than it; for a size between
-//! two levels (64 KB with the contiguous bit) the entry is repeated within one table.
+//! A radix tree: a page is one entry at the highest level whose entries do not span more than it;
+//! for a size between two levels (64 KB with the contiguous bit) the entry is repeated within one
+//! table.
 //!
-//! The index of the mappings has the shape of the tree, so its records are the entries: the number of a record times
-//! eight is the *synthetic physical address* of its entry. Tables get distinct, aligned places in a memory of their
-//! own, in the order in which they are needed, and freed places are reused; a table of any level has the room of the widest. So the cache lines that a walk touches are
-//! well defined: they depend only on the sequence of operations.
+//! The index of the mappings has the shape of the tree, so its records are the entries: the number
+//! of a record times eight is the *synthetic physical address* of its entry. Tables get distinct,
+//! aligned places in a memory of their own, in the order in which they are needed, and freed places
+//! are reused; a table of any level has the room of the widest. So the cache lines that a walk
+//! touches are well defined: they depend only on the sequence of operations.
 //!
-//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per level. The walk
-//! caches are searched from the lowest level up; only the one that hits counts as used, and those below it are filled.
+//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per
+//! level. The walk caches are searched from the lowest level up; only the one that hits counts as
+//! used, and those below it are filled.
 
 use super::TableFormat;
 use crate::machine::MAX_WALK_LEVELS;
@@ -27,7 +30,8 @@ pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
 /// The walk caches, and where walks end.
 #[derive(Clone, Debug)]
 pub(crate) struct Radix {
-    /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the number of its table.
+    /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the
+    /// number of its table.
     pub(super) caches: [Option<Cache>; MAX_LEVELS],
     /// Whether a TLB holds the pointers at level 2.
     in_tlb: bool,
@@ -36,7 +40,8 @@ pub(crate) struct Radix {
     leaf_levels: [u8; SIZE_LEVELS],
     /// The shift from the number of a record to that of its table.
     node_bits: u32,
-    /// For each level the pointers that the walks of a batch reach; in the lowest their last entries.
+    /// For each level the pointers that the walks of a batch reach; in the lowest their last
+    /// entries.
     pointers: [[u32; BATCH]; MAX_LEVELS],
 }
 
@@ -100,7 +105,8 @@ impl TableFormat for Radix {
         self.caches.iter_mut().flatten().for_each(Cache::flush);
     }
 
-    /// Checks that walk caches hold only tables that pointers of their level point to, where their places say.
+    /// Checks that walk caches hold only tables that pointers of their level point to, where their
+    /// places say.
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
@@ -119,8 +125,9 @@ impl TableFormat for Radix {
 }
 
 impl Radix {
-    /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds,
-    /// their number, and whether one does: as [`Radix::climb`] does for many. Counts its hits by level.
+    /// The entries that a walk to this one reads, from the last up to the one below the pointer
+    /// that a walk cache holds, their number, and whether one does: as [`Radix::climb`] does for
+    /// many. Counts its hits by level.
     pub(super) fn path(
         &mut self,
         mappings: &Mappings,
@@ -143,9 +150,9 @@ impl Radix {
         (path, count, false)
     }
 
-    /// Walks to the leaves `entries`; `levels` says which of them are
-    /// at each level (index 0: the lowest), as bit sets, `known` of which a TLB has the pointer at level 2, and `absent` which are no
-    /// leaves but absent.
+    /// Walks to the leaves `entries`; `levels` says which of them are at each level (index 0: the
+    /// lowest), as bit sets, `known` of which a TLB has the pointer at level 2, and `absent` which
+    /// are no leaves but absent.
     #[inline(always)]
     pub(super) fn climb(
         &mut self,
@@ -154,7 +161,8 @@ impl Radix {
         (levels, known, absent): ([u64; MAX_LEVELS], u64, u64),
         mut reads: Reads<'_>,
     ) {
-        // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
+        // From the lowest level up, the walks that reach each level: those that no cache below it
+        // shortened.
         let mut coming = levels;
         let mut reached = 1;
         self.pointers[0] = *entries;
@@ -185,7 +193,8 @@ impl Radix {
             }
         }
 
-        // What is read for walks to absent entries is counted once more, so all before such a walk is read first.
+        // What is read for walks to absent entries is counted once more, so all before such a walk
+        // is read first.
         let mut left = levels.iter().fold(0, |all, level| all | level);
         for index in each(absent & left) {
             let before = left & ((1 << index) - 1);
@@ -199,7 +208,8 @@ impl Radix {
         reads.lines.read(count, reads.counters);
     }
 
-    /// Queues the lines of these walks, from the highest level down: `coming` are those that reach each. Returns their number.
+    /// Queues the lines of these walks, from the highest level down: `coming` are those that reach
+    /// each. Returns their number.
     #[inline(always)]
     fn want(&self, walks: u64, coming: &[u64], lines: &mut Lines) -> usize {
         let mut count = 0;

@@ -83,7 +83,8 @@ impl Naive {
         self.groups.as_mut().unwrap().upkeep.cached_tables = before;
     }
 
-    /// An access to a line, with all that the kernel does for it; only of pages that are mapped is the line accessed.
+    /// An access to a line, with all that the kernel does for it; only of pages that are mapped is
+    /// the line accessed.
     pub(crate) fn access_line(&mut self, page: u64, line: u64, access: Access) -> Option<Stop> {
         let Some(groups) = &mut self.groups else {
             let stop = self.access(page, access);

@@ -5,8 +5,8 @@ use crate::reach::Entry;
 use superpage_mmu::Contents;
 
 impl Naive {
-    /// Looks for the pointer to the lowest table of this page, if there is one and the page is not mapped above, and loads it where it is not; returns
-    /// whether it was there.
+    /// Looks for the pointer to the lowest table of this page, if there is one and the page is not
+    /// mapped above, and loads it where it is not; returns whether it was there.
     pub(super) fn use_pointer(&mut self, page: u64, mapping: Option<(u64, Mapping)>) -> bool {
         let mut named = self.machine.walk_cache.iter().filter_map(|cache| self.machine.within(cache));
         let Some(name) = named.next().map(|tlb| tlb.name.clone()) else { return false };

@@ -36,7 +36,8 @@ impl Naive {
         if !known.0 {
             self.walk_down(page, 2);
         }
-        // In a guest the bitmap and both tables are in its memory, 32 MB of whose pages of 4 KB have their bits in one.
+        // In a guest the bitmap and both tables are in its memory, 32 MB of whose pages of 4 KB
+        // have their bits in one.
         let (guests, mut translated) = (1 << 35, known.0);
         if region.may_be_hole(&self.machine, page) && !known.1 {
             let frame = region.frame + page - region.first;
@@ -149,8 +150,8 @@ impl Naive {
         flushed.len() as u64
     }
 
-    /// The program's access to the line of 64 bytes of a page, which is mapped. Returns the number of the line, and which kind of count it
-    /// is in, if no cache served it.
+    /// The program's access to the line of 64 bytes of a page, which is mapped. Returns the number
+    /// of the line, and which kind of count it is in, if no cache served it.
     pub(crate) fn line(&mut self, page: u64, line: u64, access: Access) -> Option<(u64, usize)> {
         let (first, mapping) = self.mapping(self.space, page).unwrap();
         let address = (mapping.frame + page - first) * self.machine.pages.sizes[0].bytes() + line * 64;

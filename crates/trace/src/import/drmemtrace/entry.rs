@@ -1,12 +1,15 @@
-//! The records of a final trace of drmemtrace, 12 bytes each: kind, size, and an address or a value, little-endian.
+//! The records of a final trace of drmemtrace, 12 bytes each: kind, size, and an address or a
+//! value, little-endian.
 //!
-//! Numbers are those of DynamoRIO's `clients/drcachesim/common/trace_entry.h` (`trace_type_t`, `trace_marker_type_t`,
-//! `offline_file_type_t`). Versions differ in markers and kinds that were added, not in what a number means.
+//! Numbers are those of DynamoRIO's `clients/drcachesim/common/trace_entry.h` (`trace_type_t`,
+//! `trace_marker_type_t`, `offline_file_type_t`). Versions differ in markers and kinds that were
+//! added, not in what a number means.
 
 /// Bytes of a record.
 pub(super) const BYTES: usize = 12;
 
-/// The versions that are read: up to `TRACE_ENTRY_VERSION_RETIRED_INSTRUCTIONS_ONLY` of DynamoRIO 11.
+/// The versions that are read: up to `TRACE_ENTRY_VERSION_RETIRED_INSTRUCTIONS_ONLY`, which is of
+/// DynamoRIO 11.
 pub(super) const VERSIONS: std::ops::RangeInclusive<u64> = 1..=7;
 
 /// What a record says.
@@ -21,10 +24,12 @@ pub(super) enum Kind {
     MaybeFetch,
     /// An iteration of a string instruction: executed, and not fetched again.
     NoFetch,
-    /// Up to eight more instructions, one after the other: their number is the size, their lengths are the value.
+    /// Up to eight more instructions, one after the other: their number is the size, their lengths
+    /// are the value.
     Bundle,
     Flush,
-    /// The end of a flush that was counted at its beginning, an instruction's encoding, or the end of a thread: not needed.
+    /// The end of a flush that was counted at its beginning, an instruction's encoding, or the end
+    /// of a thread: not needed.
     Ignored,
     Thread,
     Process,
@@ -72,5 +77,6 @@ pub(super) mod marker {
     pub(in super::super) const CONTEXT_SWITCH_ENDS: u16 = 35;
 }
 
-/// The bits of a file type that say that a cache filtered addresses while they were recorded: all, fetches, data.
+/// The bits of a file type that say that a cache filtered addresses while they were recorded: all,
+/// fetches, data.
 pub(super) const FILTERED: u64 = 0x1 | 0x80 | 0x100;

@@ -1,8 +1,10 @@
-//! Final traces of drmemtrace, DynamoRIO's tracer (`drrun -t drmemtrace -offline`): a file for each thread, or one for all.
+//! Final traces of drmemtrace, DynamoRIO's tracer (`drrun -t drmemtrace -offline`): a file for each
+//! thread, or one for all.
 //!
-//! The files of a folder are one stream, in the order of DynamoRIO's own serial reader (`scheduler/scheduler_fixed.cpp`,
-//! `DEPENDENCY_TIMESTAMPS`): each file is cut at its timestamps, and the part with the earliest is next, of equal ones that of
-//! the first file by name. A timestamp that a chunk of a file only repeats cuts nothing.
+//! The files of a folder are one stream, in the order of DynamoRIO's own serial reader
+//! (`scheduler/scheduler_fixed.cpp`, `DEPENDENCY_TIMESTAMPS`): each file is cut at its timestamps,
+//! and the part with the earliest is next, of equal ones that of the first file by name. A
+//! timestamp that a chunk of a file only repeats cuts nothing.
 
 mod entry;
 mod stream;
@@ -79,7 +81,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Whether a file of this name is one of a trace; schedules, lists of modules and statistics lie beside them.
+/// Whether a file of this name is one of a trace; schedules, lists of modules and statistics lie
+/// beside them.
 fn is_trace(path: &Path) -> bool {
     let name = unpacked_name(path);
     name.ends_with(".trace") || name.ends_with(".memtrace")

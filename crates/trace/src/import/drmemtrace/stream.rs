@@ -246,7 +246,8 @@ impl Stream {
 
     /// The error for a file that does not begin with a header.
     fn no_trace(&self) -> Error {
-        // A raw trace has entries of 8 bytes; the upper bits of the first, a header, are 110_00000 or 110_00100.
+        // A raw trace has entries of 8 bytes; the upper bits of the first, a header, are 110_00000
+        // or 110_00100.
         if self.length >= 8 && matches!(self.buffer[7], 0xc0 | 0xc4) {
             return self.wrong(&format!("is a raw trace of drmemtrace; expected a final one: {}", super::CONVERT));
         }

@@ -1,15 +1,17 @@
 //! `btree`: a B+ tree, filled in random or ascending order and then used.
 //!
-//! The tree is really kept, in simulated memory, and the references are those of its operations ([`tree`]). First
-//! `keys` keys are inserted, the part `fill`; then `operations` follow, the part `use`: look-ups of keys that are in
-//! the tree, each as likely as the others, and, with `inserts` above 0, that share of insertions of new keys. In random
-//! order each key is any number of 64 bits, in ascending order the one before it and one.
+//! The tree is really kept, in simulated memory, and the references are those of its operations
+//! ([`tree`]). First `keys` keys are inserted, the part `fill`; then `operations` follow, the part
+//! `use`: look-ups of keys that are in the tree, each as likely as the others, and, with `inserts`
+//! above 0, that share of insertions of new keys. In random order each key is any number of 64
+//! bits, in ascending order the one before it and one.
 //!
-//! Nodes are allocated one after another from a heap that grows by 132 KB, as `malloc` of the GNU C library takes them
-//! from the end of its arena: 8 bytes more than a node needs, rounded up to 16. None is ever freed. A node of
-//! `order=16` takes 288 bytes so. Filled at random, nodes are full to 70 %: 28 bytes a key with `order=16`, 24 with 64.
-//! In ascending order all leaves but the last stay half full. The generator keeps 8 bytes for each key that a node has
-//! room for, 4 for each child, and 8 for the node: about half of what the program has.
+//! Nodes are allocated one after another from a heap that grows by 132 KB, as `malloc` of the GNU C
+//! library takes them from the end of its arena: 8 bytes more than a node needs, rounded up to 16.
+//! None is ever freed. A node of `order=16` takes 288 bytes so. Filled at random, nodes are full to
+//! 70 %: 28 bytes a key with `order=16`, 24 with 64. In ascending order all leaves but the last
+//! stay half full. The generator keeps 8 bytes for each key that a node has room for, 4 for each
+//! child, and 8 for the node: about half of what the program has.
 //!
 //! 3 instructions a reference are assumed; how keys are drawn is not in the stream.
 

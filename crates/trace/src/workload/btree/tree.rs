@@ -1,10 +1,11 @@
 //! A B+ tree of 64-bit keys in simulated memory.
 //!
-//! A node is a header of 16 bytes, which holds the number of keys, then `order` keys, then `order` links: the addresses
-//! of children, or in a leaf the values. A child holds the keys from the one before it on, below the one after it. An
-//! operation reads the header of each node on the way down, the keys that a binary search compares with, and the link.
-//! Where an insertion meets a full node, it first moves the upper half into a new one, so that the parent always has
-//! room. Keys and links behind the place of a new one are moved by one: each is read and written.
+//! A node is a header of 16 bytes, which holds the number of keys, then `order` keys, then `order`
+//! links: the addresses of children, or in a leaf the values. A child holds the keys from the one
+//! before it on, below the one after it. An operation reads the header of each node on the way
+//! down, the keys that a binary search compares with, and the link. Where an insertion meets a full
+//! node, it first moves the upper half into a new one, so that the parent always has room. Keys and
+//! links behind the place of a new one are moved by one: each is read and written.
 
 use crate::workload::program::{Growing, Out, REGION};
 use superpage_pages::Access;
@@ -168,8 +169,8 @@ impl Tree {
         }
     }
 
-    /// Makes room for a key at `index` and for the link that goes with it: in a leaf the one at its place, else the one
-    /// behind it.
+    /// Makes room for a key at `index` and for the link that goes with it: in a leaf the one at its
+    /// place, else the one behind it.
     fn shift(&mut self, out: &mut Out, node: u32, index: usize) {
         let keys = self.nodes[node as usize].keys as usize;
         let first = node as usize * self.order;
@@ -197,7 +198,8 @@ impl Tree {
         out.data(self.link_at(node, index), Access::Write, 1, INSTRUCTIONS);
     }
 
-    /// Moves the upper half of the child at `index` into a new one behind it. The child is full, its parent is not.
+    /// Moves the upper half of the child at `index` into a new one behind it. The child is full,
+    /// its parent is not.
     fn split(&mut self, out: &mut Out, parent: u32, index: usize) {
         let lower = self.children[self.child(parent, index).expect("a node with children")];
         let leaf = self.nodes[lower as usize].row.is_none();
@@ -238,8 +240,8 @@ mod tests {
     use superpage_pages::Random;
 
     impl Tree {
-        /// Panics unless the tree holds these keys, all leaves are at one depth, and each node's keys are within the
-        /// bounds that its parents give, ascending, and enough.
+        /// Panics unless the tree holds these keys, all leaves are at one depth, and each node's
+        /// keys are within the bounds that its parents give, ascending, and enough.
         fn validate(&self, expected: &BTreeSet<u64>) {
             let (mut found, mut depths, mut seen) = (Vec::new(), BTreeSet::new(), 0);
             let mut next = vec![(self.root, 0, 0, None)];

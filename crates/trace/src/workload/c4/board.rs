@@ -1,7 +1,8 @@
-//! Positions of connect-4 as two sets of squares: 7 columns of 6, four in a row of any direction win.
+//! Positions of connect-4 as two sets of squares: 7 columns of 6, four in a row of any direction
+//! win.
 //!
-//! Square `row` of column `c` is bit `7 c + row`; the seventh bit of a column is always empty, so that no row of four reaches
-//! from one column's top into the next.
+//! Square `row` of column `c` is bit `7 c + row`; the seventh bit of a column is always empty, so
+//! that no row of four reaches from one column's top into the next.
 
 /// Columns and rows.
 pub(super) const COLUMNS: u32 = 7;
@@ -31,7 +32,8 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// The position after moves as digits, the columns from 1; `None` if one of them is no move, or ends the game.
+    /// The position after moves as digits, the columns from 1; `None` if one of them is no move, or
+    /// ends the game.
     pub(super) fn parse(moves: &str) -> Option<Board> {
         moves.chars().try_fold(Board::default(), |board, digit| {
             let column = digit.to_digit(10)?.checked_sub(1).filter(|column| *column < COLUMNS)?;
@@ -60,8 +62,8 @@ impl Board {
         four(self.own ^ self.taken | square)
     }
 
-    /// A number that no other position has, from 2^42 and below 2^49: in each column the own squares, and a bit above the
-    /// topmost that is taken.
+    /// A number that no other position has, from 2^42 and below 2^49: in each column the own
+    /// squares, and a bit above the topmost that is taken.
     pub(super) fn key(self) -> u64 {
         self.own + self.taken + BOTTOM
     }

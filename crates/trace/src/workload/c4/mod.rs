@@ -1,20 +1,23 @@
-//! `c4`: a search for the value of a position of connect-4, by alpha-beta with a transposition table, as the benchmark
-//! fhourstones does it (Navarro et al., section 6.2).
+//! `c4`: a search for the value of a position of connect-4, by alpha-beta with a transposition
+//! table, as the benchmark fhourstones does it (Navarro et al., section 6.2).
 //!
-//! The game is really played ([`board`], [`search`], [`table`]); the program is our own and not fhourstones. In the stream are
-//! the loads and stores of
+//! The game is really played ([`board`], [`search`], [`table`]); the program is our own and not
+//! fhourstones. In the stream are the loads and stores of
 //!
-//! - the table: one for each place that is looked at, and for each word or byte that is written; it is cleared first, by
-//!   8-byte stores;
-//! - the history of moves, from which their order is taken: a load for each move, stores where it changes;
+//! - the table: one for each place that is looked at, and for each word or byte that is written; it
+//!   is cleared first, by 8-byte stores;
+//! - the history of moves, from which their order is taken: a load for each move, stores where it
+//!   changes;
 //! - the stack: a call writes a frame of 128 bytes, the return from a node reads it.
 //!
-//! Positions are sets of bits and stay in registers. 150 instructions for each node and 3 a reference are assumed. The
-//! process is the one of [`process`](super::process), the table in its heap right behind its data.
+//! Positions are sets of bits and stay in registers. 150 instructions for each node and 3 a
+//! reference are assumed. The process is the one of [`process`](super::process), the table in its
+//! heap right behind its data.
 //!
-//! The position of the paper is not told; the default is one of 12 plies too, and its search does not end within the
-//! default of `nodes`. It breaks off there, which bounds the time; a note tells how it ended. The paper's counter shows 23
-//! steps of 512 K misses (the 95.65 % of table 1 are `1 - 1/23`).
+//! The paper does not give the position; the default is one of 12 plies too, and its search does
+//! not end within the default of `nodes`. It breaks off there, which bounds the time; a note says
+//! how it ended. The paper's counter shows 23 steps of 512 K misses (the 95.65 % of table 1 are
+//! `1 - 1/23`).
 
 mod board;
 mod search;

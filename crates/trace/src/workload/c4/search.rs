@@ -16,7 +16,8 @@ const NODE: u32 = 150;
 pub(super) struct Search {
     frames: Vec<Frame>,
     table: Table,
-    /// For each player and square, how well it did as a move: the history heuristic (Schaeffer 1983).
+    /// For each player and square, how well it did as a move: the history heuristic (Schaeffer
+    /// 1983).
     history: [[i32; 64]; 2],
     /// Nodes so far.
     nodes: u64,
@@ -136,7 +137,8 @@ impl Search {
         let frame = self.frames.pop().expect("the node to leave");
         let side = frame.board.plies() as usize & 1;
         let tried = &frame.moves[..frame.tried];
-        // A move that was good enough moves up by the number that were tried in vain, which move down.
+        // A move that was good enough moves up by the number that were tried in vain, which move
+        // down.
         if let Some((good, others)) =
             tried.split_last().filter(|(_, others)| frame.best >= frame.beta && !others.is_empty())
         {

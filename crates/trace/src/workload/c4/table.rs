@@ -1,9 +1,11 @@
-//! The transposition table of the search: what is known of positions seen before, in simulated memory.
+//! The transposition table of the search: what is known of positions seen before, in simulated
+//! memory.
 //!
-//! It has 1050011 places of 5 bytes, in an array of words and an array of bytes: 5.25 MB, whose aligned extents are the 9 of
-//! 512 KB that the paper shows for C4 (table 1); the number itself is assumed. A position has two places, the second at a distance that depends on it. Its word holds what tells the position from the others of its
-//! place, and how much work stands behind the entry: a new entry takes the second place if the first holds one of more work,
-//! else the first.
+//! It has 1050011 places of 5 bytes, in an array of words and an array of bytes: 5.25 MB, whose
+//! aligned extents are the 9 of 512 KB that the paper shows for C4 (table 1); the number itself is
+//! assumed. A position has two places, the second at a distance that depends on it. Its word holds
+//! what tells the position from the others of its place, and how much work stands behind the entry:
+//! a new entry takes the second place if the first holds one of more work, else the first.
 
 use super::access;
 use crate::workload::process::Process;
@@ -68,8 +70,9 @@ impl Table {
 const WORK_BITS: u32 = 2;
 const MOST_WORK: u32 = (1 << WORK_BITS) - 1;
 
-/// The two places of a key, and what stands in the word there: the key's quotient, and a bit that tells the places apart.
-/// Keys are below 2^49 and so quotients below 2^29; they are from 2^42 on, and so no quotient is that of an empty word.
+/// The two places of a key, and what stands in the word there: the key's quotient, and a bit that
+/// tells the places apart. Keys are below 2^49 and so quotients below 2^29; they are from 2^42 on,
+/// and so no quotient is that of an empty word.
 fn places(key: u64) -> [(u64, u32); 2] {
     let (place, quotient) = (key % PLACES, key / PLACES);
     let other = (place + 1 + quotient % (PLACES - 1)) % PLACES;

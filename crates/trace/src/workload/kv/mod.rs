@@ -1,19 +1,22 @@
-//! `kv`: a key-value store in memory: a hash table whose entries and values lie in an allocator with size classes.
+//! `kv`: a key-value store in memory: a hash table whose entries and values lie in an allocator
+//! with size classes.
 //!
-//! The table is an array of a power of two of buckets, at least as many as there are `keys`, each the head of a chain.
-//! An entry is 24 bytes: the next one, the key and the value's address. A value has from `least` to `most` bytes, in
-//! words of 8, each size as likely, drawn when it is set. Both are allocated in [`slabs`] as by jemalloc; so memory
-//! that is free but not given back is what jemalloc's layout leaves. Buckets are a mapping of their own.
+//! The table is an array of a power of two of buckets, at least as many as there are `keys`, each
+//! the head of a chain. An entry is 24 bytes: the next one, the key and the value's address. A
+//! value has from `least` to `most` bytes, in words of 8, each size as likely, drawn when it is
+//! set. Both are allocated in [`slabs`] as by jemalloc; so memory that is free but not given back
+//! is what jemalloc's layout leaves. Buckets are a mapping of their own.
 //!
-//! The part `fill` sets all keys in their order. With `drop` above 0 the part `drop` deletes that share of the keys,
-//! chosen at random: what remains is spread over memory that was full, as in Redis after deletions. The part `use` is
-//! `operations` on keys of unequal popularity, drawn as in [`zipf`](super::zipf): with the probability `inserts` a key
-//! is set, to a new value if it has one; with the probability `deletes` it is deleted; else its value is read whole. A
-//! key that is not there is looked for.
+//! The part `fill` sets all keys in their order. With `drop` above 0 the part `drop` deletes that
+//! share of the keys, chosen at random: what remains is spread over memory that was full, as in
+//! Redis after deletions. The part `use` is `operations` on keys of unequal popularity, drawn as in
+//! [`zipf`](super::zipf): with the probability `inserts` a key is set, to a new value if it has
+//! one; with the probability `deletes` it is deleted; else its value is read whole. A key that is
+//! not there is looked for.
 //!
-//! What the generator keeps takes about 40 bytes for each key, and 48 for each run of the allocator. 3 instructions a
-//! reference are assumed, and 20 more for the hash of a key. The table does not grow, and nothing is cached for a
-//! thread.
+//! What the generator keeps takes about 40 bytes for each key, and 48 for each run of the
+//! allocator. 3 instructions a reference are assumed, and 20 more for the hash of a key. The table
+//! does not grow, and nothing is cached for a thread.
 
 mod slabs;
 
@@ -87,7 +90,8 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let dropped = (keys as f64 * drop) as u64;
     let runs = keys * (8 + pages) + dropped * 8 + operations.saturating_mul(5 + pages);
     let buckets = keys.next_power_of_two();
-    // Of each key what `Key` holds and its popularity, 16 bytes more while that is made; a run for each page at most.
+    // Of each key what `Key` holds and its popularity, 16 bytes more while that is made; a run for
+    // each page at most.
     let memory = keys * (24 + 8 + 16) + buckets * 4 + keys * (class_size(ENTRY) + class_size(mean)) / 4096 * 64;
     let info = Info { runs: Some(runs), memory, ..Info::default() };
     let plan = Plan { keys, least, most, dropped, inserts, deletes, theta, buckets, seed };
@@ -139,8 +143,8 @@ impl Store {
         Random::at(self.plan.seed ^ 0x6b76, key.into()).next() & (self.plan.buckets - 1)
     }
 
-    /// Looks a key up: the bucket, then the entries of its chain up to the key's. Returns the key before it in the
-    /// chain, if the key is there and is not the first.
+    /// Looks a key up: the bucket, then the entries of its chain up to the key's. Returns the key
+    /// before it in the chain, if the key is there and is not the first.
     fn look_up(&self, out: &mut Out, key: u32) -> Option<u32> {
         let bucket = self.bucket(key);
         out.data(REGION + 8 * bucket, Access::Read, 1, HASH + INSTRUCTIONS);
@@ -352,7 +356,8 @@ mod tests {
             references(&out) - before
         };
         assert_eq!(made(&mut store, |store, out| store.read(out, 0)), 1, "the bucket");
-        // The bucket twice, the entry's words, the value, and a run's bitmap, read and written, for each of both.
+        // The bucket twice, the entry's words, the value, and a run's bitmap, read and written, for
+        // each of both.
         assert_eq!(made(&mut store, |store, out| store.set(out, 0)), 2 + 3 + 100 + 4);
         // The bucket, the entry's key and address, and the value.
         assert_eq!(made(&mut store, |store, out| store.read(out, 0)), 1 + 2 + 100);

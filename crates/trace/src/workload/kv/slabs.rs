@@ -1,15 +1,18 @@
-//! An allocator with size classes, laid out as jemalloc 5 does it for one arena without thread caches.
+//! An allocator with size classes, laid out as jemalloc 5 does it for one arena without thread
+//! caches.
 //!
-//! *Classes* are multiples of 16 up to 128 and then four to each doubling. A *run* (jemalloc: slab) is the fewest pages
-//! that whole slots of one class fill; from 16 KB on that is one slot. A request takes the lowest free slot of the
-//! lowest run of its class that has one. A run all of whose slots are free becomes free pages, unless it is the run
-//! that the next request takes from. Free pages are joined with their neighbours, and a new run takes the smallest
-//! piece that is large enough, of these the lowest; else the heap grows.
+//! *Classes* are multiples of 16 up to 128 and then four to each doubling. A *run* (jemalloc: slab)
+//! is the fewest pages that whole slots of one class fill; from 16 KB on that is one slot. A
+//! request takes the lowest free slot of the lowest run of its class that has one. A run all of
+//! whose slots are free becomes free pages, unless it is the run that the next request takes from.
+//! Free pages are joined with their neighbours, and a new run takes the smallest piece that is
+//! large enough, of these the lowest; else the heap grows.
 //!
-//! Pages that become free are discarded at once (`MADV_DONTNEED`), or never: jemalloc waits, ten seconds by default, a
-//! time that this stream does not have. Beside the heap there are 128 bytes for each run, one word of which, its
-//! bitmap, is read and written at each allocation and release. What else jemalloc keeps (bins, the tree that finds a
-//! run by an address, the sets of free pages) is not in the stream.
+//! Pages that become free are discarded at once (`MADV_DONTNEED`), or never: jemalloc waits, ten
+//! seconds by default, a time that this stream does not have. Beside the heap there are 128 bytes
+//! for each run, one word of which, its bitmap, is read and written at each allocation and release.
+//! What else jemalloc keeps (bins, the tree that finds a run by an address, the sets of free pages)
+//! is not in the stream.
 
 use crate::Event;
 use crate::workload::program::{Growing, Out, PAGE, REGION};
@@ -117,8 +120,8 @@ impl Slabs {
         let before = open.first().copied();
         open.insert(run.start);
         let lowest = open.first().copied();
-        // This one, or the one that was the lowest until now, may be a free run that the next request does not take
-        // from.
+        // This one, or the one that was the lowest until now, may be a free run that the next
+        // request does not take from.
         for page in [Some(run.start), before.filter(|_| before != lowest)].into_iter().flatten() {
             let number = self.run_of[page as usize];
             let run = &self.runs[number as usize];
@@ -199,8 +202,8 @@ impl Slabs {
         self.by_length.insert((end - first, first));
     }
 
-    /// Panics unless all counts agree and each page of the heap is in one run or free. Returns the bytes of all slots
-    /// in use.
+    /// Panics unless all counts agree and each page of the heap is in one run or free. Returns the
+    /// bytes of all slots in use.
     #[cfg(test)]
     pub(super) fn validate(&self) -> u64 {
         let mut owner = vec![None; self.run_of.len()];
@@ -282,7 +285,8 @@ mod tests {
         for address in std::mem::take(&mut live).into_keys() {
             slabs.free(&mut out, address);
         }
-        // What is left is a run of each class (of 93 to 100 bytes there are two), from which the next request takes.
+        // What is left is a run of each class (of 93 to 100 bytes there are two), from which the
+        // next request takes.
         assert_eq!((slabs.validate(), slabs.runs.len() - slabs.unused.len()), (0, 7));
         assert!((slabs.run_of.len() as u64 * PAGE) < most as u64 * 12_000, "{} pages", slabs.run_of.len());
     }

@@ -1,7 +1,8 @@
-//! `draw`: a program that draws, as an X server does: it maps the frame buffer, tells the kernel so (`ioremap`), and copies
-//! rectangles of a pixmap to random places of the screen, row by row. Not of LmBench: Dougan, Mackerras and Yodaiken speak of
-//! such programs in section 5.1, and measured none. All sizes are assumed. The frame buffer is a shared mapping of a file,
-//! whose pages are all written once at the start.
+//! `draw`: a program that draws, as an X server does: it maps the frame buffer, tells the kernel so
+//! (`ioremap`), and copies rectangles of a pixmap to random places of the screen, row by row. Not
+//! of LmBench: Dougan, Mackerras and Yodaiken speak of such programs in section 5.1, and measured
+//! none. All sizes are assumed. The frame buffer is a shared mapping of a file, whose pages are all
+//! written once at the start.
 
 use super::super::Kind;
 use super::super::files::data_file;

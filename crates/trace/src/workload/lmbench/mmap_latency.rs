@@ -1,9 +1,10 @@
 //! `mmap-latency`: maps all of a file, shared, and unmaps it again (`lat_mmap.c`).
 //!
-//! Until revision 1.8 (1996) LmBench touched nothing of the mapping; from 1.9 on (June 1997) it stores a byte in each 16 KB of
-//! its first tenth (`touch=tenth`). Dougan et al. do not say which they had. 41 us at 133 MHz are 5500 cycles, too few for the
-//! 52 page faults of a tenth of 8 MB, so `touch=nothing` is the default. Their size is not given either; 8 MB is what
-//! LmBench's script takes where it is not told.
+//! Until revision 1.8 (1996) LmBench touched nothing of the mapping; from 1.9 on (June 1997) it
+//! stores a byte in each 16 KB of its first tenth (`touch=tenth`). Dougan et al. do not say which
+//! they had. 41 us at 133 MHz are 5500 cycles, too few for the 52 page faults of a tenth of 8 MB,
+//! so `touch=nothing` is the default. Their size is not given either; 8 MB is what LmBench's script
+//! takes where it is not told.
 
 use super::super::Kind;
 use super::super::files::data_file;

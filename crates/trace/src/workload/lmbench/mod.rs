@@ -1,13 +1,14 @@
-//! Workloads after LmBench (McVoy and Staelin, USENIX 1996), which Dougan, Mackerras and Yodaiken measured with (OSDI 1999,
-//! sections 4 to 7): each does what the program of that suite does, call for call, as LmBench 2alpha11 (1997) has it; each
-//! file names its source.
+//! Workloads after LmBench (McVoy and Staelin, USENIX 1996), which Dougan, Mackerras and Yodaiken
+//! measured with (OSDI 1999, sections 4 to 7): each does what the program of that suite does, call
+//! for call, as LmBench 2alpha11 (1997) has it; each file names its source.
 //!
-//! A workload has a tenth as many operations, at least one, after the mark `warm` as it has after the mark `measured`; what
-//! ends it comes after the mark `end`. So the part `measured` holds the operations and nothing else, and their number is what
-//! the workload's help says.
+//! A workload has a tenth as many operations, at least one, after the mark `warm` as it has after
+//! the mark `measured`; what ends it comes after the mark `end`. So the part `measured` holds the
+//! operations and nothing else, and their number is what the workload's help says.
 //!
-//! The program's own text, that of the C library and of the dynamic linker are fetched, and the stack is used. The kernel is
-//! not in the stream but where it is called ([`Event::Call`]); a call that waits stands where it goes on, after the switch.
+//! The program's own text, that of the C library and of the dynamic linker are fetched, and the
+//! stack is used. The kernel is not in the stream but where it is called ([`Event::Call`]); a call
+//! that waits stands where it goes on, after the switch.
 //!
 //! | what | where it comes from |
 //! | --- | --- |
@@ -61,7 +62,8 @@ struct Parts<B> {
     ended: bool,
 }
 
-/// A benchmark of so many operations, each of so many steps and about so many runs of pages, as a source.
+/// A benchmark of so many operations, each of so many steps and about so many runs of pages, as a
+/// source.
 fn measure(values: &Values, benchmark: impl Benchmark + 'static, operations: u64, each: (u64, u64)) -> Box<dyn Source> {
     let (steps, runs) = each;
     let (warm, measured) = (operations.div_ceil(10) * steps, operations * steps);

@@ -1,5 +1,5 @@
-//! `null-call`: a system call that does nothing, as LmBench 2 has it (`lat_syscall.c`: `getppid`). LmBench 1 wrote a byte to
-//! `/dev/null`.
+//! `null-call`: a system call that does nothing, as LmBench 2 has it (`lat_syscall.c`: `getppid`).
+//! LmBench 1 wrote a byte to `/dev/null`.
 
 use super::super::Kind;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};

@@ -1,8 +1,10 @@
-//! `pipe-bandwidth`: a child writes 64 KB again and again to a pipe, which its parent reads (`bw_pipe.c`, which moves 10 MB).
+//! `pipe-bandwidth`: a child writes 64 KB again and again to a pipe, which its parent reads
+//! (`bw_pipe.c`, which moves 10 MB).
 //!
-//! A pipe holds a page, so a write goes in 16 pieces: the writer fills the pipe and waits, the reader's `read` of 64 KB
-//! returns the 4 KB that are there, always to the start of its buffer, and it waits in the next. Each piece is a call in the
-//! stream, and two switches follow it. An operation is a write of 64 KB: all the bytes, over 64 K.
+//! A pipe holds a page, so a write goes in 16 pieces: the writer fills the pipe and waits, the
+//! reader's `read` of 64 KB returns the 4 KB that are there, always to the start of its buffer, and
+//! it waits in the next. Each piece is a call in the stream, and two switches follow it. An
+//! operation is a write of 64 KB: all the bytes, over 64 K.
 
 use super::super::Kind;
 use super::super::parameters::{MOST_BYTES, Parameter, Values};

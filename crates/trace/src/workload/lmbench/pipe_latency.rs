@@ -1,5 +1,5 @@
-//! `pipe-latency`: two processes pass a byte to and fro through two pipes (`lat_pipe.c`). An operation is to and fro: two
-//! writes, two reads, two switches.
+//! `pipe-latency`: two processes pass a byte to and fro through two pipes (`lat_pipe.c`). An
+//! operation is to and fro: two writes, two reads, two switches.
 
 use super::super::Kind;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};

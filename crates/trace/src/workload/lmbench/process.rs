@@ -1,7 +1,8 @@
-//! The processes of LmBench: small dynamically linked programs, as Linux and the dynamic linker of glibc 2 start them.
+//! The processes of LmBench: small dynamically linked programs, as Linux and the dynamic linker of
+//! glibc 2 start them.
 //!
-//! All programs have the same layout, so that a call is the same code in each. The parent documentation says which sizes are
-//! assumed.
+//! All programs have the same layout, so that a call is the same code in each. The parent
+//! documentation says which sizes are assumed.
 
 use super::super::file;
 use super::super::files::data_file;
@@ -130,8 +131,8 @@ pub(super) fn words(out: &mut Out, address: u64, access: Access, words: u64) {
     }
 }
 
-/// Goes through a range word by word with 2 instructions for each, unrolled to 128 words: a sum, or zeroing. The code is in
-/// this page of the program.
+/// Goes through a range word by word with 2 instructions for each, unrolled to 128 words: a sum, or
+/// zeroing. The code is in this page of the program.
 pub(super) fn pass(out: &mut Out, page: u64, start: u64, bytes: u64, access: Access) {
     const PIECE: u64 = 64;
     const UNROLLED: u64 = 512;
@@ -142,7 +143,8 @@ pub(super) fn pass(out: &mut Out, page: u64, start: u64, bytes: u64, access: Acc
     }
 }
 
-/// Copies words from one place to another, 64 bytes at a time, with 2 instructions for each, unrolled as in [`pass`].
+/// Copies words from one place to another, 64 bytes at a time, with 2 instructions for each,
+/// unrolled as in [`pass`].
 pub(super) fn copy(out: &mut Out, page: u64, from: u64, to: u64, bytes: u64) {
     const PIECE: u64 = 64;
     for at in (0..bytes).step_by(PIECE as usize) {
@@ -153,7 +155,8 @@ pub(super) fn copy(out: &mut Out, page: u64, from: u64, to: u64, bytes: u64) {
     }
 }
 
-/// Runs straight code of the program, from the start of a page of its text on, which uses its stack: a word for 8 instructions.
+/// Runs straight code of the program, from the start of a page of its text on, which uses its
+/// stack: a word for 8 instructions.
 pub(super) fn work(out: &mut Out, page: u64, instructions: u32) {
     out.code(PROGRAM + page * PAGE, instructions);
     words(out, stack() - 256, Access::Write, u64::from(instructions.div_ceil(8)).min(64));
@@ -205,8 +208,8 @@ pub(super) fn begin_child(out: &mut Out, child: u32) {
     work(out, 2, 32);
 }
 
-/// The current process reads from an empty pipe and waits; another goes on in a read where it waited before, which copies
-/// `bytes` to its stack.
+/// The current process reads from an empty pipe and waits; another goes on in a read where it
+/// waited before, which copies `bytes` to its stack.
 pub(super) fn wait_for(out: &mut Out, process: u32, bytes: u64) {
     enter(out, Stub::Read);
     switch(out, process);
@@ -214,9 +217,9 @@ pub(super) fn wait_for(out: &mut Out, process: u32, bytes: u64) {
     leave(out, Stub::Read);
 }
 
-/// The current process, which is new or has executed the program, starts: the kernel maps the program, the dynamic linker and
-/// the stack; the dynamic linker finds the C library, maps and relocates it; both initialise themselves. Returns where the
-/// heap begins.
+/// The current process, which is new or has executed the program, starts: the kernel maps the
+/// program, the dynamic linker and the stack; the dynamic linker finds the C library, maps and
+/// relocates it; both initialise themselves. Returns where the heap begins.
 pub(super) fn start(out: &mut Out, program: Object) -> u64 {
     let linker = Object::linker();
     for object in [program, linker] {
@@ -250,8 +253,8 @@ pub(super) fn start(out: &mut Out, program: Object) -> u64 {
     program.end()
 }
 
-/// The dynamic linker maps its list of libraries, reads in it, and maps the C library: all of it at once, then its data over
-/// that; what lies between is made inaccessible.
+/// The dynamic linker maps its list of libraries, reads in it, and maps the C library: all of it at
+/// once, then its data over that; what lies between is made inaccessible.
 fn find_library(out: &mut Out) {
     let (linker, library) = (Object::linker(), Object::library());
     // The first room that is large enough: between the text of the linker and its data.
@@ -285,8 +288,8 @@ fn find_library(out: &mut Out) {
     out.event(Event::Close { file: library.file });
 }
 
-/// Relocates the data of the C library: for each word an entry of the table, the symbol's hash, the symbol and its name, all
-/// in the first pages of the text.
+/// Relocates the data of the C library: for each word an entry of the table, the symbol's hash, the
+/// symbol and its name, all in the first pages of the text.
 fn relocate(out: &mut Out) {
     let (linker, library) = (Object::linker(), Object::library());
     for number in 0..RELOCATIONS {
@@ -300,8 +303,9 @@ fn relocate(out: &mut Out) {
     }
 }
 
-/// Reads the files of a start, so that all their pages are in memory: a page of data that is written before anybody reads it
-/// would be read from the disk at each start. They stay open, so that no kernel drops them.
+/// Reads the files of a start, so that all their pages are in memory: a page of data that is
+/// written before anybody reads it would be read from the disk at each start. They stay open, so
+/// that no kernel drops them.
 pub(super) fn read_files(out: &mut Out) {
     let list = Object { file: data_file("start", 2), at: 0, text: CACHE_PAGES, data: 0, zeroed: 0 };
     for object in [Object::linker(), Object::library(), Object::hello(), list] {
@@ -319,7 +323,8 @@ pub(super) fn exit(out: &mut Out) {
     out.event(Event::Exit);
 }
 
-/// Grows the heap, which begins there, from nothing to a buffer of so many bytes, rounded up to pages.
+/// Grows the heap, which begins there, from nothing to a buffer of so many bytes, rounded up to
+/// pages.
 pub(super) fn allocate(out: &mut Out, heap: u64, bytes: u64) {
     enter(out, Stub::Map);
     out.event(Event::Map {

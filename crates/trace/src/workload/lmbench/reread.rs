@@ -1,5 +1,5 @@
-//! `reread`: reads a file that is in memory, 64 KB at a time, and sums it (`bw_file_rd.c io_only`). An operation is the whole
-//! file, from a call that goes to its start on.
+//! `reread`: reads a file that is in memory, 64 KB at a time, and sums it (`bw_file_rd.c io_only`).
+//! An operation is the whole file, from a call that goes to its start on.
 
 use super::super::Kind;
 use super::super::files::data_file;

@@ -1,11 +1,12 @@
-//! `start`: forks, executes a small dynamically linked program that writes a line, and waits for its end (`lat_proc.c exec` and
-//! `hello.c`). An operation is all of that, one process.
+//! `start`: forks, executes a small dynamically linked program that writes a line, and waits for
+//! its end (`lat_proc.c exec` and `hello.c`). An operation is all of that, one process.
 //!
-//! The child shares its parent's pages until it writes its stack, closes its standard output and executes `hello`: the kernel
-//! maps it and the dynamic linker, which maps the C library as a whole and then its data over that, and relocates it.
+//! The child shares its parent's pages until it writes its stack, closes its standard output and
+//! executes `hello`: the kernel maps it and the dynamic linker, which maps the C library as a whole
+//! and then its data over that, and relocates it.
 //!
-//! With `beside` another process lives all the while, which LmBench has not: after each operation it wakes, reads a word of each of
-//! its pages, and sleeps again.
+//! With `beside` another process lives all the while, which LmBench has not: after each operation
+//! it wakes, reads a word of each of its pages, and sleeps again.
 
 use super::super::Kind;
 use super::super::parameters::{Parameter, Values};

@@ -1,8 +1,9 @@
-//! `switch`: processes in a ring pass a token of 4 bytes through pipes, and each sums an array of its own before it passes it
-//! on (`lat_ctx.c`).
+//! `switch`: processes in a ring pass a token of 4 bytes through pipes, and each sums an array of
+//! its own before it passes it on (`lat_ctx.c`).
 //!
-//! An operation is one pass: a read, the sum, a write and the switch that follows. LmBench subtracts what a write and a read
-//! of a pipe take within one process, and a sum whose array is in the caches: `processes=1` is that.
+//! An operation is one pass: a read, the sum, a write and the switch that follows. LmBench
+//! subtracts what a write and a read of a pipe take within one process, and a sum whose array is in
+//! the caches: `processes=1` is that.
 
 use super::super::Kind;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
@@ -68,7 +69,8 @@ impl Benchmark for Switch {
         process::work(out, 1, 24);
         process::system(out, Stub::Write, process::call("pipe-write", process::stack(), 4));
         if number + 1 < self.processes {
-            // It has not run yet: it closes the ends of pipes that it does not need, and finds the token when it reads.
+            // It has not run yet: it closes the ends of pipes that it does not need, and finds the
+            // token when it reads.
             process::enter(out, Stub::Read);
             process::begin_child(out, next as u32);
             for _ in 0..2 * self.processes - 2 {

@@ -1,4 +1,5 @@
-//! The `malloc` of the tree's process: sizes that are powers of two, each in pages of its own, with a free list each.
+//! The `malloc` of the tree's process: sizes that are powers of two, each in pages of its own, with
+//! a free list each.
 
 use super::access;
 use crate::workload::process::{DATA, MALLOC_PAGE, Process};
@@ -7,8 +8,8 @@ use superpage_pages::Access;
 
 /// The free lists of all sizes.
 ///
-/// The heads of the lists and the ends of the pages in use are words in the process's data; a free chunk's first word is
-/// the next one. Chunks are given out again last in, first out.
+/// The heads of the lists and the ends of the pages in use are words in the process's data; a free
+/// chunk's first word is the next one. Chunks are given out again last in, first out.
 pub(super) struct Heap {
     process: Process,
     /// For each power of two: its free chunks, the next to go out last.
@@ -26,7 +27,8 @@ impl Heap {
         Heap { process, free: Default::default(), fresh: std::array::from_fn(|_| 0..0) }
     }
 
-    /// Returns the address of a chunk of at least `size` bytes, at most 4 KB, aligned to the next power of two.
+    /// Returns the address of a chunk of at least `size` bytes, at most 4 KB, aligned to the next
+    /// power of two.
     pub(super) fn allocate(&mut self, out: &mut Out, size: u64) -> u64 {
         let class = class(size);
         access(out, head(class), Access::Read);

@@ -1,21 +1,26 @@
-//! `tree`: the paper's synthetic benchmark of many small objects with poor locality (Navarro et al., section 6.2).
+//! `tree`: the paper's synthetic benchmark of many small objects with poor locality (Navarro et
+//! al., section 6.2).
 //!
-//! A red-black tree is really kept, in simulated memory, and every load and store of its fields is in the stream: the
-//! descent, the recolouring and the rotations, the free lists of `malloc`. First `nodes` nodes with random keys are
-//! inserted. Then `operations` operations are drawn at random: 50 % lookups, 24 % insertions, 24 % deletions, 2 %
-//! traversals. A node points to a record of 128 bytes, allocated and initialised (16 stores) when the node is inserted; a
-//! lookup and a traversal read half of the record (8 loads). Lookups and deletions draw their key from those in the tree
-//! and insertions draw a new one, so that the tree stays about as large as it was; drawing costs no reference. A traversal
-//! goes in order by the nodes' parent pointers, with no stack. A deletion from an empty tree, or a lookup in it, becomes an
-//! insertion.
+//! A red-black tree is really kept, in simulated memory, and every load and store of its fields is
+//! in the stream: the descent, the recolouring and the rotations, the free lists of `malloc`. First
+//! `nodes` nodes with random keys are inserted. Then `operations` operations are drawn at random:
+//! 50 % lookups, 24 % insertions, 24 % deletions, 2 % traversals. A node points to a record of 128
+//! bytes, allocated and initialised (16 stores) when the node is inserted; a lookup and a traversal
+//! read half of the record (8 loads). Lookups and deletions draw their key from those in the tree
+//! and insertions draw a new one, so that the tree stays about as large as it was; drawing costs no
+//! reference. A traversal goes in order by the nodes' parent pointers, with no stack. A deletion
+//! from an empty tree, or a lookup in it, becomes an insertion.
 //!
-//! Nodes have six fields of 8 bytes and what `malloc` and the tree's library keep beside them: more than 64 bytes, so that with the powers of two that `malloc`
-//! deals in they take 128, as records do, and share pages with these. The paper does not say so. Its superpages do (table 1): 13.0 MB in all, 50000 times 128 and 128
-//! bytes with some more, where 64 would be 9.6 MB. The heap grows by a page of 8 KB at a time, right behind the program's data as
-//! [`process`](super::process) says. 3 instructions a reference are assumed; their fetches are not in the stream.
+//! Nodes have six fields of 8 bytes and what `malloc` and the tree's library keep beside them: more
+//! than 64 bytes, so that with the powers of two that `malloc` deals in they take 128, as records
+//! do, and share pages with these. The paper does not say so. Its superpages do (table 1): 13.0 MB
+//! in all, 50000 times 128 and 128 bytes with some more, where 64 would be 9.6 MB. The heap grows
+//! by a page of 8 KB at a time, right behind the program's data as [`process`](super::process)
+//! says. 3 instructions a reference are assumed; their fetches are not in the stream.
 //!
-//! The paper does not say how many operations it ran. Its counter shows 35 steps of 512 K misses (the 97.14 % of table 1 are
-//! `1 - 1/35`), and nearly all of them come from traversals, of nearly one miss a node, whose record is beside it: 8.3 M misses in 10000 operations, in 128 round-robin
+//! The paper does not say how many operations it ran. Its counter shows 35 steps of 512 K misses
+//! (the 97.14 % of table 1 are `1 - 1/35`), and nearly all of them come from traversals, of nearly
+//! one miss a node, whose record is beside it: 8.3 M misses in 10000 operations, in 128 round-robin
 //! entries for 8 KB pages. So about 21000 operations, the default.
 
 mod heap;

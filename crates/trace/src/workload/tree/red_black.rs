@@ -1,8 +1,9 @@
 //! A red-black tree in simulated memory: every load and store of a field goes into the stream.
 //!
-//! Nodes have a key, two children, a parent, a colour and a record. A sentinel in the program's zeroed data stands for
-//! every missing child, is black, and while a node is deleted also has a parent (Guibas and Sedgewick 1978; the sentinel
-//! and the two ways to mend a tree are those of the textbooks).
+//! Nodes have a key, two children, a parent, a colour and a record. A sentinel in the program's
+//! zeroed data stands for every missing child, is black, and while a node is deleted also has a
+//! parent (Guibas and Sedgewick 1978; the sentinel and the two ways to mend a tree are those of the
+//! textbooks).
 
 use super::access;
 use crate::workload::process::{DATA, ZEROED};
@@ -15,7 +16,8 @@ pub(super) const NIL: u32 = 0;
 /// The address of the pointer to the root, past what `malloc` keeps.
 const ROOT: u64 = DATA + 1024;
 
-/// What is in memory at a node's address. All fields are in one page, so that an access to any is to that page.
+/// What is in memory at a node's address. All fields are in one page, so that an access to any is
+/// to that page.
 #[derive(Clone, Copy)]
 struct Node {
     address: u64,

@@ -1,26 +1,32 @@
-//! `web`: a web server in the manner of thttpd, which maps the files that it serves (Navarro et al., sections 6.2 and 6.5).
+//! `web`: a web server in the manner of thttpd, which maps the files that it serves (Navarro et
+//! al., sections 6.2 and 6.5).
 //!
-//! The files and how popular they are stand in `site`; the paper's own come from an access log that is not published. The
-//! requests of a seed are one endless sequence, and `first` says where in it to begin: `web:requests=100K` and then
-//! `web:first=100K,requests=100K` are two parts of one. The process is the one of [`process`](super::process), its heap
-//! right behind its data. For each request:
+//! The files and how popular they are stand in `site`; the paper's own come from an access log that
+//! is not published. The requests of a seed are one endless sequence, and `first` says where in it
+//! to begin: `web:requests=100K` and then `web:first=100K,requests=100K` are two parts of one. The
+//! process is the one of [`process`](super::process), its heap right behind its data. For each
+//! request:
 //!
-//! 1. The connection's buffer in the heap, one of 64 that are used in turn, 1 KB each, is written, and a page of the stack.
+//! 1. The connection's buffer in the heap, one of 64 that are used in turn, 1 KB each, is written,
+//!    and a page of the stack.
 //! 2. If the file is not mapped it is opened and mapped, at an address as the system chooses it
 //!    ([`room`]), and an entry of 128 bytes is written in the heap, which grows by 8 KB for
 //!    each 64. If it is, its entry is read and updated.
 //! 3. The file is read in order to its end: a load for each 8 bytes.
 //! 4. A line of 100 bytes goes to the log, which is written page by page.
 //!
-//! thttpd keeps a file mapped after it was served, for ten minutes and by its defaults up to about 2000 files, but "not as a
-//! hard limit". At the paper's peak (table 1) what is mapped is larger by 77 MB than the working set, as much as pages of
-//! 8 KB add to all files served, so hardly any had been unmapped. So by default all stay; `kept` is a limit to their number,
-//! beyond which the one used longest ago is unmapped and closed. A mapped file counts as open here, as the paper has it
-//! ("the web server keeps its active files open while it is running"); with the process's end all are closed.
+//! thttpd keeps a file mapped after it was served, for ten minutes and by its defaults up to about
+//! 2000 files, but "not as a hard limit". At the paper's peak (table 1) what is mapped is larger by
+//! 77 MB than the working set, as much as pages of 8 KB add to all files served, so hardly any had
+//! been unmapped. So by default all stay; `kept` is a limit to their number, beyond which the one
+//! used longest ago is unmapped and closed. A mapped file counts as open here, as the paper has it
+//! ("the web server keeps its active files open while it is running"); with the process's end all
+//! are closed.
 //!
-//! The kernel wires memory for vnodes and the like as requests come, evenly, and never frees it: by default 40 pages of
-//! 4 KB for each 1000 requests (assumed: half a kilobyte for each file that is opened, about 360 in 1000 requests). The
-//! sizes of entries, buffers and log lines, and 3 instructions a reference, are assumed too.
+//! The kernel wires memory for vnodes and the like as requests come, evenly, and never frees it: by
+//! default 40 pages of 4 KB for each 1000 requests (assumed: half a kilobyte for each file that is
+//! opened, about 360 in 1000 requests). The sizes of entries, buffers and log lines, and 3
+//! instructions a reference, are assumed too.
 
 mod site;
 

@@ -1,17 +1,18 @@
 //! What the server serves: so many files, their sizes, and how popular each is.
 //!
-//! Sizes are lognormal with a Pareto tail, as Barford and Crovella found files of web servers to be ("Generating
-//! representative web workloads for network and server performance evaluation", SIGMETRICS 1998); the spread of the body
-//! (1.318), the start of the tail (133 KB) and its exponent (1.1) are theirs. Popularity is Zipf's law with exponent 1,
-//! theirs too, independent of size. What is left is worked out from three figures of Navarro et al.: a data set of 3.6 GB and
-//! a working set of 238 MB (section 6.2), and the pages mapped at peak (table 1: 30623 of 8 KB, which is 239 MB in small
-//! files, and 76 MB in superpages of 512 KB and more):
+//! Sizes are lognormal with a Pareto tail, as Barford and Crovella found files of web servers to be
+//! ("Generating representative web workloads for network and server performance evaluation",
+//! SIGMETRICS 1998); the spread of the body (1.318), the start of the tail (133 KB) and its
+//! exponent (1.1) are theirs. Popularity is Zipf's law with exponent 1, theirs too, independent of
+//! size. What is left is worked out from three figures of Navarro et al.: a data set of 3.6 GB and
+//! a working set of 238 MB (section 6.2), and the pages mapped at peak (table 1: 30623 of 8 KB,
+//! which is 239 MB in small files, and 76 MB in superpages of 512 KB and more):
 //!
-//! - the small files' 162 MB take 239 MB in pages of 8 KB, half a page too many each: about 19000 files of 8.6 KB, which
-//!   is the body's mean, so that its median is 3.7 KB;
+//! - the small files' 162 MB take 239 MB in pages of 8 KB, half a page too many each: about 19000
+//!   files of 8.6 KB, which is the body's mean, so that its median is 3.7 KB;
 //! - 50000 draws by Zipf's law touch about 18000 of 300000 files;
-//! - and then 3.6 GB take 0.8 % of the files in the tail, if that ends at 16 MB (assumed: a Pareto law with this exponent
-//!   has no useful mean without an end).
+//! - and then 3.6 GB take 0.8 % of the files in the tail, if that ends at 16 MB (assumed: a Pareto
+//!   law with this exponent has no useful mean without an end).
 
 use super::super::permutation::Permutation;
 use super::super::zipf::Popularity;
@@ -45,7 +46,8 @@ impl Site {
         let mut random = Random::new(seed);
         let (sizes_seed, popular_seed, requests_seed) = (random.next(), random.next(), random.next());
         let mut random = Random::new(sizes_seed);
-        // The tail is as even as a sample can be, or a handful of files would decide how much all of them are.
+        // The tail is as even as a sample can be, or a handful of files would decide how much all
+        // of them are.
         let sizes: Vec<u32> = (0..FILES)
             .map(|file| if file < TAIL { tail((file as f64 + 0.5) / TAIL as f64) } else { body(&mut random) })
             .collect();
@@ -59,7 +61,8 @@ impl Site {
         Site { sizes, popularity: Popularity::new(FILES, 1.0, &ranks), mean: bytes / weights, seed: requests_seed }
     }
 
-    /// The file that is asked for by the request with this number: the requests of a site are one endless sequence.
+    /// The file that is asked for by the request with this number: the requests of a site are one
+    /// endless sequence.
     pub(super) fn file(&self, request: u64) -> u64 {
         self.popularity.object(Random::at(self.seed, request).next())
     }
@@ -75,7 +78,8 @@ impl Site {
     }
 }
 
-/// A size of the body: two random numbers make a normal one (Box and Muller 1958). What falls into the tail is drawn again.
+/// A size of the body: two random numbers make a normal one (Box and Muller 1958). What falls into
+/// the tail is drawn again.
 fn body(random: &mut Random) -> u32 {
     loop {
         let (radius, angle) = (1.0 - random.fraction(), random.fraction());
@@ -98,7 +102,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Megabytes of the distinct files of 50000 requests, the same in pages of 8 KB, and how many files they are.
+    /// Megabytes of the distinct files of 50000 requests, the same in pages of 8 KB, and how many
+    /// files they are.
     fn working_set(site: &Site, first: u64) -> (f64, f64, usize) {
         let files: HashSet<u64> = (first..first + 50_000).map(|request| site.file(request)).collect();
         let sum = |size: &dyn Fn(u64) -> u64| files.iter().map(|file| size(*file)).sum::<u64>() as f64 / 1_048_576.0;

@@ -1,5 +1,5 @@
-//! The maximal free extents of one size that have cache pages: the tail of that size's free list, in the order in which
-//! they became free.
+//! The maximal free extents of one size that have cache pages: the tail of that size's free list,
+//! in the order in which they became free.
 
 use crate::frame::bitmap::Bitmap;
 use alloc::collections::{BTreeSet, TryReserveError};
@@ -56,7 +56,8 @@ impl Aged {
         stamp
     }
 
-    /// Removes the members of the aligned group of `1 << order` from `first`. Returns whether there were any.
+    /// Removes the members of the aligned group of `1 << order` from `first`. Returns whether there
+    /// were any.
     pub(super) fn remove_group(&mut self, first: usize, order: u32) -> bool {
         let before = self.order.len();
         for index in self.bits.iter_group(first, order) {
@@ -67,7 +68,8 @@ impl Aged {
         self.order.len() < before
     }
 
-    /// Removes the oldest member, the lowest if several have its stamp. Returns its index and its stamp.
+    /// Removes the oldest member, the lowest if several have its stamp. Returns its index and its
+    /// stamp.
     pub(super) fn pop_oldest(&mut self) -> Option<(usize, u64)> {
         let (stamp, index) = self.order.pop_first()?;
         self.stamps.remove(&index);
@@ -75,7 +77,8 @@ impl Aged {
         Some((index, stamp))
     }
 
-    /// Checks that the bitmap, the stamps and the order have the same members, none with a stamp after `now`.
+    /// Checks that the bitmap, the stamps and the order have the same members, none with a stamp
+    /// after `now`.
     pub(super) fn validate(&self, now: u64) -> Result<(), String> {
         self.bits.validate()?;
         if (self.stamps.len(), self.order.len()) != (self.bits.count(), self.bits.count()) {

@@ -1,10 +1,11 @@
-//! Cache pages in the buddy allocator (Navarro et al., section 5.1): frames that are clean and unmapped, and whose
-//! contents are still good.
+//! Cache pages in the buddy allocator (Navarro et al., section 5.1): frames that are clean and
+//! unmapped, and whose contents are still good.
 //!
-//! A mark says that a frame holds one. It stays through [`Buddy::allocate`] and [`Buddy::free`] until the owner of the
-//! contents drops them, because taking an extent as a reservation does not yet overwrite its frames. A maximal free
-//! extent with a marked frame is in the ordered set of its size ([`Aged`]), every other one in the plain bitmap, and
-//! none in both. The marks and the sets are allocated at the first mark: a manager without a page cache has none.
+//! A mark says that a frame holds one. It stays through [`Buddy::allocate`] and [`Buddy::free`]
+//! until the owner of the contents drops them, because taking an extent as a reservation does not
+//! yet overwrite its frames. A maximal free extent with a marked frame is in the ordered set of its
+//! size ([`Aged`]), every other one in the plain bitmap, and none in both. The marks and the sets
+//! are allocated at the first mark: a manager without a page cache has none.
 
 use super::aged::Aged;
 use super::{Buddy, FREE_ALREADY, Tier};
@@ -59,8 +60,8 @@ impl Cached {
         size_of::<Cached>() + self.marks.bytes() + aged
     }
 
-    /// The number of marks in extent `index` of `1 << order` frames. Cost: one word if there is none, else one per 64
-    /// frames.
+    /// The number of marks in extent `index` of `1 << order` frames. Cost: one word if there is
+    /// none, else one per 64 frames.
     fn marks_in(&self, index: usize, order: u32) -> u64 {
         let start = index << order;
         if self.marks.is_clear(start, order) { 0 } else { self.marks.count_group(start, order) as u64 }
@@ -74,8 +75,9 @@ impl Cached {
 }
 
 impl Buddy {
-    /// Like [`Buddy::free`], but marks every frame of the extent as holding a cache page. Cost: as there, one word per
-    /// 64 frames, and at the first call O(frames / 64). Navarro et al., section 5.1 (1).
+    /// Like [`Buddy::free`], but marks every frame of the extent as holding a cache page. Cost: as
+    /// there, one word per 64 frames, and at the first call O(frames / 64). Navarro et al., section
+    /// 5.1 (1).
     ///
     /// Panics as `free` does, and if the marks cannot be allocated at the first call.
     pub fn free_cached(&mut self, extent: Extent) {
@@ -86,16 +88,16 @@ impl Buddy {
         self.put_back(extent);
     }
 
-    /// Whether the frame, free or allocated, is marked as holding a cache page. False for a frame that is not in this
-    /// memory. Cost: one word.
+    /// Whether the frame, free or allocated, is marked as holding a cache page. False for a frame
+    /// that is not in this memory. Cost: one word.
     #[inline]
     pub fn is_cached(&self, frame: Pfn) -> bool {
         frame.0 < self.frames && self.cached.as_ref().is_some_and(|cached| cached.marks.contains(frame.0 as usize))
     }
 
-    /// Marks a frame, free or allocated, as holding a cache page. A maximal free extent that had none becomes, now, one
-    /// with cache pages. Does nothing if it is marked already. Cost: O(L), and for a free frame an insertion into the
-    /// order.
+    /// Marks a frame, free or allocated, as holding a cache page. A maximal free extent that had
+    /// none becomes, now, one with cache pages. Does nothing if it is marked already. Cost: O(L),
+    /// and for a free frame an insertion into the order.
     ///
     /// Panics if memory has no such frame, or if the marks cannot be allocated at the first call.
     pub fn mark_cached(&mut self, frame: Pfn) {
@@ -118,9 +120,9 @@ impl Buddy {
         }
     }
 
-    /// Clears the mark of a frame, free or allocated: its cache page is gone, or in use again. If it was the
-    /// last of a maximal free extent, that becomes one without cache pages. Does nothing if it is not marked. Cost:
-    /// O(L), and for a free frame a removal from the order.
+    /// Clears the mark of a frame, free or allocated: its cache page is gone, or in use again. If
+    /// it was the last of a maximal free extent, that becomes one without cache pages. Does nothing
+    /// if it is not marked. Cost: O(L), and for a free frame a removal from the order.
     pub fn forget_cached(&mut self, frame: Pfn) {
         if !self.is_cached(frame) {
             return;
@@ -148,8 +150,8 @@ impl Buddy {
         self.free_frames() - self.cached.as_ref().map_or(0, |cached| cached.free_marks)
     }
 
-    /// The marked frames of an extent, free or allocated, ascending; empty for what is not an extent of this memory.
-    /// Cost: one word per 64 frames.
+    /// The marked frames of an extent, free or allocated, ascending; empty for what is not an
+    /// extent of this memory. Cost: one word per 64 frames.
     pub fn cached_in(&self, extent: Extent) -> impl Iterator<Item = Pfn> {
         let cached = self.cached.as_ref().filter(|_| self.has(extent));
         cached.into_iter().flat_map(move |cached| {
@@ -189,8 +191,8 @@ impl Buddy {
         }
     }
 
-    /// Frees `extent`, none of whose frames is free, where there are cache pages, and coalesces it. If the resulting
-    /// extent has a cache page, it becomes free now.
+    /// Frees `extent`, none of whose frames is free, where there are cache pages, and coalesces it.
+    /// If the resulting extent has a cache page, it becomes free now.
     fn put_back(&mut self, extent: Extent) {
         let Some(cached) = &mut self.cached else { return };
         let mut level = extent.level.index();
@@ -241,8 +243,9 @@ impl Buddy {
         None
     }
 
-    /// Takes an extent of `level` out of the oldest extent with cache pages of the size `from`, where there is no free
-    /// extent from `level` up to below `from`, and none of size `from` without cache pages.
+    /// Takes an extent of `level` out of the oldest extent with cache pages of the size `from`,
+    /// where there is no free extent from `level` up to below `from`, and none of size `from`
+    /// without cache pages.
     fn allocate_oldest(&mut self, from: usize, level: Level) -> Option<Extent> {
         let (mut index, stamp) = self.cached.as_mut()?.aged[from].pop_oldest()?;
         for at in (level.index()..from).rev() {
@@ -280,8 +283,8 @@ impl Buddy {
         cached.free_marks -= cached.marks_in(tier.index(extent.start), tier.order);
     }
 
-    /// Frees, as extents of their own, the siblings from `first` of `level` into which an extent with cache pages and
-    /// stamp `stamp` is split. Those with cache pages keep that stamp.
+    /// Frees, as extents of their own, the siblings from `first` of `level` into which an extent
+    /// with cache pages and stamp `stamp` is split. Those with cache pages keep that stamp.
     fn spread(&mut self, level: usize, first: usize, stamp: u64) {
         let (tier, Some(cached)) = (&mut self.tiers[level], &mut self.cached) else { return };
         for index in first..first + (1 << tier.ratio) {

@@ -1,10 +1,12 @@
-//! Page colouring (Kessler and Hill, ACM TOCS 1992; the pages' queues by colour in FreeBSD 4; Navarro et al., section 6.3):
-//! base pages in frames that a physically indexed cache holds elsewhere than those of their neighbours.
+//! Page colouring (Kessler and Hill, ACM TOCS 1992; the pages' queues by colour in FreeBSD 4;
+//! Navarro et al., section 6.3): base pages in frames that a physically indexed cache holds
+//! elsewhere than those of their neighbours.
 //!
-//! The colour of a frame, and that of a page, is its number modulo the number of colours. To find a free frame of a
-//! colour, the plain extents of each size that has fewer frames than there are colours are kept once more, sorted by
-//! the colour of their first frame. A larger extent has frames of all colours. Colouring changes only which frame an
-//! allocation takes that asks for a colour: free frames are the same maximal extents, and coalesce as ever.
+//! The colour of a frame, and that of a page, is its number modulo the number of colours. To find a
+//! free frame of a colour, the plain extents of each size that has fewer frames than there are
+//! colours are kept once more, sorted by the colour of their first frame. A larger extent has
+//! frames of all colours. Colouring changes only which frame an allocation takes that asks for a
+//! colour: free frames are the same maximal extents, and coalesce as ever.
 
 use super::{Buddy, BuddyError, Cached, Tier};
 use crate::frame::bitmap::Bitmap;
@@ -14,8 +16,8 @@ use alloc::format;
 use alloc::string::String;
 use superpage_pages::{Extent, Level, Pfn};
 
-/// The plain extents of one size, by colour: one run of numbers for each colour that a first frame may have, in it
-/// one number for each extent of that colour, by address.
+/// The plain extents of one size, by colour: one run of numbers for each colour that a first frame
+/// may have, in it one number for each extent of that colour, by address.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ByColour {
     bits: Bitmap,
@@ -45,7 +47,8 @@ impl ByColour {
         self.bits.remove(self.number(index));
     }
 
-    /// The lowest extent of a colour, counted in extents. Cost: at most two words for each layer of the bitmap.
+    /// The lowest extent of a colour, counted in extents. Cost: at most two words for each layer of
+    /// the bitmap.
     fn first(&self, colour: usize) -> Option<usize> {
         let start = colour * self.run;
         let row = self.bits.next(start)? - start;
@@ -82,12 +85,14 @@ impl Tier {
 }
 
 impl Buddy {
-    /// The same allocator, of which one can ask for frames by colour ([`Buddy::allocate_coloured`]). There are `colours`
-    /// of them, a power of two: the size of a physically indexed cache, divided by its ways and by the size of a page.
-    /// With 0 or 1 nothing changes. Metadata grows to about four bits for each frame.
+    /// The same allocator, of which one can ask for frames by colour
+    /// ([`Buddy::allocate_coloured`]). There are `colours` of them, a power of two: the size of a
+    /// physically indexed cache, divided by its ways and by the size of a page. With 0 or 1 nothing
+    /// changes. Metadata grows to about four bits for each frame.
     ///
-    /// Splitting or coalescing an extent then costs O(R) instead of O(R / 64), for each size that has fewer frames
-    /// than there are colours; otherwise the costs are those of an allocator that has had cache pages.
+    /// Splitting or coalescing an extent then costs O(R) instead of O(R / 64), for each size that
+    /// has fewer frames than there are colours; otherwise the costs are those of an allocator that
+    /// has had cache pages.
     ///
     /// Panics if `colours` is no power of two.
     ///
@@ -120,10 +125,11 @@ impl Buddy {
         self.colours
     }
 
-    /// Takes a base page of the colour of `page`, which is the number of a page or of a frame: from the lowest free
-    /// extent without cache pages of the smallest size that has one, which is split. So a larger extent is broken only
-    /// where no piece of a smaller one has the colour. Returns `None`, with nothing taken, if no frame of that colour
-    /// is free in an extent without cache pages, and without colouring. Cost: O(L log64 N), and a split.
+    /// Takes a base page of the colour of `page`, which is the number of a page or of a frame: from
+    /// the lowest free extent without cache pages of the smallest size that has one, which is
+    /// split. So a larger extent is broken only where no piece of a smaller one has the colour.
+    /// Returns `None`, with nothing taken, if no frame of that colour is free in an extent without
+    /// cache pages, and without colouring. Cost: O(L log64 N), and a split.
     pub fn allocate_coloured(&mut self, page: u64) -> Option<Extent> {
         let mask = self.colours.checked_sub(1)?;
         let colour = page & mask;

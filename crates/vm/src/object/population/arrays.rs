@@ -1,5 +1,5 @@
-//! Arrays of numbers, one for each node, that only take memory for the stretches in use: a program that touches
-//! memory sparsely has few children per node.
+//! Arrays of numbers, one for each node, that only take memory for the stretches in use: a program
+//! that touches memory sparsely has few children per node.
 
 use super::{NONE, reserve_some};
 use alloc::vec::Vec;
@@ -12,8 +12,8 @@ pub(super) struct Arrays {
     /// Stretches of an array, and numbers of a stretch, as powers of two.
     spread: u32,
     stretch: u32,
-    /// For each stretch of each array its place; in an unused array, the first one holds the next unused array. Empty if an
-    /// array is one stretch, with the same number.
+    /// For each stretch of each array its place; in an unused array, the first one holds the next
+    /// unused array. Empty if an array is one stretch, with the same number.
     places: Vec<u32>,
     stretches: Vec<u32>,
     /// The unused ones, as lists.
@@ -124,7 +124,8 @@ impl Arrays {
         self.vacant_stretch = stretch;
     }
 
-    /// The first position of an array that has this number and is one of those asked for. O(length).
+    /// The first position of an array that has this number and is one of those asked for.
+    /// O(length).
     pub(super) fn find(&self, array: u32, number: u32, asked: impl Fn(u32) -> bool) -> Option<u32> {
         if self.spread == 0 {
             return self.find_in(array, 0, number, asked);

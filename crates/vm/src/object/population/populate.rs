@@ -4,8 +4,9 @@ use super::{Filled, Population, Walk};
 use crate::object::PageOf;
 
 impl Population {
-    /// Populates the page of a walk, which is not populated yet, making the missing nodes of the path and completing `walk`. O(number
-    /// of sizes) and the clearing of new nodes. The caller records its frame.
+    /// Populates the page of a walk, which is not populated yet, making the missing nodes of the
+    /// path and completing `walk`. O(number of sizes) and the clearing of new nodes. The caller
+    /// records its frame.
     pub(crate) fn populate(&mut self, walk: &mut Walk) -> Filled {
         if walk.lowest > 1 {
             self.extend_path(walk, 1);
@@ -61,8 +62,8 @@ impl Population {
         }
     }
 
-    /// Populates all pages of the region of this level around the page of a walk, which has no node yet, and completes `walk`. O(nodes
-    /// of the region, and sizes). The caller records the frames.
+    /// Populates all pages of the region of this level around the page of a walk, which has no node
+    /// yet, and completes `walk`. O(nodes of the region, and sizes). The caller records the frames.
     pub(crate) fn populate_region(&mut self, walk: &mut Walk, level: u8) {
         debug_assert!(walk.lowest > level);
         self.extend_path(walk, level);
@@ -106,8 +107,8 @@ impl Population {
         }
     }
 
-    /// Removes the base pages from `low` up to `high` from a lowest node. The caller updates the counts of the nodes
-    /// above.
+    /// Removes the base pages from `low` up to `high` from a lowest node. The caller updates the
+    /// counts of the nodes above.
     pub(crate) fn clear_bits(&mut self, slot: u32, low: u32, high: u32) -> u32 {
         let mut cleared = 0;
         for position in low..high {
@@ -120,7 +121,8 @@ impl Population {
         cleared
     }
 
-    /// Adds one base page with its own frame to a lowest node. The caller updates the counts of the nodes above.
+    /// Adds one base page with its own frame to a lowest node. The caller updates the counts of the
+    /// nodes above.
     pub(crate) fn put_single(&mut self, slot: u32, position: u32, frame: u32) {
         self.flip_bit(slot, position);
         self.set_single(slot, position, frame);

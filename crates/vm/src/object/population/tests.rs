@@ -1,5 +1,5 @@
-//! The counters of a population map, in the way of figure 3 of Navarro et al.: a root of the largest size, two sizes
-//! below it, and base pages at the leaves.
+//! The counters of a population map, in the way of figure 3 of Navarro et al.: a root of the
+//! largest size, two sizes below it, and base pages at the leaves.
 
 use super::*;
 use superpage_pages::PageSize;
@@ -41,7 +41,8 @@ fn counts_go_up_only_at_the_first_page_and_at_full_population() {
     assert_eq!(counts(&map, 0), [(1, 0), (1, 0), (3, 3)], "neither the first nor the last: no propagation");
     assert_eq!(populate(&mut map, [3]).full, 1);
     assert_eq!(counts(&map, 0), [(1, 0), (1, 1), (4, 4)]);
-    // A second child of the same parent; a second one of the root, whose path stops where nothing is populated.
+    // A second child of the same parent; a second one of the root, whose path stops where nothing
+    // is populated.
     populate(&mut map, [5, 16]);
     assert_eq!(counts(&map, 5), [(2, 0), (2, 1), (1, 1)]);
     assert_eq!(counts(&map, 20), [(2, 0), (1, 0)], "an absent child is one with both counters zero");
@@ -108,14 +109,16 @@ fn runs_are_whole_however_the_tree_is_cut() {
     assert_eq!(map.walk(OBJECT, 63).frame, 1063);
 }
 
-/// The map that section 4.9 describes, on the Alpha processor: base pages of 8 KB in regions of 64 KB, 512 KB and 4 MB, R = 8.
+/// The map that section 4.9 describes, on the Alpha processor: base pages of 8 KB in regions of 64
+/// KB, 512 KB and 4 MB, R = 8.
 fn alpha() -> Population {
     let sizes = [13, 16, 19, 22].map(|shift| PageSize::from_shift(shift).unwrap());
     Population::new(&Ladder::new(&sizes).unwrap())
 }
 
-/// Figure 3 shows such a tree without numbers that the text repeats, so its regions are chosen here: of 4 MB the first 64 KB
-/// are full, the second have three pages, the sixth one; the second 512 KB are full; the last have their last page.
+/// Figure 3 shows such a tree without numbers that the text repeats, so its regions are chosen
+/// here: of 4 MB the first 64 KB are full, the second have three pages, the sixth one; the second
+/// 512 KB are full; the last have their last page.
 fn figure_3() -> Population {
     let mut map = alpha();
     populate(&mut map, (0..11).chain([40]).chain(64..128).chain([511]));
@@ -125,7 +128,8 @@ fn figure_3() -> Population {
 #[test]
 fn the_counters_of_figure_3_are_those_of_the_regions_below() {
     let map = figure_3();
-    // The root: three regions of 512 KB with a page, one full. Then somepop and fullpop down the path.
+    // The root: three regions of 512 KB with a page, one full. Then somepop and fullpop down the
+    // path.
     assert_eq!(counts(&map, 0), [(3, 1), (3, 1), (8, 8)]);
     assert_eq!(counts(&map, 10), [(3, 1), (3, 1), (3, 3)]);
     assert_eq!(counts(&map, 40), [(3, 1), (3, 1), (1, 1)]);
@@ -158,7 +162,8 @@ fn the_four_uses_of_a_population_map() {
     // 3. Promotion decisions: the largest full region in an extent.
     let full = |page| map.full_level(&map.walk(OBJECT, page));
     assert_eq!([3, 9, 70, 511].map(full), [1, 0, 2, 0]);
-    // 4. Preemption assistance: what of the first reservation is unpopulated, partially and fully populated.
+    // 4. Preemption assistance: what of the first reservation is unpopulated, partially and fully
+    //    populated.
     let slot = map.walk(OBJECT, 0).slots[2];
     let pieces: Vec<char> = (0..8)
         .map(|position| match map.child(2, slot, position) {

@@ -25,7 +25,8 @@ impl Both {
         EVERY.into_iter().find(|list| self.queues[*list as usize].contains(&frame))
     }
 
-    /// The longest part of a range, from its start, of frames that are on no list, or that are on one.
+    /// The longest part of a range, from its start, of frames that are on no list, or that are on
+    /// one.
     fn part(&self, frames: Range<u32>, listed: bool) -> Range<u32> {
         frames.start..frames.clone().find(|frame| self.list(*frame).is_some() != listed).unwrap_or(frames.end)
     }

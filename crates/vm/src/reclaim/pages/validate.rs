@@ -6,7 +6,8 @@ use alloc::format;
 use alloc::string::String;
 
 impl Pages {
-    /// Checks that each frame that says so is on its list once, behind as many stale entries as are known, and all counts.
+    /// Checks that each frame that says so is on its list once, behind as many stale entries as are
+    /// known, and all counts.
     pub(crate) fn validate(&self) -> Result<(), String> {
         self.journal.validate()?;
         let mut seen = vec![false; self.states.len()];
