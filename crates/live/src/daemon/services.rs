@@ -34,8 +34,8 @@ pub(super) struct Services {
 trait Turns {
     /// How many there are.
     fn number(&self) -> usize;
-    /// Whether one has something to do, and the time for it.
-    fn is_due(&self, at: usize) -> bool;
+    /// How much one has done so far.
+    fn done(&self, at: usize) -> u64;
     /// Whether one has something to do, and waits for processor time.
     fn lacks_time(&self, at: usize) -> bool;
     /// Does what is due of one. Returns for how long nothing is.
@@ -47,8 +47,8 @@ impl Turns for Services {
         self.parts.len()
     }
 
-    fn is_due(&self, at: usize) -> bool {
-        !self.parts[at].1.is_idle() && self.parts[at].1.is_due()
+    fn done(&self, at: usize) -> u64 {
+        self.parts[at].1.attempts()
     }
 
     fn lacks_time(&self, at: usize) -> bool {
@@ -61,12 +61,12 @@ impl Turns for Services {
 }
 
 /// Does what is due, of the one whose turn it is alone while it saves up time. Returns for how long
-/// nothing is due, and whose turn is next.
+/// nothing is due, and whose turn is next. A step in which it finds that what it has saved is short
+/// by the time for that look is no turn: else who needs much at once would lose it each time.
 fn step_from(all: &mut impl Turns, turn: usize) -> (Duration, usize) {
-    let number = all.number();
-    let runs = all.is_due(turn);
+    let (number, before) = (all.number(), all.done(turn));
     let rest = all.step_of(turn);
-    if !runs && all.lacks_time(turn) {
+    if all.done(turn) == before && all.lacks_time(turn) {
         return (rest, turn);
     }
     let others = (1..number).map(|at| (turn + at) % number);
@@ -179,6 +179,7 @@ mod tests {
         /// The time of a call of each, which is saved up before it.
         calls: [u64; 3],
         saved: u64,
+        looks: u64,
         ran: [u64; 3],
     }
 
@@ -187,16 +188,20 @@ mod tests {
             self.calls.len()
         }
 
-        fn is_due(&self, at: usize) -> bool {
-            self.saved >= self.calls[at]
+        fn done(&self, at: usize) -> u64 {
+            self.ran[at]
         }
 
         fn lacks_time(&self, at: usize) -> bool {
-            !self.is_due(at)
+            self.saved < self.calls[at]
         }
 
         fn step_of(&mut self, at: usize) -> Duration {
-            if self.is_due(at) {
+            // A look takes some too, so that what was enough before it is not any more.
+            let enough = self.saved >= self.calls[at];
+            self.saved -= u64::from(enough && self.looks % 2 == 0);
+            self.looks += u64::from(enough);
+            if self.saved >= self.calls[at] {
                 self.saved -= self.calls[at];
                 self.ran[at] += 1;
             }
@@ -207,7 +212,7 @@ mod tests {
     #[test]
     fn short_calls_starve_no_service_of_long_ones() {
         for calls in [[1, 100, 1], [100, 1, 1], [7, 1, 100]] {
-            let (mut services, mut turn) = (Busy { calls, saved: 0, ran: [0; 3] }, 0);
+            let (mut services, mut turn) = (Busy { calls, saved: 0, looks: 0, ran: [0; 3] }, 0);
             for _ in 0..20 * calls.iter().sum::<u64>() {
                 services.saved += 1;
                 (_, turn) = step_from(&mut services, turn);

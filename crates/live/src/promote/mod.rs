@@ -128,9 +128,10 @@ impl Promoter {
         self.live.listed.as_ref().is_some_and(BTreeSet::is_empty) && self.live.processes.is_empty()
     }
 
-    /// Whether the next step has something to do.
-    pub(crate) fn is_due(&self) -> bool {
-        self.rest().is_zero()
+    /// How often it has scanned a process or tried to promote in one.
+    pub(crate) fn attempts(&self) -> u64 {
+        let Counters { calls, scans, quiet_scans, shared, changed, no_room, .. } = &self.live.counters;
+        calls + scans + quiet_scans + shared + changed + no_room
     }
 
     /// Whether something is due that waits for processor time.
