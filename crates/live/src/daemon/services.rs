@@ -199,7 +199,7 @@ mod tests {
         fn step_of(&mut self, at: usize) -> Duration {
             // A look takes some too, so that what was enough before it is not any more.
             let enough = self.saved >= self.calls[at];
-            self.saved -= u64::from(enough && self.looks % 2 == 0);
+            self.saved -= u64::from(enough && self.looks.is_multiple_of(2));
             self.looks += u64::from(enough);
             if self.saved >= self.calls[at] {
                 self.saved -= self.calls[at];
