@@ -106,6 +106,17 @@ fn signal(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
 }
 
+#[test]
+fn a_policy_that_made_nothing_huge_is_not_advised() {
+    let Some(live) = Live::take() else { return };
+    let _turn = superpage_testing::turn_of("run");
+    let mut command = Command::new(SUPERPAGE);
+    let output = output(command.args(["run", "-v", "--policy", "thp", "--", "sleep", "0.2"]));
+    live.is_as_it_was();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("0 B of ") && !said.contains("echo always"), "{said}");
+}
+
 /// Says `ready` and waits for half a minute; a TERM, an INT or a USR1 makes it end with a status of
 /// its own.
 const WAITING: &str = "trap 'exit 15' TERM; trap 'exit 2' INT; trap 'exit 10' USR1; cat /sys/kernel/mm/transparent_hugepage/enabled; \

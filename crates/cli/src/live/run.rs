@@ -12,7 +12,7 @@ use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_live::Policy;
 use superpage_live::launch::{Line, Plan, Work};
-use superpage_live::policy::{part, too_short};
+use superpage_live::policy::{Aim, part, too_short};
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
 use superpage_report::{bytes, count, foreign, time};
@@ -210,6 +210,8 @@ fn of_the_plan(ranges: &[(u64, u64)], places: &BTreeSet<u64>, size: u64) -> Opti
 /// Prints what to type to have the policy without this command, if it did anything.
 fn lasting(policy: &Policy, outcome: &Outcome) {
     let idle = outcome.work.as_ref().is_some_and(|work| work.counters.promoted_regions == 0);
+    let none = outcome.memory.as_ref().is_some_and(|memory| memory.most_huge == Some(0));
+    let idle = idle || none && policy.live().aim == Some(Aim::Huge);
     let aims = outcome.reach.as_ref().zip(policy.live().aim).filter(|(_, aim)| aim.asks());
     if idle || aims.is_some_and(|(reach, aim)| reach.reached(aim) == 0) {
         return;
