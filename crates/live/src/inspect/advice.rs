@@ -153,7 +153,9 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
         // pool (`TCMALLOC_MEMFS_MALLOC_PATH`) its memory would be shared with the processes that it
         // forks.
         let grows = maps("libtcmalloc");
-        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !java && !grows;
+        // V8 maps its heap itself: glibc's allocator has a small part of what node takes.
+        let past = java || grows || maps("node");
+        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !past;
         let allocators = [
             (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
             (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
@@ -295,6 +297,7 @@ pub(super) mod tests {
             ("/usr/lib/libc.so.6", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 CMD"),
             ("/usr/lib/libjemalloc.so.2", "MALLOC_CONF=thp:always CMD"),
             ("/opt/jdk/lib/server/libjvm.so", "java -XX:+UseTransparentHugePages ..."),
+            ("/usr/bin/node", "superpage run -p thp -- CMD"),
         ] {
             assert_eq!(told(&with(name), "madvise", None), [daemon, line]);
         }
