@@ -62,8 +62,8 @@ impl Splitter {
 fn way_out(error: &std::io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => {
-            "mount debugfs (mount -t debugfs none /sys/kernel/debug); where it is mounted, the kernel was built without it \
-             or without transparent huge pages"
+            "mount debugfs (mount -t debugfs none /sys/kernel/debug); where it is mounted, the kernel was built \
+             without it or without transparent huge pages"
         }
         Some(Errno::PERM) => "this kernel is locked down or keeps debugfs closed, and no right opens it",
         Some(Errno::ACCESS) => "it needs root",

@@ -49,7 +49,8 @@ impl Machine {
                 return fail(
                     &key,
                     format!(
-                        "replacement {name} counts each use, and a run of accesses to a page is one use of the first level: use lru there, or {name} in a further level"
+                        "replacement {name} counts each use, and a run of accesses to a page is one use of the first \
+                         level: use lru there, or {name} in a further level"
                     ),
                 );
             }
