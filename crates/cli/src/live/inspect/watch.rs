@@ -234,7 +234,7 @@ impl View {
     }
 }
 
-/// What of a line fits into so many columns.
+/// The beginning of a line that fits into a number of columns.
 fn fitting(line: &str, columns: usize) -> impl Iterator<Item = char> {
     line.chars().scan(0, move |used, c| {
         *used += c.width().unwrap_or(0);
