@@ -13,16 +13,21 @@ use superpage_pages::PageSize;
 use superpage_report::bytes;
 
 /// A sentence for each pool of this system that has pages: how much of it the processes use, and
-/// others.
-pub(super) fn notes(processes: &[Process]) -> Vec<String> {
-    let pools = pools(Path::new(POOLS));
+/// others. Of their shared memory they use also what none of them has in its page table: bytes by
+/// the size of the pages.
+pub(super) fn notes(processes: &[Process], unmapped: &BTreeMap<u64, u64>) -> Vec<String> {
     let mappings = || processes.iter().flat_map(|process| &process.mappings);
-    pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, used(mappings(), pool.size))).collect()
+    let used = |size: PageSize| {
+        let unmapped = unmapped.get(&size.bytes()).copied().unwrap_or(0);
+        mapped(mappings(), size) + unmapped / size.bytes()
+    };
+    let pools = pools(Path::new(POOLS));
+    pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, used(pool.size))).collect()
 }
 
 /// How many pages of the pool of this size are resident in the mappings; what several of them share
 /// counts once.
-fn used<'a>(mappings: impl Iterator<Item = &'a Mapping>, size: PageSize) -> u64 {
+fn mapped<'a>(mappings: impl Iterator<Item = &'a Mapping>, size: PageSize) -> u64 {
     let (mut alone, mut shared) = (0, BTreeMap::new());
     for mapping in mappings.filter(|mapping| mapping.pooled.size == size.bytes()) {
         let Pooled { file, page, offsets, .. } = &mapping.pooled;
@@ -32,10 +37,10 @@ fn used<'a>(mappings: impl Iterator<Item = &'a Mapping>, size: PageSize) -> u64 
     (alone + shared.values().sum::<u64>()).div_ceil(size.bytes())
 }
 
-fn note(pool: &Pool, mapped: u64) -> String {
+fn note(pool: &Pool, used: u64) -> String {
     let of = |pages: u64| bytes(pages * pool.size.bytes());
     let Pool { size, pages, free, reserved, .. } = pool;
-    let own = match mapped {
+    let own = match used {
         0 => "none of them is used here".to_string(),
         1 => "one of them is used here".to_string(),
         some => format!("{some} of them are used here"),
@@ -145,9 +150,9 @@ mod tests {
         // 8 MB each: two shared pages of 2 MB among two processes, the other two of each its own.
         let both = [huge(vec![0, two], 7, two, two), huge(vec![0, two], 7, two, two)];
         let size = |bytes| PageSize::from_bytes(bytes).unwrap();
-        assert_eq!((used(both.iter(), size(two)), used(both.iter(), size(giga))), (2 + 2 + 2, 0));
-        assert_eq!(used([huge(vec![], 8, two, giga)].iter(), size(giga)), 1);
-        assert_eq!(used([mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 8)].iter(), size(two)), 0);
+        assert_eq!((mapped(both.iter(), size(two)), mapped(both.iter(), size(giga))), (2 + 2 + 2, 0));
+        assert_eq!(mapped([huge(vec![], 8, two, giga)].iter(), size(giga)), 1);
+        assert_eq!(mapped([mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 8)].iter(), size(two)), 0);
     }
 
     #[test]

@@ -47,10 +47,10 @@ impl Service {
         notes.extend(lacking.iter().map(Error::to_string));
         let mut processes: Vec<Process> = found.into_values().collect();
         share_pools(&mut processes);
-        notes.extend(pool::notes(&processes));
-        let (unmapped_bytes, unmapped) = shared::unmapped(&processes);
-        notes.extend(unmapped);
-        Ok(Service { which: which.to_vec(), processes, unmapped_bytes, notes })
+        let unmapped = shared::unmapped(&processes);
+        notes.extend(pool::notes(&processes, &unmapped.pooled));
+        notes.extend(unmapped.notes);
+        Ok(Service { which: which.to_vec(), processes, unmapped_bytes: unmapped.bytes, notes })
     }
 
     /// What was selected, as it is typed.

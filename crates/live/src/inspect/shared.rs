@@ -22,13 +22,27 @@ struct Seen<'a> {
     most: u64,
 }
 
-/// How many bytes are populated and in the page table of no process shown, and a sentence for each
-/// file of which that is so, or might be where this user may not know.
-pub(super) fn unmapped(processes: &[Process]) -> (u64, Vec<String>) {
+/// What is populated and in the page table of no process shown.
+#[derive(Default)]
+pub(super) struct Unmapped {
+    /// Bytes that are in no hugetlb pool.
+    pub(super) bytes: u64,
+    /// Bytes in hugetlb pools, by the size of their pages.
+    pub(super) pooled: BTreeMap<u64, u64>,
+    /// A sentence for each file of which that is so, or might be where this user may not know.
+    pub(super) notes: Vec<String>,
+}
+
+/// What no process shown has in its page table.
+pub(super) fn unmapped(processes: &[Process]) -> Unmapped {
+    let shared = |it: &&Mapping| {
+        let shared = it.kind == Kind::SharedMemory || it.kind == Kind::Hugetlb && it.permissions.ends_with('s');
+        shared && it.pooled.file.1 != 0
+    };
     let mut files: BTreeMap<_, Seen> = BTreeMap::new();
     for process in processes {
         let mut own: BTreeMap<_, u64> = BTreeMap::new();
-        for mapping in process.mappings.iter().filter(|it| it.kind == Kind::SharedMemory && it.pooled.file.1 != 0) {
+        for mapping in process.mappings.iter().filter(shared) {
             let seen = files.entry(mapping.pooled.file).or_default();
             seen.sum += mapping.proportional_bytes;
             if seen.mapped.is_none_or(|(_, other)| other.size_bytes < mapping.size_bytes) {
@@ -41,15 +55,18 @@ pub(super) fn unmapped(processes: &[Process]) -> (u64, Vec<String>) {
             seen.most = seen.most.max(resident);
         }
     }
-    let (mut sum, mut notes) = (0, Vec::new());
+    let mut found = Unmapped::default();
     for Seen { mapped, sum: all, most } in files.into_values() {
         let Some((pid, mapping)) = mapped else { continue };
         let seen = all.max(most);
-        let note = note(mapping, seen, populated(pid, mapping));
-        sum += note.as_ref().map_or(0, |(unmapped, _)| *unmapped);
-        notes.extend(note.map(|(_, text)| text));
+        let Some((unmapped, text)) = note(mapping, seen, populated(pid, mapping)) else { continue };
+        found.notes.push(text);
+        match mapping.kind {
+            Kind::Hugetlb => *found.pooled.entry(mapping.pooled.size).or_default() += unmapped,
+            _ => found.bytes += unmapped,
+        }
     }
-    (sum, notes)
+    found
 }
 
 /// How much of the file of a mapping is populated, in memory or in swap space, whoever maps it. For
