@@ -378,7 +378,7 @@ fn a_daemon_is_the_only_one_and_hears_its_signals() {
     assert!(hear(&mut log, "stays as it was").unwrap().contains("superpage.toml:4"));
     write("share = 0.9");
     signal(&daemon, "-HUP");
-    assert!(hear(&mut log, "configured anew").unwrap().contains("share=0.9"));
+    assert!(hear(&mut log, "configured again").unwrap().contains("share=0.9"));
 
     signal(&daemon, "-TERM");
     assert_eq!(daemon.wait().unwrap().code(), Some(0));

@@ -182,7 +182,11 @@ fn with(text: &str) -> Result<With, String> {
     let places = text.match_indices('=').map(|(place, _)| place);
     let mut parts = places.map(|place| (&text[..place], &text[place + 1..]));
     let found = parts.find_map(|(policy, command)| Some((super::run::policy(policy).ok()?, command)));
-    let (policy, command) = found.ok_or("it begins with no policy: give POLICY=CMD, as in thp=./service --fast")?;
+    let (policy, command) = found.ok_or_else(|| {
+        let what = "expected POLICY=CMD, as in thp=./service --fast".to_string();
+        let before = text.split_once('=').map(|(before, _)| super::run::policy(before));
+        before.and_then(Result::err).map_or(what.clone(), |why| format!("{what}: {why}"))
+    })?;
     Ok(With { name: None, policy, command: words(command)?.0 })
 }
 

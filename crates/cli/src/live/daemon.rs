@@ -203,17 +203,22 @@ impl Daemon {
         let promotable: u64 = waiting.iter().sum();
         // Once, for all: memory that one measurement has used is warm in the next.
         let cost = (promotable > 0).then(region_cost).and_then(Result::ok);
-        let mut text = String::new();
+        let (mut text, mut legends) = (String::new(), Vec::new());
         for (((service, promoter), (findings, looked)), own) in observers.iter().zip(&looks).zip(&waiting) {
             let options = promoter.options();
             if let Some(service) = service {
                 text += &screen.paragraph(&format!("service {}, policy {options}:", foreign(service)));
             }
-            text += &table(findings, promoter.region_bytes(), (options, *looked), screen);
+            text += &table(findings, promoter.region_bytes(), options, screen);
+            let legend = legend(promoter.region_bytes(), (options, *looked), screen);
+            if !findings.is_empty() && !legends.contains(&legend) {
+                legends.push(legend);
+            }
             let pace = cost.filter(|_| *own > 0).map(|cost| pace(*own, &waiting, cost, options));
             text += &pace.map(|pace| screen.paragraph(&pace)).unwrap_or_default();
             text += if service.is_some() { "\n" } else { "" };
         }
+        legends.iter().for_each(|legend| text += legend);
         let line = Line::new("promotes what the column says, and what comes later, until SIGINT", begins());
         text += &super::typed("To begin:", if promotable > 0 { std::slice::from_ref(&line) } else { &[] }, screen);
         if let Format::Json = self.format {
@@ -267,15 +272,20 @@ fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> Strin
     let takes = |each| format!("{:.0?}", options.takes(in_turns(own, waiting.iter().copied()), each));
     let (warm, most, cold) = match cost.met_cold() {
         true => ("where memory was just used", "where the host has taken it back", ""),
-        false => ("at least", "at most", "; longer where a host has taken free memory back, of which none was met"),
+        false => (
+            "at the fastest",
+            "at the slowest",
+            "; longer where a host has taken free memory back, of which none was met",
+        ),
     };
     let shared = match waiting.iter().filter(|regions| **regions > 0).count() {
         0 | 1 => String::new(),
         sharing => format!(", which {sharing} services share"),
     };
     format!(
-        "{} regions take {} to {} at cpu={}{shared}, without scans: each {} of CPU time {warm} to {} {most}, measured here now{cold}",
+        "{} {} {} to {} at cpu={}{shared}, without scans: each {} of CPU time {warm} to {} {most}, measured here now{cold}",
         count(own),
+        if own == 1 { "region takes" } else { "regions take" },
         takes(cost.warm),
         takes(cost.most),
         options.cpu,
@@ -285,7 +295,7 @@ fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> Strin
 }
 
 /// One row for each process with relevant memory, and a line for the rest.
-fn table(findings: &[Finding], region: u64, (options, looked): (&Options, Duration), screen: Screen) -> String {
+fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -> String {
     let by_age = options.goes_by_age();
     // What goes by age has regions that are too sparse for it; another policy leaves what it
     // leaves.
@@ -333,13 +343,23 @@ fn table(findings: &[Finding], region: u64, (options, looked): (&Options, Durati
     let rest = findings.len() - findings.iter().filter(matters).count();
     let size = bytes(region);
     let rest = match rest {
-        0 if findings.is_empty() => "no process was there to the end of the look; ".to_string(),
+        0 if findings.is_empty() => "no process was there to the end of the look".to_string(),
         0 => String::new(),
-        1 => format!("1 process is not shown: it has no {size} that could be huge; "),
-        rest => format!("{rest} processes are not shown: they have no {size} that could be huge; "),
+        1 => format!("1 process is not shown: it has no {size} that could be huge"),
+        rest => format!("{rest} processes are not shown: they have no {size} that could be huge"),
     };
+    let stuck: Vec<Kind> = findings.iter().flat_map(|finding| finding.stuck.iter().copied()).collect();
+    let note = shared_way_out(&stuck, &Rules::read()).map(|note| screen.note(&note)).unwrap_or_default();
+    let table = if findings.is_empty() { String::new() } else { format!("{}\n", screen.table(&table)) };
+    let rest = if rest.is_empty() { rest } else { screen.paragraph(&rest) };
+    format!("{table}{rest}{note}")
+}
+
+/// What the columns of the tables count.
+fn legend(region: u64, (options, looked): (&Options, Duration), screen: Screen) -> String {
+    let by_age = options.goes_by_age();
     let words = if by_age {
-        format!("\"too sparse\" is below share {} by the process's own page table", options.share)
+        "\"too sparse\" is below the policy's share by the process's own page table".to_string()
     } else {
         format!(
             "\"not chosen\" is what policy {options} left in {:.1} s: it may come to it later, or never",
@@ -353,7 +373,5 @@ fn table(findings: &[Finding], region: u64, (options, looked): (&Options, Durati
         (false, true) => "; --wide shows what is too young and what is excluded, too",
         (false, false) => "; --wide shows what is excluded, too",
     };
-    let stuck: Vec<Kind> = findings.iter().flat_map(|finding| finding.stuck.iter().copied()).collect();
-    let note = shared_way_out(&stuck, &Rules::read()).map(|note| screen.note(&note)).unwrap_or_default();
-    format!("{}\n{}{note}", screen.table(&table), screen.paragraph(&format!("{rest}{words}{more}")))
+    screen.paragraph(&format!("{words}{more}"))
 }

@@ -118,6 +118,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     }
     if let Some(work) = &outcome.work {
         let promoted = &work.counters;
+        let name = policy.live().background.as_ref().map_or("promote", |options| options.policy().definition().name);
         eprintln!(
             "superpage: promoted {} of memory in {} calls, with {} of CPU time for that and {} for looking",
             bytes(promoted.promoted_bytes()),
@@ -146,7 +147,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         if 20 * promoted.paused >= ended.wall {
             let paused = time(promoted.paused.as_secs_f64());
             eprintln!(
-                "superpage: for {paused} in all nothing was promoted, since that had slowed a process (promote:slowdown=SHARE)"
+                "superpage: for {paused} in all nothing was promoted, since that had slowed a process ({name}:slowdown=SHARE)"
             );
         }
         for (reason, regions) in &promoted.refused {
@@ -155,7 +156,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         if work.sparse > 0 && 10 * work.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
             let sparse = bytes(work.sparse);
             eprintln!(
-                "superpage: up to {sparse} were in regions that were not populated to the share (promote:share=SHARE)"
+                "superpage: up to {sparse} were in regions that were not populated to the share ({name}:share=SHARE)"
             );
         }
         if let Some(why) = policy.live().background.as_ref().and_then(|options| too_short(options, work, ended.wall)) {
@@ -232,11 +233,27 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
             let little = if reach.reached(aim) > 0 { "little" } else { "nothing" };
             reach.why_nothing(aim, &rules).map(|why| format!("{policy} came to {little}: {why}")).into_iter().collect()
         }
-        false => reach
-            .reasons(aim, &rules)
-            .into_iter()
-            .map(|(size, why)| format!("{} is left alone: {why}", bytes(size)))
-            .collect(),
+        false => {
+            let reasons = reach.reasons(aim, &rules);
+            let mut said: Vec<String> =
+                reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
+            let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
+            said.extend(
+                rest.map(|rest| format!("{} could be huge and is not yet: {}", bytes(rest), why_not_yet(policy))),
+            );
+            said
+        }
+    }
+}
+
+/// Why memory is not huge that could be, as far as a policy says it.
+fn why_not_yet(policy: &Policy) -> &'static str {
+    match &policy.live().background {
+        Some(options) if options.goes_by_age() => {
+            "not populated to the share, too young, or waiting for the promoter (share, age, cpu)"
+        }
+        Some(_) => "the policy has not chosen it",
+        None => "no huge page was free when it was touched, or its mapping was smaller then",
     }
 }
 

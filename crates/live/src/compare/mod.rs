@@ -35,6 +35,7 @@ pub use row::{Row, Run, Verdict};
 pub use served::{Load, Server};
 
 use crate::inspect::Reach;
+use crate::launch::Plan;
 use crate::session;
 use bystanders::bystanders;
 use comparing::{Comparing, Turn};
@@ -209,14 +210,19 @@ pub fn compare_with(
         Reaches::OnlyMine => Some(String::new()),
     };
     let (mut entries, left_out) = entries(options, others, &mut settings, &mut notes)?;
-    let changes = entries.iter().filter(|entry| entry.plan.is_global()).map(|entry| entry.name.as_str());
-    let changes: Vec<&str> = changes.collect();
-    if !changes.is_empty() {
-        watch.say(&format!(
-            "settings of the whole system are changed in the runs of {}, and put back after each",
-            changes.join(", ")
-        ));
-    }
+    let mut changes = |which: fn(&Plan) -> bool, when: &str| {
+        let names: Vec<&str> =
+            entries.iter().filter(|entry| which(&entry.plan)).map(|entry| entry.name.as_str()).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
+            watch.say(&format!("settings of the whole system are changed in the runs of {names}, and put back {when}"));
+        }
+    };
+    changes(Plan::is_global, "after each");
+    changes(
+        |plan| plan.is_briefly_global() && !plan.is_global(),
+        "once each has mapped its memory (shmem_enabled, so that huge pages fit into shared memory)",
+    );
     let (others, rounds) = (entries.len() - 1, counted(options.runs, "round"));
     let needed = statistics::rounds_needed(others);
     if others > 0 && options.runs < needed {

@@ -168,7 +168,7 @@ impl Daemon {
                 if config.metrics != metrics {
                     tracing::warn!("the metrics stay where they were until the daemon is started again");
                 }
-                self.tell("configured anew");
+                self.tell("configured again");
                 self.config = Config { metrics, ..config };
                 None
             }
@@ -203,8 +203,9 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, wait
         processes = now.watched,
         // Of several, each is charged all that the process uses.
         cpu = service.is_none().then(|| percent(now.cpu_share())),
-        left,
-        takes = now.region_cost().map(|cost| format!("{:.0?}", promoter.options().takes(turns, cost))),
+        left = (left > 0).then_some(left),
+        takes =
+            now.region_cost().filter(|_| left > 0).map(|cost| format!("{:.0?}", promoter.options().takes(turns, cost))),
         waited = (!waited.is_empty()).then_some(waited),
         "promoted"
     );

@@ -42,6 +42,8 @@ pub struct Reach {
     pub advised: u64,
     /// From a hugetlb pool.
     pub hugetlb: u64,
+    /// Code and files, which are not part of the rest and are not huge.
+    pub files: u64,
     /// Not huge because of the program or its mappings, and not because of settings or time: the
     /// first of [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned),
     /// [`Disabled`](Why::Disabled) and [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the
@@ -77,6 +79,9 @@ impl Reach {
                         _ => scan::Kind::Anonymous,
                     };
                     one.add(map, circumstances.whole().map(|why| (why, kind(why))));
+                } else if circumstances.kind == Kind::File {
+                    let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
+                    one.files += bytes("Rss").saturating_sub(bytes("FilePmdMapped"));
                 }
             }
             if one.resident > most {
@@ -108,6 +113,7 @@ impl Reach {
         self.huge += other.huge;
         self.advised += other.advised;
         self.hugetlb += other.hugetlb;
+        self.files += other.files;
         for (why, bytes) in other.left {
             *self.left.entry(why).or_default() += bytes;
         }
@@ -179,11 +185,22 @@ impl Reach {
     /// at least a hundredth of the memory.
     pub fn reasons(&self, aim: Aim, rules: &Rules) -> Vec<(u64, String)> {
         let size = huge_size();
-        let much = self.left(aim).filter(|(_, bytes)| **bytes * 100 >= self.resident);
-        let mut reasons: Vec<(u64, String)> =
-            much.map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, rules))).collect();
+        let files = Some((self.files, "code and files".to_string())).filter(|_| aim == Aim::Huge);
+        let left = self.left(aim).map(|((why, kind), bytes)| (*bytes, words_of(*why, *kind, size, rules)));
+        let mut reasons: Vec<(u64, String)> = left.chain(files).filter(|(bytes, _)| self.is_much(*bytes)).collect();
         reasons.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         reasons
+    }
+
+    /// Bytes that are not huge though nothing of the program forbids it, if they are at least a
+    /// hundredth of the memory.
+    pub fn rest(&self) -> Option<u64> {
+        let rest = self.resident.saturating_sub(self.huge + self.left.values().sum::<u64>());
+        Some(rest).filter(|rest| *rest > 0 && self.is_much(*rest))
+    }
+
+    fn is_much(&self, bytes: u64) -> bool {
+        bytes * 100 >= self.resident + self.files
     }
 }
 
@@ -251,5 +268,10 @@ mod tests {
             assert_eq!(redis.why_nothing(aim, &rules).unwrap(), "the process disabled huge pages by prctl");
         }
         assert_eq!(redis.reasons(Aim::Huge, &rules).len(), 1);
+        // All but what is less than a hundredth has a reason.
+        let mixed = Reach { huge: 60 << 20, files: 2 << 20, left: [(own(Why::TooSmall), 30 << 20)].into(), ..redis };
+        let sizes: Vec<u64> = mixed.reasons(Aim::Huge, &rules).iter().map(|(bytes, _)| bytes >> 20).collect();
+        assert_eq!((sizes, mixed.rest()), (vec![30, 2], Some(10 << 20)));
+        assert_eq!(Reach { huge: 70 << 20, ..mixed }.rest(), None);
     }
 }

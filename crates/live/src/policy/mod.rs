@@ -191,7 +191,9 @@ mod tests {
             "promote:share=0.9,age=5s",
             "text:way=file",
         ];
-        for text in own.into_iter().chain(Policy::NAMES).chain(LINUX.policies().map(|policy| policy.name)) {
+        // A plan is one with its file.
+        let named = LINUX.policies().map(|policy| policy.name).filter(|name| *name != "plan");
+        for text in own.into_iter().chain(Policy::NAMES).chain(named) {
             let written = text.parse::<Policy>().unwrap().to_string();
             assert_eq!(written, if text == "mthp" { "mthp:size=64K" } else { text });
         }
@@ -203,6 +205,9 @@ mod tests {
         let begins = "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
                       now, text, base, thp, mthp, hugetlb, promote, ";
         assert!(error.status() == 2 && error.to_string().starts_with(begins), "{error}");
+        let of = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
+        assert!(of("plan").contains("as in plan:file=FILE"), "{}", of("plan"));
+        assert!(of("pro\nmote").starts_with(r"no policy is named `pro\nmote`"), "{}", of("pro\nmote"));
     }
 
     #[test]

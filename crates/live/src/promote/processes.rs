@@ -19,6 +19,7 @@ use superpage_linux::headroom::{Headroom, Place};
 use superpage_linux::proc::Named;
 use superpage_linux::split::Splitter;
 use superpage_linux::why::Why;
+use superpage_output::foreign;
 use superpage_pages::{Ladder, Level};
 use superpage_vm::{
     Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, SpaceId, System,
@@ -100,12 +101,13 @@ impl Processes {
         self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|(until, why)| (why, until))));
     }
 
-    /// The processes that are selected, by this listing. A unit that does not run is logged once.
+    /// The processes that are selected, by this listing. A unit that does not run, and a name that
+    /// no process has, is logged once.
     pub(super) fn list(&mut self, listing: &mut Listing) -> BTreeSet<i32> {
         let absent = &mut self.absent_units;
         self.target.members_of(listing, &mut |unit, error| {
             if absent.insert(unit.to_path_buf()) {
-                tracing::warn!("{error}; it is looked for at each scan");
+                tracing::warn!("{}; it is looked for at each scan", foreign(&error.to_string()));
             }
         })
     }

@@ -143,8 +143,8 @@ impl Target {
         self.members_of(&mut Listing::default(), &mut |_, _| ())
     }
 
-    /// The same, by a listing that several targets share; `absent` hears of each unit that has no
-    /// control group now, and why.
+    /// The same, by a listing that several targets share; `absent` is called for each unit that has
+    /// no control group now, and each name that no process has, with the reason.
     pub fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {
@@ -168,7 +168,11 @@ impl Target {
         }
         members.extend(grouped.into_iter().filter(|pid| *pid != 1));
         for name in &self.names {
-            members.extend(listing.named(name).iter().filter(|pid| **pid != 1));
+            let named = listing.named(name);
+            if named.is_empty() {
+                absent(Path::new(name), Error::Unable(format!("no process has the name {name} now")));
+            }
+            members.extend(named.iter().filter(|pid| **pid != 1));
         }
         for name in &self.except {
             listing.named(name).iter().for_each(|pid| _ = members.remove(pid));

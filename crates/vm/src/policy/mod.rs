@@ -58,7 +58,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write};
 use core::str::FromStr;
 use core::time::Duration;
 use superpage_pages::PageSize;
@@ -383,10 +383,18 @@ impl FromStr for Policy {
     }
 }
 
-/// Why a string is not a policy: a sentence that says what is accepted.
+/// Why a string is not a policy: a sentence of one line that says what is accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
 pub struct PolicyError(String);
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter.is_control() {
+            true => letter.escape_default().try_for_each(|part| f.write_char(part)),
+            false => f.write_char(letter),
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -44,6 +44,9 @@ pub(super) static POLICY: Definition = Definition {
     make: |given| {
         let answers = Answers { place: Placing { frames: Place::BasePage, ..thp::ANSWERS.place }, ..thp::ANSWERS };
         let text = given.contents("file").unwrap_or("");
+        if given.text("file").is_none() && is_live(given) {
+            return Made::failed("it needs a file, as in plan:file=FILE, which superpage advise -o FILE writes");
+        }
         if text.is_empty() && given.text("file").is_some() {
             return Made::failed(format!("its file is empty, or {} reads none", given.target().name));
         }
