@@ -246,6 +246,9 @@ impl Processes {
         if room.copies < size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
             process.pace.pause(now.saturating_add(self.options.idle), Why::NoHeadroom);
+        } else if !no_room.is_empty() {
+            let (pid, regions) = (process.pid, no_room.len());
+            tracing::debug!(pid, regions, "no room for what these regions would add");
         }
         let mut outcomes = Vec::new();
         if let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) {
