@@ -7,8 +7,9 @@
 //! way, and the work of different requests overlaps.
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
-use crate::request::Request;
-use superpage_pages::MAX_LEVELS;
+use crate::request::{Request, access_of};
+use crate::tlb::replacement::Use;
+use superpage_pages::{Access, MAX_LEVELS};
 
 /// The most requests of a batch: one bit each in a word.
 pub(crate) const BATCH: usize = 64;
@@ -113,6 +114,14 @@ pub(crate) struct Located {
     pub(crate) kind: usize,
 }
 
+impl Located {
+    /// Which access it is.
+    #[inline(always)]
+    pub(crate) fn access(&self) -> Access {
+        access_of(self.kind as u64)
+    }
+}
+
 impl Batch {
     pub(crate) fn new() -> Batch {
         Batch {
@@ -163,10 +172,11 @@ impl Batch {
         self.kinds[index] >> 2 == 0
     }
 
-    /// The number of the translation of a request, and its key.
+    /// The translation that a request uses: its number, its key, and which access it is.
     #[inline(always)]
-    pub(crate) fn entry(&self, index: usize) -> (u64, u32) {
-        (self.numbers[index % BATCH], self.heads[index % BATCH])
+    pub(crate) fn entry(&self, index: usize) -> Use {
+        let access = access_of(self.kinds[index % BATCH].into());
+        Use::by(access, (self.numbers[index % BATCH], self.heads[index % BATCH]))
     }
 
     /// Completes the batch, whose first `len` requests were all set.

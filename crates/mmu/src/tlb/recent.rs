@@ -17,6 +17,7 @@
 use crate::request::Request;
 use crate::tlb::Tlbs;
 use crate::tlb::batch::{KINDS, bit_of};
+use crate::tlb::replacement::Use;
 use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
@@ -160,7 +161,11 @@ impl Recent {
         let known = &self.known[slot(request)];
         known.request == request
             && known.round == self.round
-            && first.use_at(known.tlb as usize, known.at as usize, known.number(), known.head)
+            && first.use_at(
+                known.tlb as usize,
+                known.at as usize,
+                Use::by(request.access(), (known.number(), known.head)),
+            )
     }
 
     /// A request was served.

@@ -11,12 +11,14 @@ use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::mappings::{Forgotten, Mappings};
+use crate::request::access_of;
 use crate::tlb::batch::{Batch, bit_of, each};
 use crate::tlb::kept_spaces::KeptSpaces;
 use crate::tlb::ranges::RangeTlb;
 use crate::tlb::reach::joint::Joining;
 use crate::tlb::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries, use_pointer};
 use crate::tlb::recent::FirstTlb;
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::{Cache, EMPTY};
 
 use std::collections::BTreeMap;
@@ -427,22 +429,21 @@ impl Tlbs {
         }
     }
 
-    /// Uses the translation with this number of the mapping `head` in a place of a TLB, if it is
-    /// there: as [`Cache::use_at`].
+    /// Uses a translation in a place of a TLB, if it is there: as [`Cache::use_at`].
     #[inline(always)]
-    pub(crate) fn use_at(&mut self, tlb: usize, at: usize, number: u64, head: u32) -> bool {
+    pub(crate) fn use_at(&mut self, tlb: usize, at: usize, used: Use) -> bool {
         match self.all.get_mut(tlb).map(|tlb| &mut tlb.entries) {
-            Some(Entries::Exact(cache)) => cache.use_at(at, number, head),
-            Some(Entries::Fractured(cache)) => cache.use_at(at, number, head),
+            Some(Entries::Exact(cache)) => cache.use_at(at, used),
+            Some(Entries::Fractured(cache)) => cache.use_at(at, used),
             _ => false,
         }
     }
 
     /// Looks one translation up in a TLB and fills that on a miss: as [`Cache::access_one`].
-    pub(crate) fn access_one(&mut self, tlb: usize, number: u64, head: u32) -> (bool, Option<usize>) {
+    pub(crate) fn access_one(&mut self, tlb: usize, used: Use) -> (bool, Option<usize>) {
         match &mut self.all[tlb].entries {
-            Entries::Exact(cache) => cache.access_one(number, head),
-            Entries::Fractured(cache) => cache.access_one(number, head),
+            Entries::Exact(cache) => cache.access_one(used),
+            Entries::Fractured(cache) => cache.access_one(used),
             _ => unreachable!("nothing is known beforehand of other entries"),
         }
     }
@@ -459,21 +460,21 @@ impl Tlbs {
     fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();
         for index in each(batch.all()) {
-            let (head, number) = (batch.heads[index], batch.numbers[index]);
+            let used = batch.entry(index);
             let asked = |tlb: &Tlb| {
                 batch.groups().iter().any(|group| group.requests >> index & 1 != 0 && group.is_in(tlb.kinds))
             };
             let hit = self
                 .all
                 .iter_mut()
-                .position(|tlb| asked(tlb) && on_entries!(&mut tlb.entries, cache => cache.hit(number, head)));
+                .position(|tlb| asked(tlb) && on_entries!(&mut tlb.entries, cache => cache.hit(used)));
             match hit {
                 Some(at) => served.hits[self.all[at].level] |= 1 << index,
                 None => served.missed |= 1 << index,
             }
             for at in (0..hit.unwrap_or(self.all.len())).rev() {
                 if asked(&self.all[at]) {
-                    self.fill_inclusive(at, number, head, mappings);
+                    self.fill_inclusive(at, used, mappings);
                 }
             }
         }
@@ -481,13 +482,13 @@ impl Tlbs {
     }
 
     /// Fills one TLB, and drops what it evicts from the nearer ones that it includes.
-    fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, mappings: &Mappings) {
+    fn fill_inclusive(&mut self, at: usize, filled: Use, mappings: &Mappings) {
         let Mappings { ptes, nodes, .. } = mappings;
         let (orders, parts) = (self.orders, self.parts);
         let tlb = &mut self.all[at];
         let encloses = tlb.encloses;
         let evicted = on_entries!(&mut tlb.entries, cache => {
-            let (evicted, payload) = cache.fill(number, head);
+            let (evicted, payload) = cache.fill(filled);
             (encloses != 0 && evicted != EMPTY).then(|| {
                 let size_level = ptes[evicted as usize].size_level();
                 let first = nodes.first_page(evicted).0 >> orders[size_level];
@@ -502,10 +503,10 @@ impl Tlbs {
     /// What is held of the perforated page that an absent page is a hole of, or of the pointer to
     /// its table; that is a use. In the first bits of the sets.
     pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
-        let mut known = Known::default();
+        let (mut known, by) = (Known::default(), access_of(access as u64));
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
             if let Some(found) = mappings.find(space, page, 1) {
-                let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id));
+                let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id, by));
                 known.pointers |= u64::from(held);
             }
         }
@@ -514,8 +515,8 @@ impl Tlbs {
             return known;
         };
         for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> access & 1 != 0) {
-            let joins = tlb.joins.unwrap_or_default();
-            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, page.0, found.id, joins));
+            let (joins, asked) = (tlb.joins.unwrap_or_default(), Use::by(by, (page.0, found.id)));
+            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, asked, joins));
             known.regions |= u64::from(more.0);
             known.fragments |= u64::from(more.1);
         }

@@ -4,7 +4,7 @@ use crate::index;
 use crate::replacement::{self, Twin};
 use crate::skewed::Skewed;
 use superpage_mmu::{Index, Replacement, TlbSpec};
-use superpage_pages::PageSize;
+use superpage_pages::{Access, PageSize};
 
 /// Sets of anything.
 #[derive(Debug)]
@@ -14,12 +14,14 @@ pub(crate) struct Cache<T> {
     skewed: Option<Skewed<T>>,
     index: Index,
     replacement: Box<dyn Twin>,
+    /// The access that asks now, if one of the program does.
+    pub(crate) by: Option<Access>,
 }
 
 impl<T: Copy + PartialEq> Cache<T> {
     pub(crate) fn new(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<T> {
         let replacement = replacement::twin(replacement, sets, ways);
-        Cache { sets: vec![vec![None; ways]; sets], skewed: None, index, replacement }
+        Cache { sets: vec![vec![None; ways]; sets], skewed: None, index, replacement, by: None }
     }
 
     /// That of a TLB.
@@ -53,7 +55,7 @@ impl<T: Copy + PartialEq> Cache<T> {
     pub(crate) fn hit(&mut self, number: u64, wanted: impl Fn(T) -> bool) -> Option<T> {
         let set = self.set(number);
         let way = self.sets[set].iter().position(|way| way.is_some_and(&wanted))?;
-        self.replacement.touch(set, way);
+        self.replacement.touch(set, way, self.by);
         self.sets[set][way]
     }
 
@@ -61,7 +63,7 @@ impl<T: Copy + PartialEq> Cache<T> {
         let set = self.set(number);
         let vacant = self.sets[set].iter().position(|way| way.is_none());
         let way = self.replacement.victim(set, vacant);
-        self.replacement.fill(set, way);
+        self.replacement.fill(set, way, self.by);
         self.sets[set][way].replace(what)
     }
 
@@ -100,7 +102,7 @@ impl<T: Copy + PartialEq> Cache<T> {
             }
         }
         self.sets[set][way] = new;
-        self.replacement.touch(set, way);
+        self.replacement.touch(set, way, self.by);
         true
     }
 

@@ -488,6 +488,7 @@ impl Naive {
         mapping: Option<(u64, Mapping)>,
         counted: bool,
     ) -> Result<(), (bool, bool)> {
+        self.tlbs.iter_mut().for_each(|(_, cache)| cache.by = Some(access));
         let region = self.region(page, mapping);
         let absent = match mapping {
             None => perforated::region(&self.machine, &self.mappings, self.space, page),

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use superpage_mmu::Replacement;
+use superpage_pages::Access;
 
 /// What [`crate::naive`] asks of a replacement. Ways are numbered within their set.
 pub(crate) trait Twin: Debug {
-    /// The way was used.
-    fn touch(&mut self, set: usize, way: usize);
+    /// The way was used, by an access of a program or by none.
+    fn touch(&mut self, set: usize, way: usize, by: Option<Access>);
 
     /// The way was filled.
-    fn fill(&mut self, set: usize, way: usize) {
-        self.touch(set, way);
+    fn fill(&mut self, set: usize, way: usize, by: Option<Access>) {
+        self.touch(set, way, by);
     }
 
     /// The way to fill, of which the lowest invalid one is `vacant`.
@@ -67,7 +68,7 @@ pub(crate) fn nearest(replacement: Replacement, ways: usize) -> usize {
 struct Lru(Vec<Vec<usize>>);
 
 impl Twin for Lru {
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
         self.0[set].retain(|other| *other != way);
         self.0[set].push(way);
     }
@@ -91,7 +92,7 @@ struct RoundRobin {
 }
 
 impl Twin for RoundRobin {
-    fn touch(&mut self, _: usize, _: usize) {}
+    fn touch(&mut self, _: usize, _: usize, _: Option<Access>) {}
 
     fn victim(&mut self, set: usize, _: Option<usize>) -> usize {
         let way = self.next[set];
@@ -111,7 +112,7 @@ struct Random {
 }
 
 impl Twin for Random {
-    fn touch(&mut self, _: usize, _: usize) {}
+    fn touch(&mut self, _: usize, _: usize, _: Option<Access>) {}
 
     fn victim(&mut self, _: usize, vacant: Option<usize>) -> usize {
         vacant.unwrap_or_else(|| {
@@ -136,7 +137,7 @@ struct TreePlru {
 }
 
 impl Twin for TreePlru {
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
         let (mut low, mut high) = (0, self.ways);
         while high - low > 1 {
             let middle = (low + high) / 2;
@@ -169,7 +170,7 @@ impl Twin for TreePlru {
 struct Nru(Vec<Vec<bool>>);
 
 impl Twin for Nru {
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
         let used = &mut self.0[set];
         used[way] = true;
         if used.iter().all(|used| *used) {
@@ -196,11 +197,11 @@ impl Twin for Nru {
 struct Srrip(Vec<Vec<u8>>);
 
 impl Twin for Srrip {
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
         self.0[set][way] = 0;
     }
 
-    fn fill(&mut self, set: usize, way: usize) {
+    fn fill(&mut self, set: usize, way: usize, _: Option<Access>) {
         self.0[set][way] = 2;
     }
 
@@ -247,7 +248,7 @@ impl Permuted {
 }
 
 impl Twin for Permuted {
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
         let before = self.0[set].clone();
         let at = before.iter().position(|other| *other == way).unwrap();
         self.0[set] = Permuted::ORDERS[at].iter().map(|from| before[*from]).collect();

@@ -17,6 +17,7 @@ use crate::machine::{self, ENTRY_BYTES, JOINED_PAGES, JoinKind, Machine, UseBit}
 use crate::mappings::Mappings;
 use crate::mappings::pte::{DIRTY, Pte, REFERENCED};
 use crate::tlb::batch::{Located, each};
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::Cache;
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -161,8 +162,8 @@ impl<J: Joins> Reach for Joint<J> {
             missed |= 1 << index;
             let (joined, own) = Self::places(&batch.located(index), joining);
             match joined {
-                Some(place) => Self::fill_block(cache, place, own, mappings, joining),
-                None => _ = cache.fill(own.0, own.1),
+                Some(joined) => Self::fill_block(cache, joined, own, mappings, joining),
+                None => _ = cache.fill(own),
             }
         }
         missed
@@ -170,7 +171,7 @@ impl<J: Joins> Reach for Joint<J> {
 
     fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
         let (joined, own) = Self::places(&asked.batch.located(index), asked.joining);
-        joined.is_some_and(|(number, key)| cache.hit(number, key)) || cache.hit(own.0, own.1)
+        joined.is_some_and(|joined| cache.hit(joined)) || cache.hit(own)
     }
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, pte: Pte, joining: Joining) -> u64 {
@@ -205,23 +206,23 @@ impl<J: Joins> Joint<J> {
     /// Where a request is looked for: the entry of its block if it is for a base page, and that of
     /// its mapping.
     #[inline(always)]
-    fn places(located: &Located, joining: Joining) -> (Option<Place>, Place) {
-        let joined = is_base(located).then(|| in_block(located.number, located.head, joining));
-        (joined, alone(located.number, located.head))
+    fn places(located: &Located, joining: Joining) -> (Option<Use>, Use) {
+        let by = |place| Use::by(located.access(), place);
+        let joined = is_base(located).then(|| by(in_block(located.number, located.head, joining)));
+        (joined, by(alone(located.number, located.head)))
     }
 
     /// Loads a base page that no entry holds.
-    fn fill_block(cache: &mut Cache<Self>, place: Place, own: Place, mappings: &Mappings, joining: Joining) {
-        let (number, key) = place;
-        let asked = number & ALONE;
-        let together = J::together(&Block::read(mappings, key, joining), asked as usize);
+    fn fill_block(cache: &mut Cache<Self>, joined: Use, own: Use, mappings: &Mappings, joining: Joining) {
+        let asked = joined.number & ALONE;
+        let together = J::together(&Block::read(mappings, joined.key, joining), asked as usize);
         if together == 0 {
-            cache.fill(own.0, own.1);
+            cache.fill(own);
             return;
         }
         let more = if joining.prefetches { together } else { 1 << asked };
-        if !cache.extend(number, key, |pages| (pages & together != 0).then_some(pages | more)) {
-            cache.fill_with(number, key, more);
+        if !cache.extend(joined, |pages| (pages & together != 0).then_some(pages | more)) {
+            cache.fill_with(joined, more);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::machine::{JoinKind, Machine, TlbSpec};
 use crate::mappings::pte::Pte;
 use crate::mappings::{Forgotten, Mappings};
 use crate::tlb::batch::Batch;
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::{Cache, Shares};
 use joint::{Joining, Joint};
 use std::fmt::Debug;
@@ -96,8 +97,7 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Uses what covers one request of a batch; returns whether something does.
     fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
-        let (number, key) = asked.batch.entry(index);
-        cache.hit(number, key)
+        cache.hit(asked.batch.entry(index))
     }
 
     /// Drops what covers these translations of a mapping; returns the number of entries dropped. As
@@ -118,7 +118,7 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Whether it holds the perforated page of a hole, given by its number and its page-table
     /// entry, and the fragment of the bitmap; each is used by that.
-    fn known(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) -> (bool, bool) {
+    fn known(_: &mut Cache<Self>, _: Use, _: Joining) -> (bool, bool) {
         (false, false)
     }
 

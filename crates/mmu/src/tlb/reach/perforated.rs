@@ -17,6 +17,7 @@ use super::{Asked, Entry, Holds, Known, Reach};
 use crate::mappings::pte::Pte;
 use crate::mappings::{FRAGMENTS, Forgotten, Mappings, fragment_order};
 use crate::tlb::batch::each;
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::Cache;
 use std::ops::Range;
 
@@ -72,22 +73,23 @@ impl Reach for Perforated {
         let (mappings, order, mut missed) = (asked.mappings, asked.joining.order, 0);
         for index in each(asking) {
             let located = asked.batch.located(index);
-            let own = alone(located.number, located.head);
-            if cache.hit(own.0, own.1) {
+            let by = |place| Use::by(located.access(), place);
+            let own = by(alone(located.number, located.head));
+            if cache.hit(own) {
                 continue;
             }
             let region = (located.kind >> 2 == 0).then(|| mappings.region(located.entry)).flatten();
             let Some((region, place)) = region else {
                 missed |= 1 << index;
-                cache.fill(own.0, own.1);
+                cache.fill(own);
                 continue;
             };
             let first_id = located.entry - place;
-            let whole = of_region(located.number, first_id, order);
-            let fragment = of_fragment(located.number, first_id, order);
+            let whole = by(of_region(located.number, first_id, order));
+            let fragment = by(of_fragment(located.number, first_id, order));
             let (is_hole, may_be_hole) = (region.is_hole(place), region.may_be_hole(place));
-            let has_whole = cache.hit(whole.0, whole.1);
-            let has_fragment = may_be_hole && cache.hit(fragment.0, fragment.1);
+            let has_whole = cache.hit(whole);
+            let has_fragment = may_be_hole && cache.hit(fragment);
             if has_whole && !is_hole && (has_fragment || !may_be_hole) {
                 continue;
             }
@@ -95,12 +97,12 @@ impl Reach for Perforated {
             known.regions |= u64::from(has_whole) << index;
             known.fragments |= u64::from(has_fragment) << index;
             if may_be_hole && !has_fragment {
-                cache.fill(fragment.0, fragment.1);
+                cache.fill(fragment);
             }
             if is_hole {
-                cache.fill(own.0, own.1);
+                cache.fill(own);
             } else if !has_whole {
-                cache.fill(whole.0, whole.1);
+                cache.fill(whole);
             }
         }
         missed
@@ -126,10 +128,13 @@ impl Reach for Perforated {
         })
     }
 
-    fn known(cache: &mut Cache<Self>, number: u64, id: u32, joining: Joining) -> (bool, bool) {
-        let first_id = id & !((1 << joining.order) - 1);
-        let [whole, fragment] = [of_region, of_fragment].map(|place| place(number, first_id, joining.order));
-        (cache.hit(whole.0, whole.1), cache.hit(fragment.0, fragment.1))
+    fn known(cache: &mut Cache<Self>, asked: Use, joining: Joining) -> (bool, bool) {
+        let first_id = asked.key & !((1 << joining.order) - 1);
+        let [whole, fragment] = [of_region, of_fragment].map(|place| {
+            let (number, key) = place(asked.number, first_id, joining.order);
+            Use { number, key, ..asked }
+        });
+        (cache.hit(whole), cache.hit(fragment))
     }
 
     fn holds(key: u32, held: u64, _: &Mappings) -> Holds {

@@ -10,7 +10,9 @@ use super::joint::Joining;
 use super::{Asked, Entry, Holds, Known, Reach};
 use crate::mappings::Mappings;
 use crate::tlb::batch::each;
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::Cache;
+use superpage_pages::Access;
 
 /// One mapping, or a pointer.
 #[derive(Clone, Debug)]
@@ -26,11 +28,12 @@ fn pointer(mappings: &Mappings, entry: u32) -> Option<(u64, u32)> {
 }
 
 /// Uses the pointer to the table of this entry, or loads it; returns whether it was there.
-pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32) -> bool {
-    let Some((number, key)) = pointer(mappings, entry) else { return false };
-    let known = cache.hit(number, key);
+pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32, access: Access) -> bool {
+    let Some(pointer) = pointer(mappings, entry) else { return false };
+    let used = Use::by(access, pointer);
+    let known = cache.hit(used);
     if !known {
-        cache.fill(number, key);
+        cache.fill(used);
     }
     known
 }
@@ -44,13 +47,13 @@ impl Reach for Pointers {
         let Asked { batch, mappings, walked, .. } = *asked;
         let mut missed = 0;
         for index in each(asking | walked) {
-            let (own, (number, key)) = (asking >> index & 1 != 0, batch.entry(index));
-            if own && cache.hit(number, key) {
+            let (own, used, located) = (asking >> index & 1 != 0, batch.entry(index), batch.located(index));
+            if own && cache.hit(used) {
                 continue;
             }
-            known.pointers |= u64::from(use_pointer(cache, mappings, batch.located(index).entry)) << index;
+            known.pointers |= u64::from(use_pointer(cache, mappings, located.entry, located.access())) << index;
             if own {
-                cache.fill(number, key);
+                cache.fill(used);
                 missed |= 1 << index;
             }
         }

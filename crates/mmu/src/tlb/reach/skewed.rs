@@ -4,6 +4,7 @@
 use super::joint::Joining;
 use super::{Asked, Entry, Known, Reach};
 use crate::mappings::Mappings;
+use crate::tlb::replacement::Use;
 use crate::tlb::storage::{Cache, place};
 
 /// One entry per mapping.
@@ -19,7 +20,7 @@ impl Reach for Skewed {
         let Asked { batch, mappings, .. } = *asked;
         cache.access(asking, |index| {
             let located = batch.located(index);
-            (place(located.number, mappings.order(located.kind >> 2)), located.head)
+            Use::by(located.access(), (place(located.number, mappings.order(located.kind >> 2)), located.head))
         })
     }
 

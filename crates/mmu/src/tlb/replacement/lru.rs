@@ -3,7 +3,7 @@
 //! there are three forms: up to 16 ways (of entries that cover parts of a mapping), the times of
 //! the last uses, of sets of few ways or one set of any number, and any shape.
 
-use super::{Replace, is_permutation, possible};
+use super::{Replace, Use, is_permutation, possible};
 use crate::tlb::storage::EMPTY;
 
 /// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a
@@ -53,7 +53,7 @@ impl Replace for Packed {
     }
 
     #[inline(always)]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         let word = self.words[set];
         // Nothing to write if it is the most recent already: with one set, the next use would wait
         // for that.
@@ -63,7 +63,7 @@ impl Replace for Packed {
     }
 
     #[inline(always)]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, _: Use) -> usize {
         let word = self.words[set];
         let oldest = word >> (self.last & 63);
         self.words[set] = word << 4 & self.mask | oldest;
@@ -190,12 +190,12 @@ impl Replace for Times {
     }
 
     #[inline(always)]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         self.touch_at(set * self.ways + way);
     }
 
     #[inline(always)]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, by: Use) -> usize {
         let way = if self.ways > Times::FEW {
             self.vacant.pop().map_or_else(|| self.oldest(), usize::from)
         } else {
@@ -205,7 +205,7 @@ impl Replace for Times {
             }
             at
         };
-        self.touch(set, way);
+        self.touch(set, way, by);
         way
     }
 
@@ -257,14 +257,14 @@ impl Replace for Listed {
     }
 
     #[inline]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         let (order, at) = self.find(set, way);
         order.copy_within(..at, 1);
         order[0] = way as u16;
     }
 
     #[inline]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, _: Use) -> usize {
         let order = &mut self.order[set * self.ways..][..self.ways];
         let way = order[self.ways - 1];
         order.copy_within(..self.ways - 1, 1);
@@ -296,6 +296,7 @@ mod tests {
     /// The forms of LRU choose the same victims.
     #[test]
     fn the_forms_of_lru_agree() {
+        let by = Use::from((0, 0));
         for ways in [1usize, 2, 3, 5, 12, 16, 31, 33, 96] {
             let mut packed = Packed::new(1, ways);
             let mut times = Times::new(1, ways).unwrap();
@@ -316,20 +317,20 @@ mod tests {
                     }
                     1..8 if tags.contains(&EMPTY) => {
                         // Which of several invalid ways is filled makes no difference.
-                        let chosen = times.victim(0);
+                        let chosen = times.victim(0, by);
                         assert_eq!(std::mem::take(&mut tags[chosen]), EMPTY);
-                        packed.iter_mut().for_each(|packed| packed.touch(0, chosen));
-                        listed.touch(0, chosen);
+                        packed.iter_mut().for_each(|packed| packed.touch(0, chosen, by));
+                        listed.touch(0, chosen, by);
                     }
                     1..8 => {
-                        let chosen = times.victim(0);
-                        assert_eq!(listed.victim(0), chosen);
-                        assert!(packed.iter_mut().all(|packed| packed.victim(0) == chosen));
+                        let chosen = times.victim(0, by);
+                        assert_eq!(listed.victim(0, by), chosen);
+                        assert!(packed.iter_mut().all(|packed| packed.victim(0, by) == chosen));
                     }
                     _ if tags[way] != EMPTY => {
-                        packed.iter_mut().for_each(|packed| packed.touch(0, way));
-                        times.touch(0, way);
-                        listed.touch(0, way);
+                        packed.iter_mut().for_each(|packed| packed.touch(0, way, by));
+                        times.touch(0, way, by);
+                        listed.touch(0, way, by);
                     }
                     _ => {}
                 }

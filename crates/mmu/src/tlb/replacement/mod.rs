@@ -1,12 +1,14 @@
 //! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement
 //! is a file.
 //!
-//! A replacement keeps one piece of state for all sets of a structure and handles three events: a
-//! way was used, a victim is needed, a way became invalid. Each is exact, and has a naive twin in
-//! the tests (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and
+//! A replacement keeps one piece of state for all sets of a structure and handles four events: a
+//! way was used, a vacant way was filled, a victim is needed, a way became invalid. It sees the page
+//! and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
+//! (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and
 //! a line in the list below and in [`crate::machine`], by whose name machine files know it.
 
 use crate::machine::Replacement;
+use superpage_pages::Access;
 
 pub(crate) mod lru;
 mod mru3_plru4;
@@ -80,6 +82,35 @@ replacements! { $
     Srrip => srrip: Srrip;
 }
 
+/// What uses an entry, or is filled into one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// The number of the page in units of its size, which selects the set; of a line, its number.
+    /// Where a [`crate::tlb::reach`] packs more into numbers, a replacement sees this part.
+    pub(crate) number: u64,
+    /// The page-table entry of the mapping, or the key of a table or line.
+    pub(crate) key: u32,
+    /// The kind of access; `None` in walk caches and line caches.
+    #[expect(dead_code, reason = "no replacement goes by it yet")]
+    pub(crate) access: Option<Access>,
+}
+
+impl Use {
+    /// Of a translation, by an access of this kind.
+    #[inline(always)]
+    pub(crate) fn by(access: Access, (number, key): (u64, u32)) -> Use {
+        Use { number, key, access: Some(access) }
+    }
+}
+
+/// By no access of a program.
+impl From<(u64, u32)> for Use {
+    #[inline(always)]
+    fn from((number, key): (u64, u32)) -> Use {
+        Use { number, key, access: None }
+    }
+}
+
 /// The state of a replacement for all sets of one structure.
 pub(crate) trait Replace: Sized {
     /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only
@@ -99,16 +130,16 @@ pub(crate) trait Replace: Sized {
 
     /// The way was used. A second use in a row must change nothing that matters, unless each use
     /// counts, since it may be left out: streams are made of runs.
-    fn touch(&mut self, set: usize, way: usize);
+    fn touch(&mut self, set: usize, way: usize, by: Use);
 
     /// A way that was vacant was filled.
     #[inline(always)]
-    fn fill(&mut self, set: usize, way: usize) {
-        self.touch(set, way);
+    fn fill(&mut self, set: usize, way: usize, by: Use) {
+        self.touch(set, way, by);
     }
 
     /// Chooses the way to fill, and counts the fill as [`Replace::fill`] does.
-    fn victim(&mut self, set: usize) -> usize;
+    fn victim(&mut self, set: usize, by: Use) -> usize;
 
     /// The way became invalid.
     fn invalidate(&mut self, set: usize, way: usize);
@@ -146,6 +177,9 @@ mod tests {
     use proptest::prelude::*;
     use tree_plru::TreePlru;
 
+    /// A page that nothing looks at.
+    const ANY: Use = Use { number: 0, key: 0, access: None };
+
     /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level
     /// for data and for instructions; that of the second level is in
     /// `tests/brute_force/replacement.rs`, whose twin goes by it. Ways stand in the order in which
@@ -168,21 +202,21 @@ mod tests {
     fn follows<R: Replace + Clone, const WAYS: usize>(vectors: [[usize; WAYS]; WAYS], uses: &[usize]) {
         let order = |state: &R| -> Vec<usize> {
             let mut state = state.clone();
-            let mut victims: Vec<usize> = (0..WAYS).map(|_| state.victim(0)).collect();
+            let mut victims: Vec<usize> = (0..WAYS).map(|_| state.victim(0, ANY)).collect();
             victims.reverse();
             victims
         };
         let mut state = R::new(1, WAYS).unwrap();
         for way in uses {
-            state.touch(0, way % WAYS);
+            state.touch(0, way % WAYS, ANY);
             let before = order(&state);
             for (position, vector) in vectors.iter().enumerate() {
                 let mut used = state.clone();
-                used.touch(0, before[position]);
+                used.touch(0, before[position], ANY);
                 assert_eq!(order(&used), vector.map(|from| before[from]), "{position}");
             }
             let mut missed = state.clone();
-            assert_eq!(missed.victim(0), before[WAYS - 1]);
+            assert_eq!(missed.victim(0, ANY), before[WAYS - 1]);
             assert_eq!(order(&missed), vectors[WAYS - 1].map(|from| before[from]));
         }
     }

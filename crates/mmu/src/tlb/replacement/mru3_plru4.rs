@@ -3,7 +3,7 @@
 //! the group after the most recently used one, in turn, chosen within the group by a tree of four,
 //! as in `tree_plru`.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// For each set, the most recently used group, and for each group the bits of its tree: of the
 /// root, the left and the right node, set if the next victim is to the right.
@@ -25,7 +25,7 @@ impl Replace for Mru3Plru4 {
     }
 
     #[inline]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         let (recent, trees) = &mut self.0[set];
         let (group, leaf) = (way / LEAVES, way % LEAVES);
         *recent = group as u8;
@@ -35,13 +35,13 @@ impl Replace for Mru3Plru4 {
     }
 
     #[inline]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, by: Use) -> usize {
         let (recent, trees) = self.0[set];
         let group = (recent as usize + 1) % GROUPS;
         let tree = trees[group] as usize;
         let right = tree & 1;
         let way = group * LEAVES + 2 * right + (tree >> (1 + right) & 1);
-        self.touch(set, way);
+        self.touch(set, way, by);
         way
     }
 

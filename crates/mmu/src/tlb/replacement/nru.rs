@@ -1,7 +1,7 @@
 //! NRU: the lowest invalid way, if there is one; otherwise the lowest whose bit is clear. The use
 //! that would set the last bit clears all others. At most 64 ways.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// The used bits of each set.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Replace for Nru {
     }
 
     #[inline]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         self.used[set] |= 1 << way;
         if self.used[set] == self.all {
             self.used[set] = 1 << way;
@@ -30,10 +30,10 @@ impl Replace for Nru {
     }
 
     #[inline]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, by: Use) -> usize {
         // With one way, the bit stays set.
         let way = (self.used[set] & self.all >> 1).trailing_ones() as usize;
-        self.touch(set, way);
+        self.touch(set, way, by);
         way
     }
 

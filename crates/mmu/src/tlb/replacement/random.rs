@@ -1,7 +1,7 @@
 //! Random: the lowest invalid way, if there is one; otherwise any, by a generator with a fixed
 //! seed.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// The state of the generator, xorshift of 64 bits.
 #[derive(Clone, Debug)]
@@ -21,10 +21,10 @@ impl Replace for Random {
     }
 
     #[inline]
-    fn touch(&mut self, _: usize, _: usize) {}
+    fn touch(&mut self, _: usize, _: usize, _: Use) {}
 
     #[inline]
-    fn victim(&mut self, _: usize) -> usize {
+    fn victim(&mut self, _: usize, _: Use) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

@@ -1,7 +1,7 @@
 //! Round-robin: a pointer goes round the ways and advances at each fill, whether the way that it
 //! points to is valid or not.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// One pointer per set.
 #[derive(Clone, Debug)]
@@ -16,10 +16,10 @@ impl Replace for RoundRobin {
     }
 
     #[inline(always)]
-    fn touch(&mut self, _: usize, _: usize) {}
+    fn touch(&mut self, _: usize, _: usize, _: Use) {}
 
     #[inline(always)]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, _: Use) -> usize {
         let way = self.next[set];
         self.next[set] = if way + 1 == self.ways { 0 } else { way + 1 };
         way as usize

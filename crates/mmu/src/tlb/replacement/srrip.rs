@@ -4,7 +4,7 @@
 //! soon; where nothing is predicted to be used last, all are moved one step towards that. At most
 //! 64 ways.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// The prediction of each way, 0 (soon) to 3 (last): its low and its high bit, by set.
 #[derive(Clone, Debug)]
@@ -27,23 +27,23 @@ impl Replace for Srrip {
     }
 
     #[inline]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         self.bits[set].iter_mut().for_each(|bits| *bits &= !(1 << way));
     }
 
     #[inline]
-    fn fill(&mut self, set: usize, way: usize) {
+    fn fill(&mut self, set: usize, way: usize, _: Use) {
         let [low, high] = &mut self.bits[set];
         (*low, *high) = (*low & !(1 << way), *high | 1 << way);
     }
 
     #[inline]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, by: Use) -> usize {
         loop {
             let [low, high] = &mut self.bits[set];
             if *low & *high != 0 {
                 let way = (*low & *high).trailing_zeros() as usize;
-                self.fill(set, way);
+                self.fill(set, way, by);
                 return way;
             }
             (*low, *high) = (!*low & self.all, *high ^ *low);

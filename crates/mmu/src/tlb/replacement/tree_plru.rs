@@ -1,7 +1,7 @@
 //! Tree PLRU: the lowest invalid way, if there is one; otherwise the leaf that the bits of a binary
 //! tree point to, away from the recent uses. Needs a power of two of ways, at most 64.
 
-use super::{Replace, possible};
+use super::{Replace, Use, possible};
 
 /// The tree of each set: bit n is inner node n (root 1), set if the next victim is to the right.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl Replace for TreePlru {
     }
 
     #[inline]
-    fn touch(&mut self, set: usize, way: usize) {
+    fn touch(&mut self, set: usize, way: usize, _: Use) {
         let (mut node, levels) = (1, self.ways.trailing_zeros());
         for level in (0..levels).rev() {
             let right = way >> level & 1;
@@ -33,13 +33,13 @@ impl Replace for TreePlru {
     }
 
     #[inline]
-    fn victim(&mut self, set: usize) -> usize {
+    fn victim(&mut self, set: usize, by: Use) -> usize {
         let mut node = 1;
         while node < self.ways {
             node = node * 2 + (self.bits[set] >> node & 1) as usize;
         }
         let way = node - self.ways;
-        self.touch(set, way);
+        self.touch(set, way, by);
         way
     }
 

@@ -17,6 +17,7 @@ use crate::machine::Replacement;
 use crate::machine::SEARCHED_WAYS;
 use crate::mappings::Mappings;
 use crate::tlb::reach::{Exact, Holds, Reach};
+use crate::tlb::replacement::Use;
 use placed::Placed;
 use rows::Rows;
 use skewed::Skewed;
@@ -143,14 +144,18 @@ impl<C: Reach> Cache<C> {
     }
 
     /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and
-    /// fills on each miss. `entry` says the number and the key of each. Returns which missed. Cost:
-    /// about 10 instructions each where there are rows and the processor has vectors of 512 bits.
+    /// fills on each miss. `entry` says what each uses. Returns which missed. Cost: about 10
+    /// instructions each where there are rows and the processor has vectors of 512 bits.
     #[inline(always)]
-    pub(crate) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+    pub(crate) fn access<U: Into<Use>>(&mut self, asking: u64, entry: impl Fn(usize) -> U) -> u64 {
+        let place = |index| {
+            let Use { number, key, .. } = entry(index).into();
+            (number, key)
+        };
         match &mut self.form {
-            Form::Rows(rows) => rows.access(asking, entry),
-            Form::Placed(placed) => placed.access(asking, entry),
-            Form::Skewed(skewed) => skewed.access(asking, entry),
+            Form::Rows(rows) => rows.access(asking, place),
+            Form::Placed(placed) => placed.access(asking, |index| entry(index).into()),
+            Form::Skewed(skewed) => skewed.access(asking, place),
         }
     }
 
@@ -174,12 +179,12 @@ impl<C: Reach> Cache<C> {
         C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS
     }
 
-    /// Uses the translation of the mapping `key` in this place, which counts the ways of all sets,
-    /// if it is there. Of structures with ways.
+    /// Uses the translation in this place, which counts the ways of all sets, if it is there. Of
+    /// structures with ways.
     #[inline(always)]
-    pub(crate) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
+    pub(crate) fn use_at(&mut self, place: usize, used: Use) -> bool {
         match &mut self.form {
-            Form::Placed(placed) => placed.use_at(place, number, key),
+            Form::Placed(placed) => placed.use_at(place, used),
             Form::Rows(_) | Form::Skewed(_) => false,
         }
     }
@@ -187,51 +192,52 @@ impl<C: Reach> Cache<C> {
     /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was
     /// there and, in a structure with ways, the place where it is now.
     #[inline(always)]
-    pub(crate) fn access_one(&mut self, number: u64, key: u32) -> (bool, Option<usize>) {
+    pub(crate) fn access_one(&mut self, used: Use) -> (bool, Option<usize>) {
         match &mut self.form {
             Form::Placed(placed) => {
-                let (hit, place) = placed.access_one(number, key);
+                let (hit, place) = placed.access_one(used);
                 (hit, Some(place))
             }
-            _ => (self.access(1, |_| (number, key)) == 0, None),
+            _ => (self.access(1, |_| used) == 0, None),
         }
     }
 
-    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing
-    /// changes.
-    pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
+    /// Looks a translation up and counts a hit as a use; on a miss nothing changes.
+    pub(crate) fn hit(&mut self, used: impl Into<Use>) -> bool {
+        let used @ Use { number, key, .. } = used.into();
         match &mut self.form {
             Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
-            Form::Placed(placed) => placed.hit(number, key),
+            Form::Placed(placed) => placed.hit(used),
             Form::Skewed(skewed) => skewed.hit(key),
         }
     }
 
     /// Puts a translation that is not there into its set; returns the tag and payload of what was
     /// in its place ([`EMPTY`] if nothing was).
-    pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
+    pub(crate) fn fill(&mut self, filled: impl Into<Use>) -> (u32, C::Payload) {
+        let filled @ Use { number, key, .. } = filled.into();
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
-            Form::Placed(placed) => placed.fill(number, key, C::fill(number)),
+            Form::Placed(placed) => placed.fill(filled, C::fill(number)),
             Form::Skewed(skewed) => (skewed.fill(number, key), C::Payload::default()),
         }
     }
 
     /// The same with a payload that does not follow from the translation; of structures whose
     /// entries have payloads.
-    pub(crate) fn fill_with(&mut self, number: u64, key: u32, payload: C::Payload) {
+    pub(crate) fn fill_with(&mut self, filled: Use, payload: C::Payload) {
         if let Form::Placed(placed) = &mut self.form {
-            placed.fill(number, key, payload);
+            placed.fill(filled, payload);
         }
     }
 
     /// Changes the payload of the first entry with this key, where the translation belongs, of
     /// which `change` returns another, counts that as a use, and drops further such entries.
     /// Returns whether there is one.
-    pub(crate) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+    pub(crate) fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
         match &mut self.form {
             Form::Rows(_) | Form::Skewed(_) => false,
-            Form::Placed(placed) => placed.extend(number, key, change),
+            Form::Placed(placed) => placed.extend(used, change),
         }
     }
 
@@ -350,11 +356,11 @@ mod tests {
                         let hit = rows.access(1, |_| (number(key), key)) == 0;
                         for (other, places) in others.iter_mut().zip(&mut places) {
                             let known = places.get(&key).copied();
-                            if known.is_some_and(|at| other.use_at(at, number(key), key)) {
+                            if known.is_some_and(|at| other.use_at(at, (number(key), key).into())) {
                                 prop_assert!(hit);
                                 continue;
                             }
-                            let (found, at) = other.access_one(number(key), key);
+                            let (found, at) = other.access_one((number(key), key).into());
                             prop_assert_eq!(found, hit);
                             places.extend(at.map(|at| (key, at)));
                         }

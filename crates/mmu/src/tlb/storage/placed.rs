@@ -16,7 +16,7 @@ use crate::machine::Replacement;
 use crate::tlb::batch::each;
 use crate::tlb::reach::Reach;
 use crate::tlb::replacement::lru::Times;
-use crate::tlb::replacement::{Kept, Replace, on_kept};
+use crate::tlb::replacement::{Kept, Replace, Use, on_kept};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -88,7 +88,7 @@ impl<C: Reach> Placed<C> {
         let held: Vec<(usize, usize, u32)> = rows.entries().collect();
         for (set, way, key) in held.into_iter().rev() {
             tags[set * shape.ways + way] = key;
-            times.touch(set, way);
+            times.touch_at(set * shape.ways + way);
         }
         let payloads = vec![C::Payload::default(); tags.len()];
         let (places, kept) = (Vec::new(), Kept::Times(times));
@@ -104,16 +104,16 @@ impl<C: Reach> Placed<C> {
 
     /// As [`super::Cache::access`].
     #[inline(always)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> Use) -> u64 {
         if self.places.len() > LARGE {
-            each(asking).for_each(|index| prefetch(&self.places, entry(index).1 as usize));
+            each(asking).for_each(|index| prefetch(&self.places, entry(index).key as usize));
         }
         on_sets!(self, sets => {
             let mut missed = 0;
             for index in each(asking) {
-                let (number, key) = entry(index);
-                if !sets.hit(number, key) {
-                    sets.fill(number, key, C::fill(number));
+                let used = entry(index);
+                if !sets.hit(used) {
+                    sets.fill(used, C::fill(used.number));
                     missed |= 1 << index;
                 }
             }
@@ -123,7 +123,8 @@ impl<C: Reach> Placed<C> {
 
     /// As [`super::Cache::use_at`].
     #[inline(always)]
-    pub(super) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
+    pub(super) fn use_at(&mut self, place: usize, used: Use) -> bool {
+        let Use { number, key, .. } = used;
         let covers = |payload: Option<&C::Payload>| C::covers(payload.copied().unwrap_or_default(), number);
         if self.tags.get(place) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(place)) {
             return false;
@@ -132,33 +133,33 @@ impl<C: Reach> Placed<C> {
             Kept::Times(times) => times.touch_at(place),
             kept => {
                 let (set, way) = (place / self.shape.ways, place % self.shape.ways);
-                on_kept!(kept, kept => kept.touch(set, way));
+                on_kept!(kept, kept => kept.touch(set, way, seen::<C>(used)));
             }
         }
         true
     }
 
     /// As [`super::Cache::access_one`].
-    pub(super) fn access_one(&mut self, number: u64, key: u32) -> (bool, usize) {
+    pub(super) fn access_one(&mut self, used: Use) -> (bool, usize) {
         on_sets!(self, sets => {
-            let hit = sets.hit_way(number, key);
-            let set = sets.shape.set_of(C::selector(number));
-            let way = hit.unwrap_or_else(|| sets.fill_way(number, key, C::fill(number)).0);
+            let hit = sets.hit_way(used);
+            let set = sets.shape.set_of(C::selector(used.number));
+            let way = hit.unwrap_or_else(|| sets.fill_way(used, C::fill(used.number)).0);
             (hit.is_some(), set * sets.shape.ways + way)
         })
     }
 
-    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
-        on_sets!(self, sets => sets.hit(number, key))
+    pub(super) fn hit(&mut self, used: Use) -> bool {
+        on_sets!(self, sets => sets.hit(used))
     }
 
-    pub(super) fn fill(&mut self, number: u64, key: u32, payload: C::Payload) -> (u32, C::Payload) {
-        on_sets!(self, sets => sets.fill(number, key, payload))
+    pub(super) fn fill(&mut self, filled: Use, payload: C::Payload) -> (u32, C::Payload) {
+        on_sets!(self, sets => sets.fill(filled, payload))
     }
 
     /// As [`super::Cache::extend`].
-    pub(super) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
-        on_sets!(self, sets => sets.extend(number, key, change))
+    pub(super) fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        on_sets!(self, sets => sets.extend(used, change))
     }
 
     /// Drops what covers these translations of the mapping `key`. Returns the number of entries
@@ -230,6 +231,12 @@ impl<C: Reach> Placed<C> {
     }
 }
 
+/// What the replacement sees of a use: the part of the number that selects the set.
+#[inline(always)]
+fn seen<C: Reach>(used: Use) -> Use {
+    Use { number: C::selector(used.number), ..used }
+}
+
 /// The way that holds this translation of the mapping `key`, of which a set may hold several.
 #[cold]
 fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, number: u64, key: u32) -> Option<usize> {
@@ -260,20 +267,20 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.places.resize((key as usize + 1).next_multiple_of(PLACES), 0);
     }
 
-    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing
-    /// changes.
+    /// Looks a translation up and counts a hit as a use; on a miss nothing changes.
     #[inline(always)]
-    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
-        self.hit_way(number, key).is_some()
+    pub(super) fn hit(&mut self, used: Use) -> bool {
+        self.hit_way(used).is_some()
     }
 
     /// The same; returns the way.
     #[inline(always)]
-    fn hit_way(&mut self, number: u64, key: u32) -> Option<usize> {
+    fn hit_way(&mut self, used: Use) -> Option<usize> {
+        let Use { number, key, .. } = used;
         let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
         let at = set * self.shape.ways + noted;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
-            self.kept.touch(set, noted);
+            self.kept.touch(set, noted, seen::<C>(used));
             return Some(noted);
         }
         if C::WHOLE && !self.searches {
@@ -281,7 +288,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         }
         let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
         if let Some(way) = found {
-            self.kept.touch(set, way);
+            self.kept.touch(set, way, seen::<C>(used));
         }
         found
     }
@@ -295,18 +302,19 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// Puts a translation that is not there into its set; returns the tag and payload of what was
     /// in its place ([`EMPTY`] if nothing was).
     #[inline(always)]
-    pub(super) fn fill(&mut self, number: u64, key: u32, new: C::Payload) -> (u32, C::Payload) {
-        self.fill_way(number, key, new).1
+    pub(super) fn fill(&mut self, filled: Use, new: C::Payload) -> (u32, C::Payload) {
+        self.fill_way(filled, new).1
     }
 
     /// The same; returns the way too.
     #[inline(always)]
-    fn fill_way(&mut self, number: u64, key: u32, new: C::Payload) -> (usize, (u32, C::Payload)) {
-        let set = self.shape.set_of(C::selector(number));
+    fn fill_way(&mut self, filled: Use, new: C::Payload) -> (usize, (u32, C::Payload)) {
+        let (key, by) = (filled.key, seen::<C>(filled));
+        let set = self.shape.set_of(by.number);
         let first = set * self.shape.ways;
-        let way = match self.vacant(set) {
+        let way = match self.vacant(set, by) {
             Some(way) => way,
-            None => self.kept.victim(set),
+            None => self.kept.victim(set, by),
         };
         self.note(key, way);
         let payload = self.payload(first + way);
@@ -316,19 +324,20 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         (way, (std::mem::replace(&mut self.tags[first + way], key), payload))
     }
 
-    fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
-        let (set, ways) = (self.shape.set_of(C::selector(number)), self.shape.ways);
+    fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        let by = seen::<C>(used);
+        let (set, ways) = (self.shape.set_of(by.number), self.shape.ways);
         let mut extended = false;
         for way in 0..ways {
             let at = set * ways + way;
-            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == key).and_then(&change) else {
+            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == by.key).and_then(&change) else {
                 continue;
             };
             if extended {
                 self.drop_way(set, way);
             } else {
                 self.payloads[at] = payload;
-                self.kept.touch(set, way);
+                self.kept.touch(set, way, by);
                 extended = true;
             }
         }
@@ -338,13 +347,13 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// The vacant way to be filled first, which counts as filled; `None` if there is none, or if
     /// the replacement does not ask for it.
     #[inline(always)]
-    fn vacant(&mut self, set: usize) -> Option<usize> {
+    fn vacant(&mut self, set: usize, by: Use) -> Option<usize> {
         if !R::VACANT_FIRST || *self.vacant == 0 {
             return None;
         }
         let way = self.tags[set * self.shape.ways..][..self.shape.ways].iter().position(|tag| *tag == EMPTY)?;
         *self.vacant -= 1;
-        self.kept.fill(set, way);
+        self.kept.fill(set, way, by);
         Some(way)
     }
 
@@ -412,7 +421,7 @@ mod tests {
     fn two_sets(replacement: Replacement) -> Placed<Exact> {
         let mut placed = Placed::new(Shape::new(2, 3, Index::Low), replacement);
         for (number, key) in [(0, 9), (1, 9), (2, 2), (3, 3)] {
-            placed.fill(number, key, ());
+            placed.fill((number, key).into(), ());
         }
         assert_eq!(placed.validate(), Ok(()), "{replacement:?}");
         placed
@@ -452,10 +461,10 @@ mod tests {
         assert_eq!(placed.find(2, 2), None, "the tag elsewhere is not looked for");
         placed.searches = true;
         assert_eq!(placed.find(2, 2), Some(way));
-        placed.fill(4, PLACES as u32, ());
+        placed.fill((4, PLACES as u32).into(), ());
         assert_eq!(placed.places.len(), PLACES, "and nothing is remembered");
         let mut placed = two_sets(Replacement::Nru);
-        placed.fill(4, PLACES as u32, ());
+        placed.fill((4, PLACES as u32).into(), ());
         assert_eq!((placed.places.len(), placed.find(4, PLACES as u32).is_some()), (2 * PLACES, true));
     }
 }
