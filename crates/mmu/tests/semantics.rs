@@ -1,6 +1,6 @@
 //! The rules of honest numbers, one by one, where a reader can check them by hand.
 
-use superpage_mmu::{Contents, Machine, Mmu, Request, Trap};
+use superpage_mmu::{Contents, Machine, Mmu, Replacement, Request, Trap};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 fn machine(name: &str) -> Machine {
@@ -347,4 +347,33 @@ fn each_stretch_of_addresses_has_a_root_of_its_own() {
     for (frame, page) in pages.iter().enumerate() {
         assert_eq!(mmu.lookup(0, Vpn(*page)).map(|mapped| mapped.frame), Some(Pfn(frame as u64)));
     }
+}
+
+/// 800 pages of code, more than the first level holds, and between two of them five of 4000 pages of
+/// data: with LRU the second level, which they share, has none of them when it is asked for again,
+/// and with `itp` the code, from the second or third time on.
+#[test]
+fn code_is_kept_over_data_in_a_level_that_both_share() {
+    let missed = |replacement: Replacement| {
+        let mut machine = machine("skylake-sp");
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.replacement = replacement);
+        let mut mmu = Mmu::new(&machine);
+        let (code, data) = (|at: u64| Vpn(at), |at: u64| Vpn(1 << 20 | at));
+        for page in (0..800).map(code).chain((0..4000).map(data)) {
+            let to = Mapped { frame: Pfn(page.0), size: size("4K"), protection: Protection::ALL };
+            mmu.enter(0, page, to, Access::Read);
+        }
+        let requests = (0..800).flat_map(|at| {
+            let five = (5 * at..5 * at + 5).map(|at| Request::new(data(at), Access::Read));
+            std::iter::once(Request::new(code(at), Access::Execute)).chain(five)
+        });
+        let requests: Vec<Request> = requests.collect();
+        (0..10).for_each(|_| assert_eq!(mmu.run(&requests), None));
+        mmu.validate().unwrap();
+        [Access::Execute, Access::Read].map(|access| mmu.counters(0).misses(1, access))
+    };
+    assert_eq!(missed(Replacement::Lru), [8000, 40_000]);
+    // At first some code gives way, before it was used often.
+    let [code, data] = missed(Replacement::Itp);
+    assert!((800..1600).contains(&code) && data > 30_000, "{code} {data}");
 }

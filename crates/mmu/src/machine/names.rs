@@ -41,6 +41,7 @@ names! {
         Nru "nru" in "tlb/replacement/nru.rs";
         Mru3Plru4 "mru3-plru4" in "tlb/replacement/mru3_plru4.rs";
         Srrip "srrip" in "tlb/replacement/srrip.rs";
+        Itp "itp" in "tlb/replacement/itp.rs";
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
         Replacement::Nru => Box::new(Nru(vec![vec![false; ways]; sets])),
         Replacement::Mru3Plru4 => Box::new(Permuted(vec![Permuted::START.to_vec(); sets])),
         Replacement::Srrip => Box::new(Srrip(vec![vec![3; ways]; sets])),
+        Replacement::Itp => Box::new(Itp(vec![(0..ways).rev().map(|way| (way, None)).collect(); sets])),
     }
 }
 
@@ -217,6 +218,50 @@ impl Twin for Srrip {
 
     fn flush(&mut self) {
         self.0.iter_mut().for_each(|set| set.fill(3));
+    }
+}
+
+/// Each way of a set and, of what a fetch loaded, how often it was used; the next victim first.
+#[derive(Debug)]
+struct Itp(Vec<Vec<(usize, Option<u32>)>>);
+
+impl Itp {
+    /// Takes the way out, and puts it where it is so many steps from the last victim or, if it is
+    /// negative, from the next one.
+    fn put(&mut self, set: usize, (way, uses): (usize, Option<u32>), from_end: i64) {
+        let stack = &mut self.0[set];
+        stack.retain(|(other, _)| *other != way);
+        let at = if from_end < 0 { -from_end - 1 } else { stack.len() as i64 - from_end };
+        stack.insert(at as usize, (way, uses));
+    }
+}
+
+impl Twin for Itp {
+    fn touch(&mut self, set: usize, way: usize, _: Option<Access>) {
+        let ways = self.0[set].len() as i64;
+        let uses = self.0[set].iter().find(|(other, _)| *other == way).unwrap().1;
+        match uses {
+            None => self.put(set, (way, None), -1 - 2 * ways / 3),
+            Some(uses) if uses < 7 => self.put(set, (way, Some(uses + 1)), ways / 3),
+            Some(_) => self.put(set, (way, uses), 0),
+        }
+    }
+
+    fn fill(&mut self, set: usize, way: usize, by: Option<Access>) {
+        match by {
+            Some(Access::Execute) => self.put(set, (way, Some(0)), self.0[set].len() as i64 / 3),
+            _ => self.put(set, (way, None), -1),
+        }
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or(self.0[set][0].0)
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {
+        self.0.iter_mut().for_each(|set| *set = (0..set.len()).rev().map(|way| (way, None)).collect());
     }
 }
 

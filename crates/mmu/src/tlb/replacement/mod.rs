@@ -10,6 +10,7 @@
 use crate::machine::Replacement;
 use superpage_pages::Access;
 
+mod itp;
 pub(crate) mod lru;
 mod mru3_plru4;
 mod nru;
@@ -80,6 +81,7 @@ replacements! { $
     Nru => nru: Nru;
     Mru3Plru4 => mru3_plru4: Mru3Plru4;
     Srrip => srrip: Srrip;
+    Itp => itp: Itp;
 }
 
 /// What uses an entry, or is filled into one.
@@ -91,7 +93,6 @@ pub(crate) struct Use {
     /// The page-table entry of the mapping, or the key of a table or line.
     pub(crate) key: u32,
     /// The kind of access; `None` in walk caches and line caches.
-    #[expect(dead_code, reason = "no replacement goes by it yet")]
     pub(crate) access: Option<Access>,
 }
 
