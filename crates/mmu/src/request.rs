@@ -23,23 +23,17 @@ impl Request {
     /// The kind of access.
     #[inline(always)]
     pub const fn access(self) -> Access {
-        access_of(self.0)
+        match self.0 & 3 {
+            0 => Access::Read,
+            1 => Access::Write,
+            _ => Access::Execute,
+        }
     }
 
     /// The access as a number, as in `Access as u64`.
     #[inline(always)]
     pub(crate) const fn access_bits(self) -> u64 {
         self.0 & 3
-    }
-}
-
-/// The kind of access that the lowest two bits say.
-#[inline(always)]
-pub(crate) const fn access_of(bits: u64) -> Access {
-    match bits & 3 {
-        0 => Access::Read,
-        1 => Access::Write,
-        _ => Access::Execute,
     }
 }
 

@@ -7,9 +7,9 @@
 //! way, and the work of different requests overlaps.
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
-use crate::request::{Request, access_of};
+use crate::request::Request;
 use crate::tlb::replacement::Use;
-use superpage_pages::{Access, MAX_LEVELS};
+use superpage_pages::MAX_LEVELS;
 
 /// The most requests of a batch: one bit each in a word.
 pub(crate) const BATCH: usize = 64;
@@ -115,10 +115,10 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// Which access it is.
+    /// It uses this entry of a TLB.
     #[inline(always)]
-    pub(crate) fn access(&self) -> Access {
-        access_of(self.kind as u64)
+    pub(crate) fn using(&self, place: (u64, u32)) -> Use {
+        Use::by(self.kind as u8, place)
     }
 }
 
@@ -175,8 +175,7 @@ impl Batch {
     /// The translation that a request uses: its number, its key, and which access it is.
     #[inline(always)]
     pub(crate) fn entry(&self, index: usize) -> Use {
-        let access = access_of(self.kinds[index % BATCH].into());
-        Use::by(access, (self.numbers[index % BATCH], self.heads[index % BATCH]))
+        Use::by(self.kinds[index % BATCH], (self.numbers[index % BATCH], self.heads[index % BATCH]))
     }
 
     /// Completes the batch, whose first `len` requests were all set.

@@ -17,7 +17,6 @@ use crate::tlb::Tlbs;
 use crate::tlb::batch::{BATCH, Batch, Located, each, kind};
 use crate::tlb::further::FurtherLevels;
 use crate::tlb::recent::{Place, Recent};
-use crate::tlb::replacement::Use;
 use crate::tlb::storage::prefetch;
 use crate::walk::{Data, Walker};
 use std::ops::Range;
@@ -384,7 +383,7 @@ impl FirstLevel {
         let located = Located { head, entry, number, kind };
         let missed = match self.recent.serving(kind) {
             Some(tlb) => {
-                let (hit, at) = self.tlbs.access_one(tlb as usize, Use::by(request.access(), (number, head)));
+                let (hit, at) = self.tlbs.access_one(tlb as usize, located.using((number, head)));
                 if let Some(at) = at {
                     self.recent.note(request, Place { tlb, at, head, order: self.tlbs.order(pte) });
                 }

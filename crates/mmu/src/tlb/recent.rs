@@ -164,7 +164,7 @@ impl Recent {
             && first.use_at(
                 known.tlb as usize,
                 known.at as usize,
-                Use::by(request.access(), (known.number(), known.head)),
+                Use::by(request.access_bits() as u8, (known.number(), known.head)),
             )
     }
 

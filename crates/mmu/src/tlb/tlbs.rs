@@ -11,7 +11,6 @@ use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::mappings::{Forgotten, Mappings};
-use crate::request::access_of;
 use crate::tlb::batch::{Batch, bit_of, each};
 use crate::tlb::kept_spaces::KeptSpaces;
 use crate::tlb::ranges::RangeTlb;
@@ -503,7 +502,7 @@ impl Tlbs {
     /// What is held of the perforated page that an absent page is a hole of, or of the pointer to
     /// its table; that is a use. In the first bits of the sets.
     pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
-        let (mut known, by) = (Known::default(), access_of(access as u64));
+        let (mut known, by) = (Known::default(), access as u8);
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
             if let Some(found) = mappings.find(space, page, 1) {
                 let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id, by));

@@ -207,9 +207,8 @@ impl<J: Joins> Joint<J> {
     /// its mapping.
     #[inline(always)]
     fn places(located: &Located, joining: Joining) -> (Option<Use>, Use) {
-        let by = |place| Use::by(located.access(), place);
-        let joined = is_base(located).then(|| by(in_block(located.number, located.head, joining)));
-        (joined, by(alone(located.number, located.head)))
+        let joined = is_base(located).then(|| located.using(in_block(located.number, located.head, joining)));
+        (joined, located.using(alone(located.number, located.head)))
     }
 
     /// Loads a base page that no entry holds.

@@ -73,8 +73,7 @@ impl Reach for Perforated {
         let (mappings, order, mut missed) = (asked.mappings, asked.joining.order, 0);
         for index in each(asking) {
             let located = asked.batch.located(index);
-            let by = |place| Use::by(located.access(), place);
-            let own = by(alone(located.number, located.head));
+            let own = located.using(alone(located.number, located.head));
             if cache.hit(own) {
                 continue;
             }
@@ -85,8 +84,8 @@ impl Reach for Perforated {
                 continue;
             };
             let first_id = located.entry - place;
-            let whole = by(of_region(located.number, first_id, order));
-            let fragment = by(of_fragment(located.number, first_id, order));
+            let whole = located.using(of_region(located.number, first_id, order));
+            let fragment = located.using(of_fragment(located.number, first_id, order));
             let (is_hole, may_be_hole) = (region.is_hole(place), region.may_be_hole(place));
             let has_whole = cache.hit(whole);
             let has_fragment = may_be_hole && cache.hit(fragment);

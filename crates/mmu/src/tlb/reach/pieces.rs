@@ -10,7 +10,6 @@ use super::{Asked, Entry, Known, Reach};
 use crate::mappings::Mappings;
 use crate::mappings::pte::Pte;
 use crate::tlb::reach::joint::Joining;
-use crate::tlb::replacement::Use;
 use crate::tlb::storage::Cache;
 use std::ops::Range;
 use superpage_pages::Vpn;
@@ -63,7 +62,7 @@ impl Reach for Pieces {
         let Asked { batch, mappings, .. } = *asked;
         cache.access(asking, |index| {
             let located = batch.located(index);
-            Use::by(located.access(), (place(located.number, mappings.order(located.kind >> 2)), located.head))
+            located.using((place(located.number, mappings.order(located.kind >> 2)), located.head))
         })
     }
 

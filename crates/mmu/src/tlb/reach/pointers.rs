@@ -12,7 +12,6 @@ use crate::mappings::Mappings;
 use crate::tlb::batch::each;
 use crate::tlb::replacement::Use;
 use crate::tlb::storage::Cache;
-use superpage_pages::Access;
 
 /// One mapping, or a pointer.
 #[derive(Clone, Debug)]
@@ -28,9 +27,9 @@ fn pointer(mappings: &Mappings, entry: u32) -> Option<(u64, u32)> {
 }
 
 /// Uses the pointer to the table of this entry, or loads it; returns whether it was there.
-pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32, access: Access) -> bool {
+pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32, kind: u8) -> bool {
     let Some(pointer) = pointer(mappings, entry) else { return false };
-    let used = Use::by(access, pointer);
+    let used = Use::by(kind, pointer);
     let known = cache.hit(used);
     if !known {
         cache.fill(used);
@@ -47,11 +46,12 @@ impl Reach for Pointers {
         let Asked { batch, mappings, walked, .. } = *asked;
         let mut missed = 0;
         for index in each(asking | walked) {
-            let (own, used, located) = (asking >> index & 1 != 0, batch.entry(index), batch.located(index));
+            let (own, used) = (asking >> index & 1 != 0, batch.entry(index));
             if own && cache.hit(used) {
                 continue;
             }
-            known.pointers |= u64::from(use_pointer(cache, mappings, located.entry, located.access())) << index;
+            let located = batch.located(index);
+            known.pointers |= u64::from(use_pointer(cache, mappings, located.entry, located.kind as u8)) << index;
             if own {
                 cache.fill(used);
                 missed |= 1 << index;

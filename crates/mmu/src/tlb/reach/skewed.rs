@@ -4,7 +4,6 @@
 use super::joint::Joining;
 use super::{Asked, Entry, Known, Reach};
 use crate::mappings::Mappings;
-use crate::tlb::replacement::Use;
 use crate::tlb::storage::{Cache, place};
 
 /// One entry per mapping.
@@ -20,7 +19,7 @@ impl Reach for Skewed {
         let Asked { batch, mappings, .. } = *asked;
         cache.access(asking, |index| {
             let located = batch.located(index);
-            Use::by(located.access(), (place(located.number, mappings.order(located.kind >> 2)), located.head))
+            located.using((place(located.number, mappings.order(located.kind >> 2)), located.head))
         })
     }
 

@@ -62,7 +62,7 @@ impl Replace for Itp {
     }
 
     fn fill(&mut self, set: usize, way: usize, by: Use) {
-        let fetched = by.access == Some(Access::Execute);
+        let fetched = by.access() == Some(Access::Execute);
         self.code[set * self.ways + way] = fetched.then_some(0);
         self.put(set, way, if fetched { self.ways / 3 } else { self.ways - 1 });
     }

@@ -92,15 +92,23 @@ pub(crate) struct Use {
     pub(crate) number: u64,
     /// The page-table entry of the mapping, or the key of a table or line.
     pub(crate) key: u32,
-    /// The kind of access; `None` in walk caches and line caches.
-    pub(crate) access: Option<Access>,
+    /// As a batch has it, read by [`Use::access`].
+    pub(crate) kind: u8,
 }
 
+/// The kind where no program asks: walk caches and line caches.
+const UNASKED: u8 = 3;
+
 impl Use {
-    /// Of a translation, by an access of this kind.
+    /// Of a translation, by a request of this kind: its access is in the lowest two bits.
     #[inline(always)]
-    pub(crate) fn by(access: Access, (number, key): (u64, u32)) -> Use {
-        Use { number, key, access: Some(access) }
+    pub(crate) fn by(kind: u8, (number, key): (u64, u32)) -> Use {
+        Use { number, key, kind }
+    }
+
+    /// The kind of access; `None` in walk caches and line caches.
+    pub(crate) fn access(self) -> Option<Access> {
+        [Access::Read, Access::Write, Access::Execute].get(usize::from(self.kind & UNASKED)).copied()
     }
 }
 
@@ -108,7 +116,7 @@ impl Use {
 impl From<(u64, u32)> for Use {
     #[inline(always)]
     fn from((number, key): (u64, u32)) -> Use {
-        Use { number, key, access: None }
+        Use { number, key, kind: UNASKED }
     }
 }
 
@@ -179,7 +187,7 @@ mod tests {
     use tree_plru::TreePlru;
 
     /// A page that nothing looks at.
-    const ANY: Use = Use { number: 0, key: 0, access: None };
+    const ANY: Use = Use { number: 0, key: 0, kind: UNASKED };
 
     /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level
     /// for data and for instructions; that of the second level is in
