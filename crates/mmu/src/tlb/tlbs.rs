@@ -502,10 +502,10 @@ impl Tlbs {
     /// What is held of the perforated page that an absent page is a hole of, or of the pointer to
     /// its table; that is a use. In the first bits of the sets.
     pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
-        let (mut known, by) = (Known::default(), access as u8);
+        let (mut known, kind) = (Known::default(), access as u8);
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
             if let Some(found) = mappings.find(space, page, 1) {
-                let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id, by));
+                let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id, kind));
                 known.pointers |= u64::from(held);
             }
         }
@@ -514,8 +514,8 @@ impl Tlbs {
             return known;
         };
         for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> access & 1 != 0) {
-            let (joins, asked) = (tlb.joins.unwrap_or_default(), Use::by(by, (page.0, found.id)));
-            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, asked, joins));
+            let (joins, asked) = (tlb.joins.unwrap_or_default(), (page.0, found.id));
+            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, kind, asked, joins));
             known.regions |= u64::from(more.0);
             known.fragments |= u64::from(more.1);
         }

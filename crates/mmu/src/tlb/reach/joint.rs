@@ -214,7 +214,7 @@ impl<J: Joins> Joint<J> {
     /// Loads a base page that no entry holds.
     fn fill_block(cache: &mut Cache<Self>, joined: Use, own: Use, mappings: &Mappings, joining: Joining) {
         let asked = joined.number & ALONE;
-        let together = J::together(&Block::read(mappings, joined.key, joining), asked as usize);
+        let together = J::together(&Block::read(mappings, joined.key(), joining), asked as usize);
         if together == 0 {
             cache.fill(own);
             return;

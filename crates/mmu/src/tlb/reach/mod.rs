@@ -18,7 +18,6 @@ use crate::machine::{JoinKind, Machine, TlbSpec};
 use crate::mappings::pte::Pte;
 use crate::mappings::{Forgotten, Mappings};
 use crate::tlb::batch::Batch;
-use crate::tlb::replacement::Use;
 use crate::tlb::storage::{Cache, Shares};
 use joint::{Joining, Joint};
 use std::fmt::Debug;
@@ -118,7 +117,7 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Whether it holds the perforated page of a hole, given by its number and its page-table
     /// entry, and the fragment of the bitmap; each is used by that.
-    fn known(_: &mut Cache<Self>, _: Use, _: Joining) -> (bool, bool) {
+    fn known(_: &mut Cache<Self>, _kind: u8, _: (u64, u32), _: Joining) -> (bool, bool) {
         (false, false)
     }
 

@@ -127,12 +127,10 @@ impl Reach for Perforated {
         })
     }
 
-    fn known(cache: &mut Cache<Self>, asked: Use, joining: Joining) -> (bool, bool) {
-        let first_id = asked.key & !((1 << joining.order) - 1);
-        let [whole, fragment] = [of_region, of_fragment].map(|place| {
-            let (number, key) = place(asked.number, first_id, joining.order);
-            Use { number, key, ..asked }
-        });
+    fn known(cache: &mut Cache<Self>, kind: u8, (number, id): (u64, u32), joining: Joining) -> (bool, bool) {
+        let first_id = id & !((1 << joining.order) - 1);
+        let [whole, fragment] =
+            [of_region, of_fragment].map(|place| Use::by(kind, place(number, first_id, joining.order)));
         (cache.hit(whole), cache.hit(fragment))
     }
 

@@ -84,16 +84,14 @@ replacements! { $
     Itp => itp: Itp;
 }
 
-/// What uses an entry, or is filled into one.
+/// What uses an entry, or is filled into one. Two words, which a call passes in registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     /// The number of the page in units of its size, which selects the set; of a line, its number.
     /// Where a [`crate::tlb::reach`] packs more into numbers, a replacement sees this part.
     pub(crate) number: u64,
-    /// The page-table entry of the mapping, or the key of a table or line.
-    pub(crate) key: u32,
-    /// As a batch has it, read by [`Use::access`].
-    pub(crate) kind: u8,
+    /// The key, and above it the kind of request, as a batch has it.
+    word: u64,
 }
 
 /// The kind where no program asks: walk caches and line caches.
@@ -103,20 +101,39 @@ impl Use {
     /// Of a translation, by a request of this kind: its access is in the lowest two bits.
     #[inline(always)]
     pub(crate) fn by(kind: u8, (number, key): (u64, u32)) -> Use {
-        Use { number, key, kind }
+        Use { number, word: u64::from(kind) << u32::BITS | u64::from(key) }
+    }
+
+    /// The page-table entry of the mapping, or the key of a table or line.
+    #[inline(always)]
+    pub(crate) fn key(self) -> u32 {
+        self.word as u32
     }
 
     /// The kind of access; `None` in walk caches and line caches.
     pub(crate) fn access(self) -> Option<Access> {
-        [Access::Read, Access::Write, Access::Execute].get(usize::from(self.kind & UNASKED)).copied()
+        let kind = (self.word >> u32::BITS) as u8;
+        [Access::Read, Access::Write, Access::Execute].get(usize::from(kind & UNASKED)).copied()
+    }
+
+    /// The same with another number.
+    #[inline(always)]
+    pub(crate) fn at(self, number: u64) -> Use {
+        Use { number, ..self }
+    }
+
+    /// The number and the key.
+    #[inline(always)]
+    pub(crate) fn place(self) -> (u64, u32) {
+        (self.number, self.key())
     }
 }
 
 /// By no access of a program.
 impl From<(u64, u32)> for Use {
     #[inline(always)]
-    fn from((number, key): (u64, u32)) -> Use {
-        Use { number, key, kind: UNASKED }
+    fn from(place: (u64, u32)) -> Use {
+        Use::by(UNASKED, place)
     }
 }
 
@@ -187,7 +204,7 @@ mod tests {
     use tree_plru::TreePlru;
 
     /// A page that nothing looks at.
-    const ANY: Use = Use { number: 0, key: 0, kind: UNASKED };
+    const ANY: Use = Use { number: 0, word: 0 };
 
     /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level
     /// for data and for instructions; that of the second level is in

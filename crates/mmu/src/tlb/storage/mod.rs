@@ -148,10 +148,7 @@ impl<C: Reach> Cache<C> {
     /// instructions each where there are rows and the processor has vectors of 512 bits.
     #[inline(always)]
     pub(crate) fn access<U: Into<Use>>(&mut self, asking: u64, entry: impl Fn(usize) -> U) -> u64 {
-        let place = |index| {
-            let Use { number, key, .. } = entry(index).into();
-            (number, key)
-        };
+        let place = |index| entry(index).into().place();
         match &mut self.form {
             Form::Rows(rows) => rows.access(asking, place),
             Form::Placed(placed) => placed.access(asking, |index| entry(index).into()),
@@ -202,9 +199,12 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Looks a translation up and counts a hit as a use; on a miss nothing changes.
+    /// Looks a translation up and counts a hit as a use; on a miss nothing changes. Inlined, so that
+    /// a caller computes no more of the use than the replacement looks at.
+    #[inline(always)]
     pub(crate) fn hit(&mut self, used: impl Into<Use>) -> bool {
-        let used @ Use { number, key, .. } = used.into();
+        let used = used.into();
+        let (number, key) = used.place();
         match &mut self.form {
             Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
             Form::Placed(placed) => placed.hit(used),
@@ -215,7 +215,8 @@ impl<C: Reach> Cache<C> {
     /// Puts a translation that is not there into its set; returns the tag and payload of what was
     /// in its place ([`EMPTY`] if nothing was).
     pub(crate) fn fill(&mut self, filled: impl Into<Use>) -> (u32, C::Payload) {
-        let filled @ Use { number, key, .. } = filled.into();
+        let filled = filled.into();
+        let (number, key) = filled.place();
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
             Form::Placed(placed) => placed.fill(filled, C::fill(number)),

@@ -106,7 +106,7 @@ impl<C: Reach> Placed<C> {
     #[inline(always)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> Use) -> u64 {
         if self.places.len() > LARGE {
-            each(asking).for_each(|index| prefetch(&self.places, entry(index).key as usize));
+            each(asking).for_each(|index| prefetch(&self.places, entry(index).key() as usize));
         }
         on_sets!(self, sets => {
             let mut missed = 0;
@@ -124,7 +124,7 @@ impl<C: Reach> Placed<C> {
     /// As [`super::Cache::use_at`].
     #[inline(always)]
     pub(super) fn use_at(&mut self, place: usize, used: Use) -> bool {
-        let Use { number, key, .. } = used;
+        let (number, key) = used.place();
         let covers = |payload: Option<&C::Payload>| C::covers(payload.copied().unwrap_or_default(), number);
         if self.tags.get(place) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(place)) {
             return false;
@@ -149,6 +149,7 @@ impl<C: Reach> Placed<C> {
         })
     }
 
+    #[inline(always)]
     pub(super) fn hit(&mut self, used: Use) -> bool {
         on_sets!(self, sets => sets.hit(used))
     }
@@ -234,7 +235,7 @@ impl<C: Reach> Placed<C> {
 /// What the replacement sees of a use: the part of the number that selects the set.
 #[inline(always)]
 fn seen<C: Reach>(used: Use) -> Use {
-    Use { number: C::selector(used.number), ..used }
+    used.at(C::selector(used.number))
 }
 
 /// The way that holds this translation of the mapping `key`, of which a set may hold several.
@@ -276,7 +277,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// The same; returns the way.
     #[inline(always)]
     fn hit_way(&mut self, used: Use) -> Option<usize> {
-        let Use { number, key, .. } = used;
+        let (number, key) = used.place();
         let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
         let at = set * self.shape.ways + noted;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
@@ -309,7 +310,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// The same; returns the way too.
     #[inline(always)]
     fn fill_way(&mut self, filled: Use, new: C::Payload) -> (usize, (u32, C::Payload)) {
-        let (key, by) = (filled.key, seen::<C>(filled));
+        let (key, by) = (filled.key(), seen::<C>(filled));
         let set = self.shape.set_of(by.number);
         let first = set * self.shape.ways;
         let way = match self.vacant(set, by) {
@@ -330,7 +331,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         let mut extended = false;
         for way in 0..ways {
             let at = set * ways + way;
-            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == by.key).and_then(&change) else {
+            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == by.key()).and_then(&change) else {
                 continue;
             };
             if extended {
