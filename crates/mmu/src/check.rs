@@ -202,6 +202,9 @@ impl Machine {
         self.check_host(ladder)?;
         self.check_lines()?;
         let kind = if self.perforated.is_some() { TableKind::Perforated } else { kind };
+        if let Some(why) = kind.unsuited(self) {
+            return Err(("page-table.kind", why));
+        }
         match kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),

@@ -26,6 +26,7 @@ pub use joins::{JoinKind, Joins, UseBit};
 pub(crate) use limits::{ENTRY_BYTES, JOINED_PAGES, MAX_WAYS, SEARCHED_WAYS, SHADOW_LINES, STREAM_LINE_SHIFT};
 pub use limits::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use names::{Index, Replacement, TableKind};
+use names::{MACHINES, OVERLAYS};
 pub(crate) use range::LINE_CACHE_BYTES;
 pub use shadow::Shadow;
 pub use tlb::{Serves, TlbSpec, Ways};
@@ -440,42 +441,6 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
 }
 
-/// Embeds files of this repository, with their names.
-macro_rules! built_in {
-    ($folder:literal: $($name:literal)+) => {
-        &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".toml")))),+]
-    };
-}
-
-/// The built-in machines, oldest first.
-const MACHINES: &[(&str, &str)] = built_in!("machines": "ppc603" "ppc604" "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
-
-/// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
-    "clustered"
-    "clustered-subblock"
-    "coalescing"
-    "coalescing-32k"
-    "colt"
-    "complete-subblock"
-    "contiguous"
-    "fractured"
-    "hashed"
-    "lru"
-    "mosaic"
-    "mosaic-16"
-    "nested"
-    "nested-2m"
-    "partial-subblock"
-    "perforated"
-    "range"
-    "shadow"
-    "shared-walk-cache"
-    "skewed"
-    "tailored"
-    "tlb-64"
-);
-
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none
 /// of the built-in ones.
 const FILE: &str = "machine file ";
@@ -586,7 +551,8 @@ impl Machine {
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
             origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
             let kind = file.get("page-table").and_then(|table| table.get("kind")).and_then(toml::Value::as_str);
-            if machine.page_table.kind == TableKind::Linear && matches!(kind, Some("nested" | "perforated")) {
+            let replaced = matches!(kind, Some("linear" | "clustered" | "groups"));
+            if machine.page_table.kind == TableKind::Linear && !replaced {
                 let what = "this overlay is for machines with radix tables, and this one's is linear";
                 return Err(MachineError::of(&origin, "page-table.kind", what));
             }

@@ -1,5 +1,5 @@
-//! The mechanisms that machine files choose by name. What each does is a file where it is used; a
-//! new one has its line here and one there.
+//! The mechanisms that machine files choose by name, and the machines and overlays that are built
+//! in. What a mechanism does is a file where it is used; a new one has its line here and one there.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,3 +67,39 @@ names! {
         Groups "groups" in "walk/formats/groups.rs";
     }
 }
+
+/// Embeds files of this repository, with their names.
+macro_rules! built_in {
+    ($folder:literal: $($name:literal)+) => {
+        &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".toml")))),+]
+    };
+}
+
+/// The built-in machines, oldest first.
+pub(super) const MACHINES: &[(&str, &str)] = built_in!("machines": "ppc603" "ppc604" "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
+
+/// The built-in overlays.
+pub(super) const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
+    "clustered"
+    "clustered-subblock"
+    "coalescing"
+    "coalescing-32k"
+    "colt"
+    "complete-subblock"
+    "contiguous"
+    "fractured"
+    "hashed"
+    "lru"
+    "mosaic"
+    "mosaic-16"
+    "nested"
+    "nested-2m"
+    "partial-subblock"
+    "perforated"
+    "range"
+    "shadow"
+    "shared-walk-cache"
+    "skewed"
+    "tailored"
+    "tlb-64"
+);

@@ -83,6 +83,7 @@ impl FurtherLevels {
     /// Drops a mapping that changes.
     pub(crate) fn forget(&mut self, head: u32, first: Vpn, pte: Pte) {
         self.counters.shootdown_entries += self.tlbs.forget(head, first, pte);
+        self.walkers.iter_mut().for_each(|walker| walker.changes(head, first, pte));
     }
 
     /// Drops ranges that have one of these pages, which change.

@@ -28,10 +28,19 @@ const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 /// some caches have a table by key.
 pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
 
+/// Even keys from here on are no lines, but what a format keeps among them: it looks them up, drops
+/// and checks them ([`crate::walk::formats`]).
+pub(crate) const KEPT: u32 = 1 << 31;
+
 /// The key of a page-table line.
 #[inline(always)]
-fn of_table(line: u32) -> u32 {
+pub(crate) fn of_table(line: u32) -> u32 {
     line << 1
+}
+
+/// Whether this is the key of something that a format keeps.
+pub(crate) fn is_kept(key: u32) -> bool {
+    key >= KEPT && key & 1 == 0
 }
 
 /// The key of a line of the program.
@@ -49,7 +58,7 @@ fn number(key: u32) -> u64 {
 /// The line caches of one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
-    caches: Vec<Cache>,
+    pub(crate) caches: Vec<Cache>,
     /// The first level for fetches, if they have their own.
     instructions: Option<Cache>,
     /// The last lines of the streams that are prefetched, the latest first.
@@ -247,13 +256,13 @@ impl Lines {
         held
     }
 
-    /// Checks that the caches hold only lines at their places.
+    /// Checks that lines are at their places in the caches.
     pub(crate) fn validate(&self) -> Result<(), String> {
         // The one for fetches is the last.
         self.remapping.iter().try_for_each(|remapping| remapping.cache.validate())?;
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
-            for (set, way, line, ()) in cache.entries() {
+            for (set, way, line, ()) in cache.entries().filter(|(_, _, key, ())| !is_kept(*key)) {
                 if !cache.selects(number(line), set) || cache.find(number(line), line) != Some(way) {
                     return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}"));
                 }

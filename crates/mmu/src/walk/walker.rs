@@ -130,9 +130,17 @@ impl Walker {
         on_format!(&mut self.format, format => format.forget(level, pte));
     }
 
+    /// Drops what it has of a mapping that changes.
+    pub(crate) fn changes(&mut self, head: u32, first: Vpn, pte: Pte) {
+        on_format!(&mut self.format, format => format.changes(head, first, pte, &mut self.lines));
+    }
+
     /// Empties the walk caches.
     pub(crate) fn flush(&mut self) {
-        on_format!(&mut self.format, format => format.flush());
+        on_format!(&mut self.format, format => {
+            format.flush();
+            format.drop_kept(&mut self.lines);
+        });
     }
 
     /// The same, and all that is held of the host's tables.
@@ -153,6 +161,9 @@ impl Walker {
 
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.lines.validate()?;
-        on_format!(&self.format, format => format.validate(mappings))
+        on_format!(&self.format, format => {
+            format.validate(mappings)?;
+            format.validate_kept(mappings, &self.lines)
+        })
     }
 }

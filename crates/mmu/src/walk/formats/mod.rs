@@ -11,7 +11,7 @@ use crate::mappings::pte::Pte;
 use crate::mappings::{Mappings, Shape};
 use crate::tlb::batch::Batch;
 use crate::tlb::reach::Known;
-use crate::walk::lines::Reads;
+use crate::walk::lines::{Lines, Reads};
 use superpage_pages::{Ladder, Vpn};
 
 mod clustered;
@@ -38,6 +38,11 @@ pub(crate) trait TableFormat: Sized {
     /// cannot.
     fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String>;
 
+    /// Why this machine cannot have such a table, if it cannot.
+    fn unsuited(_: &Machine) -> Option<String> {
+        None
+    }
+
     /// How mappings are indexed and how many entries each takes. Addresses are derived from this
     /// index.
     fn shape(machine: &Machine) -> Shape;
@@ -61,6 +66,18 @@ pub(crate) trait TableFormat: Sized {
 
     /// Checks the caches against what is mapped.
     fn validate(&self, mappings: &Mappings) -> Result<(), String>;
+
+    /// The mapping with this head, first page and page-table entry changes: what is kept of it
+    /// among the lines is dropped.
+    fn changes(&mut self, _head: u32, _first: Vpn, _: Pte, _: &mut Lines) {}
+
+    /// Drops all that is kept among the lines, at a flush of the walk caches.
+    fn drop_kept(&mut self, _: &mut Lines) {}
+
+    /// Checks what is kept among the lines against what is mapped.
+    fn validate_kept(&self, _: &Mappings, _: &Lines) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// From the list of formats, generates a format of any kind.
@@ -70,6 +87,12 @@ macro_rules! formats {
             pub(crate) fn refuses(self, bits: &[u8], ladder: &Ladder) -> Option<String> {
                 match self {
                     $(TableKind::$kind => $module::$kind::refuses(bits, ladder),)+
+                }
+            }
+
+            pub(crate) fn unsuited(self, machine: &Machine) -> Option<String> {
+                match self {
+                    $(TableKind::$kind => $module::$kind::unsuited(machine),)+
                 }
             }
 
