@@ -65,6 +65,7 @@ names! {
         Nested "nested" in "walk/formats/nested.rs";
         Clustered "clustered" in "walk/formats/clustered.rs";
         Groups "groups" in "walk/formats/groups.rs";
+        Victima "victima" in "walk/formats/victima.rs";
     }
 }
 
@@ -102,4 +103,5 @@ pub(super) const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "skewed"
     "tailored"
     "tlb-64"
+    "victima"
 );

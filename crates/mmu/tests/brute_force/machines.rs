@@ -1,7 +1,7 @@
 //! The machines of the tests: those in the box, and made-up ones.
 
 use crate::replacement;
-use superpage_mmu::{Host, Index, JoinKind, Machine, Replacement, Serves, TlbSpec, UseBit, Ways};
+use superpage_mmu::{Host, Index, JoinKind, Machine, Replacement, Serves, TableKind, TlbSpec, UseBit, Ways};
 use superpage_pages::PageSize;
 
 /// All machines in the box, and variants that they do not cover.
@@ -81,6 +81,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(of_few_spaces());
     machines.extend(skewed());
     machines.extend(pointing());
+    machines.extend(victima());
     machines
 }
 
@@ -148,6 +149,38 @@ fn pointing() -> Vec<Machine> {
     ]
     .map(of)
     .into()
+}
+
+/// Blocks of translations in a second line cache that holds few or many: with few spaces' numbers
+/// and many, mappings of several entries, joined base pages, ranges and inclusive TLBs before them,
+/// lines of other sizes, any replacement.
+pub(crate) fn victima() -> Vec<Machine> {
+    let of = |(name, size, ways): (&str, u64, usize)| {
+        let mut machine = Machine::builtin(&format!("{name}+victima")).unwrap();
+        machine.name = format!("{name} with blocks in {size} bytes");
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 4 * tlb.ways());
+        let caches = machine.line_cache.iter_mut().zip([(1 << 10, 2), (size, ways), (2 * size, ways)]);
+        caches.for_each(|(cache, shape)| (cache.size, cache.ways) = shape);
+        machine
+    };
+    let mut machines: Vec<Machine> = [
+        ("zen5", 2 << 10, 2),
+        ("golden-cove", 64 << 10, 4),
+        ("neoverse-v2+contiguous", 4 << 10, 4),
+        ("skylake-sp+colt", 8 << 10, 8),
+        ("zen4+range", 3 << 10, 4),
+        ("zen5+tailored", 4 << 10, 2),
+        ("golden-cove+lru", 1 << 20, 64),
+    ]
+    .map(of)
+    .into();
+    machines[0].spaces.number_bits = 0;
+    machines[1].spaces.number_bits = 1;
+    machines[2].memory.line_bytes = 128;
+    machines[3].line_cache[1].replacement = Replacement::Random;
+    machines[4].memory.line_bytes = 32;
+    machines[6].tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.inclusive = true);
+    machines
 }
 
 /// Skewed TLBs: of two sizes and of five, with ways of their own for each size and with all, in the
@@ -396,8 +429,13 @@ pub(crate) fn with_another_second_level(machine: &Machine) -> Machine {
         (tlb.index, tlb.size_ways) = (Index::Low, Vec::new());
     }
     other.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
-    other.line_cache.truncate(1);
+    other.line_cache.truncate(fewest_lines(machine));
     other
+}
+
+/// The line caches that it needs.
+fn fewest_lines(machine: &Machine) -> usize {
+    if machine.page_table.kind == TableKind::Victima { 2 } else { 1 }
 }
 
 /// The same but for smaller caches of the walker: it is behind the same TLBs.
@@ -408,7 +446,7 @@ pub(crate) fn with_another_walker(machine: &Machine) -> Machine {
         host.nested_tlb = host.nested_tlb.min(2);
         host.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
     }
-    other.line_cache.truncate(1);
+    other.line_cache.truncate(fewest_lines(machine));
     other
 }
 

@@ -20,6 +20,7 @@ mod runs;
 mod shadow;
 mod skewed;
 mod together;
+mod victima;
 
 use machines::{
     machines, selecting, with_another_index, with_another_second_level, with_another_walker, with_other_costs,

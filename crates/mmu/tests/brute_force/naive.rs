@@ -16,6 +16,7 @@ use crate::joins;
 use crate::perforated::{self, Region};
 use crate::ranges::Ranges;
 use crate::reach::{self, Entry};
+use crate::victima::Victima;
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{
     Contents, Index, Joins, LineCacheSpec, LineCounts, Machine, Replacement, TableKind, TlbSpec, UseBit, UseBits,
@@ -55,11 +56,11 @@ pub(crate) struct Counts {
 
 #[derive(Debug)]
 pub(crate) struct Naive {
-    machine: Machine,
+    pub(crate) machine: Machine,
     tlbs: Vec<(TlbSpec, Cache<Entry>)>,
     walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
     /// Of lines of page tables (`true`) and of the program.
-    line_caches: Vec<(LineCacheSpec, Cache<(bool, u64)>)>,
+    pub(crate) line_caches: Vec<(LineCacheSpec, Cache<(bool, u64)>)>,
     instruction_cache: Option<Cache<(bool, u64)>>,
     /// The last lines of the streams that are prefetched, the latest first.
     streams: Vec<u64>,
@@ -69,6 +70,7 @@ pub(crate) struct Naive {
     pub(crate) host: Option<Host>,
     clustered: Option<Clustered>,
     pub(crate) groups: Option<Groups>,
+    pub(crate) victima: Option<Victima>,
     ranges: Option<Ranges>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
@@ -127,6 +129,7 @@ impl Naive {
             host: Host::new(machine),
             clustered: Clustered::new(machine),
             groups: Groups::new(machine),
+            victima: Victima::new(machine),
             ranges: Ranges::new(machine),
             regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -164,7 +167,7 @@ impl Naive {
         roots.len() as u64 * of(self.levels()) + below.map(of).sum::<u64>()
     }
 
-    fn order(&self, size: PageSize) -> u32 {
+    pub(crate) fn order(&self, size: PageSize) -> u32 {
         size.shift() - self.machine.pages.sizes[0].shift()
     }
 
@@ -178,7 +181,7 @@ impl Naive {
     }
 
     /// The page-number bits below an entry of the level.
-    fn below(&self, level: usize) -> u32 {
+    pub(crate) fn below(&self, level: usize) -> u32 {
         self.machine.page_table.bits[..level - 1].iter().map(|bits| *bits as u32).sum()
     }
 
@@ -186,12 +189,10 @@ impl Naive {
         self.machine.page_table.bits.len()
     }
 
-    fn leaf_level(&self, size: PageSize) -> usize {
+    pub(crate) fn leaf_level(&self, size: PageSize) -> usize {
         match self.machine.page_table.kind {
             TableKind::Linear => 1,
-            TableKind::Radix | TableKind::Perforated | TableKind::Nested | TableKind::Clustered | TableKind::Groups => {
-                (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
-            }
+            _ => (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap(),
         }
     }
 
@@ -255,6 +256,7 @@ impl Naive {
             self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
         }
         self.counts.shootdown_entries += self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, first, pages));
+        self.drop_blocks(space, first, size);
     }
 
     /// Takes a page out of the entries that hold several.
@@ -458,6 +460,7 @@ impl Naive {
         self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
         self.ranges.iter_mut().for_each(Ranges::flush);
         self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
+        self.drop_all_blocks();
     }
 
     pub(crate) fn serves(spec: &TlbSpec, access: Access) -> bool {

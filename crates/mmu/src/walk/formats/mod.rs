@@ -20,6 +20,7 @@ mod linear;
 mod nested;
 mod perforated;
 mod radix;
+mod victima;
 
 pub(crate) use groups::Groups;
 pub(crate) use nested::{Reached, TABLES, tables_of_host};
@@ -138,4 +139,5 @@ formats! { $
     Nested => nested;
     Clustered => clustered;
     Groups => groups;
+    Victima => victima;
 }

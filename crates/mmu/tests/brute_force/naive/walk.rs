@@ -23,6 +23,9 @@ impl Naive {
         if self.groups.is_some() {
             return self.refill(page, last, mapping.is_some());
         }
+        if mapping.is_some() && self.use_block(page, last) {
+            return;
+        }
         let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
         let Some(region) = region else {
             self.walk_down(page, last);
@@ -30,6 +33,7 @@ impl Naive {
             if let Some((first, mapping)) = mapping {
                 let unit = self.pages(self.translated(page, (first, mapping)));
                 self.translate_by_host(mapping.frame + (page / unit * unit - first), true);
+                self.make_block(page, last);
             }
             return;
         };
