@@ -158,7 +158,7 @@ pub(crate) fn victima() -> Vec<Machine> {
     let of = |(name, size, ways): (&str, u64, usize)| {
         let mut machine = Machine::builtin(&format!("{name}+victima")).unwrap();
         machine.name = format!("{name} with blocks in {size} bytes");
-        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 4 * tlb.ways());
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 16 * tlb.ways());
         let caches = machine.line_cache.iter_mut().zip([(1 << 10, 2), (size, ways), (2 * size, ways)]);
         caches.for_each(|(cache, shape)| (cache.size, cache.ways) = shape);
         machine
