@@ -311,7 +311,7 @@ proptest! {
 
 /// Overlays that are not for every machine, and where they are not: tables or second levels do not
 /// fit, or sizes of pages.
-const UNFIT: [(&str, &[&str]); 7] = [
+const UNFIT: [(&str, &[&str]); 8] = [
     ("contiguous", &["alpha-21264"]),
     ("nested", &["alpha-21264"]),
     ("nested-2m", &["alpha-21264"]),
@@ -319,6 +319,7 @@ const UNFIT: [(&str, &[&str]); 7] = [
     ("range", &["alpha-21264"]),
     ("shared-walk-cache", &["alpha-21264", "harpertown", "skylake-sp", "golden-cove", "neoverse-v2"]),
     ("skewed", &["alpha-21264", "harpertown", "skylake-sp", "golden-cove", "neoverse-v2"]),
+    ("victima", &["alpha-21264"]),
 ];
 
 /// Every other overlay goes on every machine.

@@ -26,7 +26,7 @@ pub use joins::{JoinKind, Joins, UseBit};
 pub(crate) use limits::{ENTRY_BYTES, JOINED_PAGES, MAX_WAYS, SEARCHED_WAYS, SHADOW_LINES, STREAM_LINE_SHIFT};
 pub use limits::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use names::{Index, Replacement, TableKind};
-use names::{MACHINES, OVERLAYS};
+use names::{MACHINES, OVER_RADIX, OVERLAYS};
 pub(crate) use range::LINE_CACHE_BYTES;
 pub use shadow::Shadow;
 pub use tlb::{Serves, TlbSpec, Ways};
@@ -551,8 +551,7 @@ impl Machine {
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
             origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
             let kind = file.get("page-table").and_then(|table| table.get("kind")).and_then(toml::Value::as_str);
-            let replaced = matches!(kind, Some("linear" | "clustered" | "groups"));
-            if machine.page_table.kind == TableKind::Linear && !replaced {
+            if machine.page_table.kind == TableKind::Linear && kind.is_some_and(|kind| OVER_RADIX.contains(&kind)) {
                 let what = "this overlay is for machines with radix tables, and this one's is linear";
                 return Err(MachineError::of(&origin, "page-table.kind", what));
             }

@@ -69,6 +69,9 @@ names! {
     }
 }
 
+/// The formats that overlays make of a radix tree, and of no other table.
+pub(super) const OVER_RADIX: [&str; 3] = ["nested", "perforated", "victima"];
+
 /// Embeds files of this repository, with their names.
 macro_rules! built_in {
     ($folder:literal: $($name:literal)+) => {
