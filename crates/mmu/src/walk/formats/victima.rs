@@ -129,7 +129,8 @@ impl TableFormat for Victima {
             let line = (key & !KEPT) >> 1;
             let block = self.blocks.get(line as usize).copied().unwrap_or(0);
             let stale = each(block).any(|place| !mappings.ptes[(line << self.shift) as usize + place].is_leaf());
-            let (number, _) = self.block(mappings, line << self.shift | block.trailing_zeros() % MOST as u32);
+            let entry = (line << self.shift) + block.trailing_zeros() % MOST as u32;
+            let (number, _) = self.block(mappings, entry);
             if block == 0 || stale || !cache.selects(number, set) || cache.find(number, key) != Some(way) {
                 return Err(format!("the block of line {line:#x} in set {set} way {way} translates {block:#x}"));
             }
