@@ -349,9 +349,9 @@ fn each_stretch_of_addresses_has_a_root_of_its_own() {
     }
 }
 
-/// 800 pages of code, more than the first level holds, and between two of them five of 4000 pages of
-/// data: with LRU the second level, which they share, has none of them when it is asked for again,
-/// and with `itp` the code, from the second or third time on.
+/// 800 pages of code, more than the first level holds, and between two of them five of 4000 pages
+/// of data: with LRU the second level, which they share, has none of them when it is asked for
+/// again, and with `itp` the code, from the second or third time on.
 #[test]
 fn code_is_kept_over_data_in_a_level_that_both_share() {
     let missed = |replacement: Replacement| {

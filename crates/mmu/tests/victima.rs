@@ -8,8 +8,8 @@ fn size(text: &str) -> PageSize {
     text.parse().unwrap()
 }
 
-/// Zen 5 with one entry in each TLB, so that a page asked for after another misses, and without walk
-/// caches: a walk to a base page has five references.
+/// Zen 5 with one entry in each TLB, so that a page asked for after another misses, and without
+/// walk caches: a walk to a base page has five references.
 fn machine(number_bits: u32) -> Machine {
     let mut machine = Machine::builtin("zen5+victima").unwrap();
     for tlb in &mut machine.tlb {
@@ -25,7 +25,8 @@ fn enter(mmu: &mut Mmu, page: u64, of: &str) {
     mmu.enter(0, Vpn(page), to, Access::Write);
 }
 
-/// The references of a miss that reads this page, and how many of them the second line cache serves.
+/// The references of a miss that reads this page, and how many of them the second line cache
+/// serves.
 fn references(mmu: &mut Mmu, page: u64) -> (u64, u64) {
     let before = mmu.counters(0);
     assert_eq!(mmu.run(&[Request::new(Vpn(page), Access::Read)]), None);
@@ -36,8 +37,8 @@ fn references(mmu: &mut Mmu, page: u64) -> (u64, u64) {
     (of(after).0 - of(before).0, of(after).1 - of(before).1)
 }
 
-/// Pages 0 to 23 but for page 5, and two of 2 MB; all were asked for that have an entry in the lines
-/// of page 0 and of the large ones.
+/// Pages 0 to 23 but for page 5, and two of 2 MB; all were asked for that have an entry in the
+/// lines of page 0 and of the large ones.
 fn warm(number_bits: u32) -> Mmu {
     let mut mmu = Mmu::new(&machine(number_bits));
     (0..24).filter(|page| *page != 5).for_each(|page| enter(&mut mmu, page, "4K"));
@@ -99,8 +100,8 @@ fn a_block_goes_whole_with_any_of_its_mappings() {
     assert_eq!(references(&mut mmu, 2048).0, 4);
 }
 
-/// A switch drops blocks where spaces have no numbers, and else keeps them: those of the other space
-/// are others.
+/// A switch drops blocks where spaces have no numbers, and else keeps them: those of the other
+/// space are others.
 #[test]
 fn a_switch_without_numbers_drops_all_blocks() {
     for (bits, walk) in [(0, 5), (12, 1)] {

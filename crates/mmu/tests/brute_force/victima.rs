@@ -1,5 +1,5 @@
-//! Blocks of translations in the second line cache once more: what each knew when it was made, found
-//! page by page.
+//! Blocks of translations in the second line cache once more: what each knew when it was made,
+//! found page by page.
 
 use crate::machines::victima;
 use crate::naive::Naive;

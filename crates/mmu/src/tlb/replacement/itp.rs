@@ -1,7 +1,7 @@
 //! iTP, instruction translation prioritization, for a second level that code and data share
 //! (Chasapis et al., Instruction-Aware Cooperative TLB and Cache Replacement Policies, ASPLOS 2025,
-//! section 4.1): the lowest invalid way, if there is one; otherwise the last of a stack of all ways,
-//! as in LRU. Where a way goes in the stack depends on what it holds:
+//! section 4.1): the lowest invalid way, if there is one; otherwise the last of a stack of all
+//! ways, as in LRU. Where a way goes in the stack depends on what it holds:
 //!
 //! | what it holds | filled | used |
 //! | --- | --- | --- |

@@ -2,10 +2,10 @@
 //! is a file.
 //!
 //! A replacement keeps one piece of state for all sets of a structure and handles four events: a
-//! way was used, a vacant way was filled, a victim is needed, a way became invalid. It sees the page
-//! and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
-//! (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and
-//! a line in the list below and in [`crate::machine`], by whose name machine files know it.
+//! way was used, a vacant way was filled, a victim is needed, a way became invalid. It sees the
+//! page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
+//! (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and a line in
+//! the list below and in [`crate::machine`], by whose name machine files know it.
 
 use crate::machine::Replacement;
 use superpage_pages::Access;

@@ -199,8 +199,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Looks a translation up and counts a hit as a use; on a miss nothing changes. Inlined, so that
-    /// a caller computes no more of the use than the replacement looks at.
+    /// Looks a translation up and counts a hit as a use; on a miss nothing changes. Inlined, so
+    /// that a caller computes no more of the use than the replacement looks at.
     #[inline(always)]
     pub(crate) fn hit(&mut self, used: impl Into<Use>) -> bool {
         let used = used.into();

@@ -3,9 +3,9 @@
 //! Resources, MICRO 2023, sections 5 and 6.
 //!
 //! A request that misses in all TLBs looks for a block, by its virtual address, in the second line
-//! cache. A hit is one reference that this cache serves, in place of the walk. Otherwise the tree is
-//! walked, and the line with the page's entry becomes a block there: the line leaves that cache, and
-//! the block is in the set that its virtual number selects. A block translates what its entries
+//! cache. A hit is one reference that this cache serves, in place of the walk. Otherwise the tree
+//! is walked, and the line with the page's entry becomes a block there: the line leaves that cache,
+//! and the block is in the set that its virtual number selects. A block translates what its entries
 //! mapped at that time; a page that is mapped later is walked for, which makes the block once more.
 //! When one of its mappings changes a block is dropped whole, and all are when the walk caches are
 //! flushed.
