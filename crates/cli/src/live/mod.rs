@@ -43,8 +43,8 @@ impl Live {
                             proc proc /proc), or run superpage outside this container";
             return Err(Failure::Run(sentence.into()));
         }
-        let told = recover();
-        let done = match self {
+        recover();
+        match self {
             Live::Compare(verb) => verb.run(),
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
@@ -52,14 +52,7 @@ impl Live {
             Live::Split(verb) => verb.run(),
             Live::Try(verb) => verb.run(),
             Live::Probe(verb) => verb.run(),
-        };
-        done.map_err(|failure| match (failure, told) {
-            // One long sentence, once.
-            (Failure::Run(sentence), Some(told)) => Failure::Run(
-                sentence.replace(&told, "settings that were changed before are not put back, as is said above"),
-            ),
-            (failure, _) => failure,
-        })
+        }
     }
 }
 
@@ -87,19 +80,12 @@ fn write_files(folder: &Path, lines: &[Line]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Restores what a killed process had changed, and reports it. Returns the sentence that says why
-/// it cannot.
-fn recover() -> Option<String> {
+/// Restores what a killed process had changed, and reports that, or why it cannot.
+fn recover() {
     match superpage_linux::settings::recover() {
-        Ok(None) => None,
-        Ok(Some(recovered)) => {
-            eprintln!("superpage: {recovered}");
-            None
-        }
-        Err(error) => {
-            eprintln!("superpage: {error}");
-            Some(error.to_string())
-        }
+        Ok(None) => {}
+        Ok(Some(recovered)) => eprintln!("superpage: {recovered}"),
+        Err(error) => eprintln!("superpage: {error}"),
     }
 }
 
