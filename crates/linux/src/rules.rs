@@ -1,6 +1,6 @@
 //! The kernel's settings for huge pages.
 
-use crate::settings::System;
+use crate::settings::{System, sizes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -129,17 +129,6 @@ fn chosen(text: &str) -> Option<String> {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let word = inside.map_or(text.trim(), |(word, _)| word);
     (!word.is_empty()).then(|| word.to_string())
-}
-
-/// The folders `hugepages-SIZEkB` in a folder, by size.
-pub fn sizes(folder: &Path) -> BTreeMap<PageSize, std::path::PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let sized = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        Some((PageSize::from_bytes(kilobytes * 1024)?, entry.path()))
-    });
-    sized.collect()
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@
 use crate::Error;
 use crate::pagemap::{Entry, Pagemap};
 use crate::proc::maps;
-use crate::why::Why;
 use std::ops::Range;
-use std::path::Path;
+use superpage_vm::Why;
 
 /// What backs a mapping that may hold huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -298,24 +297,6 @@ impl Count<'_> {
             self.wanted = (self.tell)(done);
         }
     }
-}
-
-/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with
-/// base pages of 4 KB.
-///
-/// # Errors
-/// The kernel has none.
-pub fn huge_page_size(sys: &Path) -> Result<u64, Error> {
-    let path = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
-    let size = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-    size.filter(|size: &u64| size.is_power_of_two() && *size > rustix::param::page_size() as u64).ok_or_else(|| {
-        let sentence = format!(
-            "this kernel has no transparent huge pages ({} cannot be read): promotion needs a kernel with \
-             CONFIG_TRANSPARENT_HUGEPAGE, and /sys mounted",
-            path.display()
-        );
-        Error::Unable(sentence)
-    })
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub mod run;
 pub mod sample;
 mod session;
 pub mod split;
+mod target;
 mod watch;
 
 pub use policy::Policy;

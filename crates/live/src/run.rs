@@ -2,7 +2,8 @@
 
 use crate::Policy;
 use crate::inspect::Reach;
-use crate::launch::{Plan, Work};
+use crate::policy::Plan;
+use crate::promote::Work;
 use crate::sample::{Budget, Memory, Plan as Looks};
 use crate::session::{self, Seen, Session, Task};
 use std::ffi::OsString;

@@ -9,7 +9,9 @@
 
 use crate::Policy;
 use crate::inspect::Reach;
-use crate::launch::{Arrangement, Plan, Promoting, Work};
+use crate::launch::Arrangement;
+use crate::policy::Plan;
+use crate::promote::{Promoting, Work};
 use crate::sample::{self, Memory, Sampler};
 use crate::watch::Watch;
 use std::process::Command;

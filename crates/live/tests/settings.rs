@@ -8,7 +8,7 @@ use std::process::Stdio;
 use superpage_linux::Error;
 use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, Settings, System, THP_ENABLED, recover_at};
 use superpage_live::Policy;
-use superpage_live::launch::Plan;
+use superpage_live::policy::Plan;
 
 const SIZE_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 const SIZE_2M: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";

@@ -17,7 +17,8 @@ use superpage_live::compare::{
     Advice, At, Comparison, End, MemoryState, Options, Output, Reaches, Server, Watch, With, compare_with, did_table,
     export, html, settings, table,
 };
-use superpage_live::launch::{Line, Plan};
+use superpage_live::launch::Line;
+use superpage_live::policy::Plan;
 use superpage_report::{Export, Screen};
 
 /// Run a command under several policies in turns, and recommend one of them

@@ -22,12 +22,15 @@ pub use frames::Frames;
 pub use look::{huge_bytes, open, page_of_file, private_copies};
 pub use physical::Physical;
 
+use crate::Error;
+use crate::proc::gone;
 use rustix::ioctl::{Opcode, opcode};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// The page table of the memory that a process has now, for reading.
@@ -326,21 +329,32 @@ impl Pagemap {
     }
 }
 
-/// Whether an error means that the memory is gone: the process has ended, or executed another
-/// program.
-pub fn gone(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::UnexpectedEof
-}
-
 /// Bytes of a base page of this system.
 pub fn base_page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
+/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with
+/// base pages of 4 KB.
+///
+/// # Errors
+/// The kernel has none.
+pub fn huge_page_size(sys: &Path) -> Result<u64, Error> {
+    let path = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
+    let size = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    size.filter(|size: &u64| size.is_power_of_two() && *size > rustix::param::page_size() as u64).ok_or_else(|| {
+        let sentence = format!(
+            "this kernel has no transparent huge pages ({} cannot be read): promotion needs a kernel with \
+             CONFIG_TRANSPARENT_HUGEPAGE, and /sys mounted",
+            path.display()
+        );
+        Error::Unable(sentence)
+    })
+}
+
 /// Bytes of a huge page; 2 MB if the kernel was built without them.
 pub fn huge_page_bytes() -> u64 {
-    static BYTES: LazyLock<u64> =
-        LazyLock::new(|| crate::scan::huge_page_size(std::path::Path::new("/sys")).unwrap_or(2 << 20));
+    static BYTES: LazyLock<u64> = LazyLock::new(|| huge_page_size(Path::new("/sys")).unwrap_or(2 << 20));
     *BYTES
 }
 

@@ -4,7 +4,6 @@
 pub mod maps;
 
 use crate::Error;
-use crate::pagemap::gone;
 use procfs::process::{MemoryMaps, Stat, StatFlags, Status};
 use procfs::{FromBufRead, FromRead, ProcResult};
 use rustix::io::Errno;
@@ -233,6 +232,12 @@ pub fn ended(pid: u32) -> Error {
         ),
         State::Runs | State::Gone => format!("process {pid} ended while it was looked at"),
     })
+}
+
+/// Whether an error means that the memory is gone: the process has ended, or executed another
+/// program.
+pub fn gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use superpage_pages::PageSize;
 
 /// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
@@ -86,7 +87,7 @@ impl System {
     /// has.
     pub fn huge_page_settings(&self) -> BTreeMap<String, String> {
         const THP: &str = "sys/kernel/mm/transparent_hugepage";
-        let sizes = crate::rules::sizes(&self.path(THP)).into_keys();
+        let sizes = sizes(&self.path(THP)).into_keys();
         let of_sizes = sizes.flat_map(|size| {
             ["enabled", "shmem_enabled"].map(|name| format!("{THP}/hugepages-{}kB/{name}", size.bytes() / 1024))
         });
@@ -565,6 +566,17 @@ impl fmt::Display for Recovered {
         }
         Ok(())
     }
+}
+
+/// The folders `hugepages-SIZEkB` in a folder, by size.
+pub fn sizes(folder: &Path) -> BTreeMap<PageSize, std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sized = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        Some((PageSize::from_bytes(kilobytes * 1024)?, entry.path()))
+    });
+    sized.collect()
 }
 
 /// Restores what a process had changed that was killed before it could do so itself. Every verb

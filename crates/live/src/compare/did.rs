@@ -9,8 +9,8 @@
 use super::Row;
 use crate::Policy;
 use crate::inspect::Reach;
-use crate::launch::Work;
 use crate::policy::{Aim, Did, Found};
+use crate::promote::Work;
 use superpage_linux::rules::Rules;
 
 /// What was seen of a policy at work, in all of its runs.

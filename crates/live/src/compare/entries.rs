@@ -4,7 +4,7 @@ use super::Options;
 use super::did::Seen;
 use super::row::Run;
 use super::statistics::Family;
-use crate::launch::Plan;
+use crate::policy::Plan;
 use crate::sample;
 use std::ffi::OsString;
 use superpage_linux::Error;

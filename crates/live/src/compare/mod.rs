@@ -35,7 +35,7 @@ pub use row::{Row, Run, Verdict};
 pub use served::{Load, Server};
 
 use crate::inspect::Reach;
-use crate::launch::Plan;
+use crate::policy::Plan;
 use crate::session;
 use bystanders::bystanders;
 use comparing::{Comparing, Turn};

@@ -6,7 +6,7 @@ use super::counters::Available;
 use super::did;
 use super::row::Run;
 use super::served::{Load, Loader, Looks, Measured, Server, last_lines};
-use crate::launch::Plan;
+use crate::policy::Plan;
 use crate::sample;
 use crate::session::{self, Running, Seen, Session};
 use std::process::Command;

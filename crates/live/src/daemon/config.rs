@@ -2,8 +2,8 @@
 //! explained.
 
 use super::wrong::Read;
-use crate::policy::{LINUX, OF_COMMAND};
 use crate::promote::{Options, Promoter, Target};
+use crate::target::{LINUX, OF_COMMAND};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

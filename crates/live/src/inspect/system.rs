@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 use superpage_linux::Error;
-use superpage_linux::rules::{Rules, sizes};
+use superpage_linux::rules::Rules;
+use superpage_linux::settings::sizes;
 use superpage_pages::PageSize;
 
 /// The free memory of a zone, from `/proc/buddyinfo`.

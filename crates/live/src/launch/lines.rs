@@ -1,6 +1,6 @@
 //! What to type to have a policy without measuring it again.
 
-use super::Plan;
+use crate::policy::Plan;
 use superpage_linux::settings::System;
 
 /// A line that can be typed.

@@ -1,7 +1,6 @@
 //! `base`: transparent huge pages are disabled for the command, and so are those of its allocator.
 
-use super::{Bytes, DISABLED, Did, Error, Found, Given, Live, Plan, Policy, System};
-use crate::launch::MALLOC;
+use super::{Bytes, DISABLED, Did, Error, Found, Given, Live, MALLOC, Plan, Policy, System};
 
 pub(super) fn live(_: &Given) -> Live {
     Live { plan, did, aim: None, ..Live::default() }

@@ -1,22 +1,25 @@
 //! The policies that a live Linux supports, one file each: what a policy sets, what it did, and why
 //! it did nothing. To add one takes the file, its `mod` and its line in `LIVE`; one that the
-//! simulator does not have also has its definition there, and a line in [`LINUX`].
+//! simulator does not have also has its definition, and a line in [`LINUX`], in `target.rs`.
 
 mod base;
 mod found;
 mod hugetlb;
 mod mthp;
 mod now;
+mod plan;
 mod promote;
 mod text;
 mod thp;
 
 pub use found::{Aim, Did, Found, part};
+pub use plan::Plan;
+pub(crate) use plan::{AS_SET, DISABLED, MALLOC, Wanted, set_thp_disabled};
 pub use promote::{too_short, without};
 pub(crate) use thp::switch;
 
-use crate::launch::{AS_SET, DISABLED, Plan, Wanted, Work};
-use crate::promote::Options;
+use crate::promote::{Options, Work};
+pub use crate::target::{LINUX, OF_COMMAND};
 use std::fmt;
 use std::str::FromStr;
 use superpage_linux::Error;
@@ -24,7 +27,7 @@ use superpage_linux::settings::{HUGETLB_POOL, SHMEM_ENABLED, System, THP_ENABLED
 use superpage_linux::text::Way;
 use superpage_pages::{Bytes, Count, PageSize};
 use superpage_report::Screen;
-use superpage_vm::{Answers, Definition, Given, LIMITS, Made, Need, Parameter, Sizes, Target, Values};
+use superpage_vm::{Given, Parameter, Sizes};
 
 /// A policy for the pages of a command: a name, or a name with parameters, such as `mthp:size=64K`,
 /// `hugetlb:pool=2G` or `thp:malloc=on`.
@@ -75,43 +78,6 @@ static LIVE: [Known; 6] = [
     ("hugetlb", hugetlb::live),
     ("text", text::live),
 ];
-
-const SLOWDOWN: Parameter = Parameter {
-    name: "slowdown",
-    values: Values::Share,
-    default: "",
-    help: "the most by which promotion may slow a process; if not given 0.02, under run and compare of-command if more",
-    needs: &[],
-};
-
-/// The parameter for a command that is run or compared, which a daemon does not have.
-pub const OF_COMMAND: &str = "of-command";
-
-const OF_A_COMMAND: Parameter = Parameter {
-    name: OF_COMMAND,
-    values: Values::Share,
-    default: "0.1",
-    help: "run, compare: of what the command uses, used beyond cpu and burst, and how much it may be slowed by",
-    needs: &[],
-};
-
-const SHARED: Parameter = Parameter {
-    name: "shared",
-    values: Values::Words(&["on", "off"]),
-    default: "on",
-    help: "whether memory files (memfd, /dev/shm) are promoted too",
-    needs: &[],
-};
-
-/// A live Linux as a target of policies.
-pub const LINUX: Target = Target {
-    name: "a live Linux",
-    has: &[Need::Settings, Need::Copying],
-    own: &[&now::POLICY, &text::POLICY],
-    limits: &[LIMITS[0], LIMITS[1], LIMITS[2], OF_A_COMMAND, SLOWDOWN, SHARED],
-    // It directs promotions as a configuration does, of root too.
-    read: Some(|path| superpage_output::read_own_text(path.as_ref()).map_err(|error| error.to_string())),
-};
 
 impl Policy {
     /// The policies that are compared if none is named.
@@ -180,6 +146,7 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use superpage_vm::{Answers, Definition, Made, Need};
     use superpage_vm::{Background, System, Time};
 
     #[test]

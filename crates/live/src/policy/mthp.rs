@@ -16,7 +16,7 @@ pub(super) fn live(given: &Given) -> Live {
 fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
     plan.disable(AS_SET);
     let (wanted, enabled) = (policy.common.given().sizes("size"), system.get(THP_ENABLED)?);
-    let folders = superpage_linux::rules::sizes(&system.path("sys/kernel/mm/transparent_hugepage"));
+    let folders = superpage_linux::settings::sizes(&system.path("sys/kernel/mm/transparent_hugepage"));
     let offered = folders.into_iter().filter(|(_, folder)| folder.join("enabled").exists());
     let offered: Vec<PageSize> = offered.map(|(size, _)| size).collect();
     if let Some(size) = wanted.iter().find(|size| !offered.contains(size)) {

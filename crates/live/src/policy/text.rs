@@ -1,22 +1,7 @@
 //! `text`: base pages, and huge pages for the program's code.
 
-use super::{Answers, Bytes, Definition, Did, Found, Given, Live, Made, Need, Parameter, Plan, Policy, Values};
+use super::{Bytes, Did, Found, Given, Live, Plan, Policy};
 use superpage_linux::text;
-
-pub(super) static POLICY: Definition = Definition {
-    name: "text",
-    paper: "",
-    help: "base pages, and huge pages for the program's code, for the command alone",
-    parameters: &[Parameter {
-        name: "way",
-        values: Values::Words(&["remap", "file", "auto"]),
-        default: "remap",
-        help: "as a copy, as its pages in the page cache (where they stay), or whichever is possible",
-        needs: &[],
-    }],
-    needs: &[Need::Settings],
-    make: |_| Made::answers(Answers::BASE),
-};
 
 pub(super) fn live(given: &Given) -> Live {
     let way = given.word("way").parse().expect("the words are ways");

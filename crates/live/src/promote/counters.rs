@@ -1,6 +1,6 @@
 //! The counters of a promoter.
 
-use super::processes::NAP;
+use super::pace::NAP;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -23,12 +23,14 @@ mod options;
 mod pace;
 mod process;
 mod processes;
+mod promoting;
 mod survey;
 mod target;
 mod waits;
 
 pub use self::counters::Counters;
 pub use self::options::{Options, SLOWDOWN};
+pub use self::promoting::{Promoting, Work};
 pub use self::survey::Finding;
 pub use self::target::{Listing, Selected, Target};
 
@@ -41,8 +43,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use superpage_linux::headroom::Headroom;
+use superpage_linux::pagemap::huge_page_size;
 use superpage_linux::why::Why;
-use superpage_linux::{Error, collapse, scan};
+use superpage_linux::{Error, collapse};
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::{Background, System};
 
@@ -70,7 +73,7 @@ impl Promoter {
     /// # Errors
     /// As for [`Promoter::new`], except for the rights.
     pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
-        let size = scan::huge_page_size(Path::new("/sys"))?;
+        let size = huge_page_size(Path::new("/sys"))?;
         let page = rustix::param::page_size() as u64;
         let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
         let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());

@@ -1,6 +1,6 @@
 //! What a promoter does: the background of a policy, and what is kept to whatever that decides.
 
-use crate::policy::{LINUX, OF_COMMAND};
+use crate::target::{LINUX, OF_COMMAND};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;

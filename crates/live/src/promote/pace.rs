@@ -9,6 +9,10 @@
 use std::time::Duration;
 use superpage_vm::Why;
 
+/// A pause of promotion that is shorter is none that anybody decided on: it passes while the
+/// promoter sleeps.
+pub(super) const NAP: Duration = Duration::from_millis(100);
+
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -4,6 +4,7 @@ use super::claims::admit;
 use super::clock::Clock;
 use super::counters::Counters;
 use super::options::{Options, SLOWDOWN};
+use super::pace::NAP;
 use super::process::Process;
 use super::survey::Survey;
 use super::target::{Listing, Target};
@@ -25,10 +26,6 @@ use superpage_vm::{
     Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, SpaceId, System,
     Time,
 };
-
-/// A pause of promotion that is shorter is none that anybody decided on: it passes while the
-/// promoter sleeps.
-pub(super) const NAP: Duration = Duration::from_millis(100);
 
 /// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
 pub(super) const PRESSURE_PAUSE: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! A promoter that runs on a thread while commands run.
 
-use crate::promote::{Counters, Promoter};
+use super::{Counters, Promoter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub struct Work {
 
 impl Promoting {
     /// Starts the thread, which waits for [`begin`](Promoting::begin).
-    pub(super) fn start(mut promoter: Promoter) -> Result<Promoting, Error> {
+    pub(crate) fn start(mut promoter: Promoter) -> Result<Promoting, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let (waits, begun) = channel();
