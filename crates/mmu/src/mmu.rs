@@ -19,7 +19,7 @@ use crate::mappings::{Backing, Change, Followed, MappingId, Mappings, Work};
 use crate::request::{Request, Trap};
 use crate::tlb::first::{FirstLevel, Lined};
 use crate::tlb::further::FurtherLevels;
-use crate::tlb::reach::Entries;
+use crate::tlb::reach::entries::Entries;
 use crate::tlb::storage::Cache;
 use crate::tlb::{Held, Tlbs};
 use crate::walk::Walker;

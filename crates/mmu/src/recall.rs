@@ -17,39 +17,12 @@
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
-use crate::tlb::batch::{Batch, Located, each, kind};
+use crate::tlb::batch::{Batch, Located, kind};
 use crate::tlb::first::FirstLevel;
 use crate::tlb::further::FurtherLevels;
+use crate::tlb::noted::Noted;
 use crate::tlb::{Served, Tlbs};
-use hashbrown::HashSet;
-use rustc_hash::FxBuildHasher;
 use superpage_pages::Access;
-
-/// The mappings that a level did not hold when they were asked for, since notes were begun for the
-/// last time but one: those after the last time come first.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    missed: [HashSet<u32, FxBuildHasher>; 2],
-}
-
-impl Noted {
-    fn begin(&mut self) {
-        self.missed.swap(0, 1);
-        self.missed[0].clear();
-    }
-
-    fn has(&self, head: u32) -> bool {
-        self.missed.iter().any(|missed| missed.contains(&head))
-    }
-
-    /// Notes the mappings of these requests of a batch.
-    pub(crate) fn note(&mut self, batch: &Batch, missed: u64) {
-        // What trapped, and what was asked again after that, is in a batch only where requests
-        // wait.
-        let asked = missed & !batch.absent & !batch.uncounted;
-        self.missed[0].extend(each(asked).map(|index| batch.heads[index]));
-    }
-}
 
 /// One of the requests that are replayed, for a page that was used before too.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ pub(crate) mod first;
 pub(crate) mod further;
 pub(crate) mod index;
 mod kept_spaces;
+pub(crate) mod noted;
 mod ranges;
 pub(crate) mod reach;
 mod recent;

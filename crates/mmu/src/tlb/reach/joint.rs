@@ -12,7 +12,7 @@
 //! Numbers of translations are *places* here: the number that selects the set, and below that
 //! [`PART_BITS`] with the page's place in its block, or [`ALONE`].
 
-use super::{Asked, Entry, Holds, Known, Reach};
+use super::{Asked, Entry, Holds, Joining, Known, Reach};
 use crate::machine::{self, ENTRY_BYTES, JOINED_PAGES, JoinKind, Machine, UseBit};
 use crate::mappings::Mappings;
 use crate::mappings::pte::{DIRTY, Pte, REFERENCED};
@@ -36,17 +36,6 @@ pub(crate) trait Joins: Clone + Debug {
     /// bit set; 0 if that has an entry of its own. Of two pages each can be held with the other, or
     /// neither.
     fn together(block: &Block, asked: usize) -> u64;
-}
-
-/// How the blocks of one TLB are joined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Joining {
-    /// The base-two logarithm of the number of pages of a block, or of a perforated page.
-    pub(crate) order: u32,
-    /// The bits of page-table entries that must be alike.
-    pub(crate) alike: u32,
-    /// Whether a miss loads all pages that can be held with the one asked for, not that alone.
-    pub(crate) prefetches: bool,
 }
 
 /// A block as its page table has it.

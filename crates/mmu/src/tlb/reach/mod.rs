@@ -11,20 +11,18 @@
 //! ([`pieces`]).
 //!
 //! To add a kind, write its file (a type with [`Reach`], or with [`joint::Joins`]) and a line in
-//! the list below, and its naive twin in the tests (`brute_force`).
+//! the list of [`entries`], and its naive twin in the tests (`brute_force`).
 
-use crate::machine::Replacement;
-use crate::machine::{JoinKind, Machine, TlbSpec};
 use crate::mappings::pte::Pte;
 use crate::mappings::{Forgotten, Mappings};
 use crate::tlb::batch::Batch;
-use crate::tlb::storage::{Cache, Shares};
-use joint::{Joining, Joint};
+use crate::tlb::storage::Cache;
 use std::fmt::Debug;
 use std::ops::Range;
 
 mod coalesced;
 mod complete_subblock;
+pub(crate) mod entries;
 mod exact;
 mod fractured;
 pub(crate) mod joint;
@@ -35,17 +33,8 @@ mod pointers;
 mod runs;
 mod skewed;
 
-use coalesced::Coalesced;
-use complete_subblock::CompleteSubblock;
 pub(crate) use exact::Exact;
-pub(crate) use fractured::Fractured;
-use partial_subblock::PartialSubblock;
-use perforated::Perforated;
-use pieces::Pieces;
-use pointers::Pointers;
 pub(crate) use pointers::use_pointer;
-use runs::Runs;
-use skewed::Skewed;
 
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is
 /// for each replacement.
@@ -133,6 +122,17 @@ pub(crate) trait Reach: Clone + Debug {
     }
 }
 
+/// How the blocks of one TLB are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Joining {
+    /// The base-two logarithm of the number of pages of a block, or of a perforated page.
+    pub(crate) order: u32,
+    /// The bits of page-table entries that must be alike.
+    pub(crate) alike: u32,
+    /// Whether a miss loads all pages that can be held with the one asked for, not that alone.
+    pub(crate) prefetches: bool,
+}
+
 /// A batch whose requests are looked up.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
@@ -186,108 +186,6 @@ impl<C: Reach> Entry<C> {
         match cache.selects(number, self.set) && cache.find(number, key) == Some(self.way) {
             true => Ok(()),
             false => Err("the entry is not where it is looked for".into()),
-        }
-    }
-}
-
-/// From the list of kinds, generates the entries of a TLB of any kind, and a macro that compiles an
-/// expression for each.
-macro_rules! reaches {
-    ($dollar:tt $($name:ident $reach:ty;)+) => {
-        /// The entries of one TLB.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Entries {
-            $($name(Cache<$reach>),)+
-        }
-
-        /// Evaluates an expression with the cache in some [`Entries`], compiled for each kind.
-        macro_rules! on_entries {
-            ($dollar entries:expr, $dollar cache:ident => $dollar body:expr) => {
-                match $dollar entries {
-                    $(crate::tlb::reach::Entries::$name($dollar cache) => $dollar body,)+
-                }
-            };
-        }
-        pub(crate) use on_entries;
-
-        /// The kinds, by name.
-        #[derive(Clone, Copy)]
-        enum Kind {
-            $($name,)+
-        }
-
-        impl Kind {
-            /// An empty TLB of this kind.
-            fn entries(self, tlb: &TlbSpec) -> Entries {
-                let (sets, ways, index, replacement) = (tlb.sets(), tlb.ways(), tlb.index, tlb.replacement);
-                match self {
-                    $(Kind::$name => Entries::$name(Cache::indexed(sets, ways, index, replacement)),)+
-                }
-            }
-
-            /// As [`Cache::bytes`].
-            fn bytes(self, tlb: &TlbSpec) -> (u64, u64) {
-                let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
-                match self {
-                    $(Kind::$name => Cache::<$reach>::bytes(sets, ways, replacement),)+
-                }
-            }
-        }
-    };
-}
-
-reaches! { $
-    Exact Exact;
-    Fractured Fractured;
-    Pieces Pieces;
-    Coalesced Joint<Coalesced>;
-    Runs Joint<Runs>;
-    PartialSubblock Joint<PartialSubblock>;
-    CompleteSubblock Joint<CompleteSubblock>;
-    Perforated Perforated;
-    Skewed Skewed;
-    Pointers Pointers;
-}
-
-impl Kind {
-    /// That of a TLB.
-    fn of(machine: &Machine, tlb: &TlbSpec) -> Kind {
-        match (&machine.host, tlb.joined(machine).map(|joins| joins.kind)) {
-            (Some(host), _) if host.managed => Kind::Pieces,
-            (_, None) if tlb.holds_perforated(machine) => Kind::Perforated,
-            (Some(_), _) => Kind::Fractured,
-            (None, None) if tlb.is_skewed() => Kind::Skewed,
-            (None, None) if tlb.holds_pointers(machine) => Kind::Pointers,
-            (None, None) => Kind::Exact,
-            (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
-            (None, Some(JoinKind::Runs)) => Kind::Runs,
-            (None, Some(JoinKind::PartialSubblock)) => Kind::PartialSubblock,
-            (None, Some(JoinKind::CompleteSubblock)) => Kind::CompleteSubblock,
-        }
-    }
-}
-
-impl Entries {
-    /// An empty TLB.
-    pub(crate) fn new(machine: &Machine, tlb: &TlbSpec) -> Entries {
-        match Kind::of(machine, tlb) {
-            Kind::Skewed => {
-                let base = machine.pages.sizes[0].shift();
-                let orders: Vec<u32> = tlb.sizes.iter().map(|size| size.shift() - base).collect();
-                let shares = Shares::new(&orders, &tlb.size_ways, tlb.ways());
-                Entries::Skewed(Cache::skewed(tlb.sets(), tlb.ways(), tlb.index, shares))
-            }
-            kind => kind.entries(tlb),
-        }
-    }
-
-    /// As [`Cache::bytes`].
-    pub(crate) fn bytes(machine: &Machine, tlb: &TlbSpec) -> (u64, u64) {
-        match Kind::of(machine, tlb) {
-            // A skewed one has tags and times of use, which no more than other entries with ways
-            // take.
-            Kind::Skewed => Cache::<Exact>::bytes(tlb.sets(), tlb.ways(), Replacement::RoundRobin),
-            kind => kind.bytes(tlb),
         }
     }
 }

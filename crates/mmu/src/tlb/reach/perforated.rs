@@ -12,8 +12,8 @@
 //! A page of several such pages of the host has several entries, so the payload is all of the
 //! place.
 
-use super::joint::{ALONE, Joining, PART_BITS, alone, drop_place};
-use super::{Asked, Entry, Holds, Known, Reach};
+use super::joint::{ALONE, PART_BITS, alone, drop_place};
+use super::{Asked, Entry, Holds, Joining, Known, Reach};
 use crate::mappings::pte::Pte;
 use crate::mappings::{FRAGMENTS, Forgotten, Mappings, fragment_order};
 use crate::tlb::batch::each;

@@ -6,10 +6,9 @@
 //! order. When the host changes a mapping, all TLBs of the guest are flushed
 //! ([`crate::Mmu::host_promote`]): so at each page of a mapping there are pieces of one size.
 
-use super::{Asked, Entry, Known, Reach};
+use super::{Asked, Entry, Joining, Known, Reach};
 use crate::mappings::Mappings;
 use crate::mappings::pte::Pte;
-use crate::tlb::reach::joint::Joining;
 use crate::tlb::storage::Cache;
 use std::ops::Range;
 use superpage_pages::Vpn;

@@ -6,8 +6,7 @@
 //! if not it is loaded, before the translation is. A pointer is in the set that a page of the size
 //! of what it spans would be in. Requests that the TLB does not serve look up pointers alone.
 
-use super::joint::Joining;
-use super::{Asked, Entry, Holds, Known, Reach};
+use super::{Asked, Entry, Holds, Joining, Known, Reach};
 use crate::mappings::Mappings;
 use crate::tlb::batch::each;
 use crate::tlb::replacement::Use;

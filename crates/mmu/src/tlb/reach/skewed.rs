@@ -1,8 +1,7 @@
 //! Skewed: an entry covers a whole mapping, as an exact one; in which ways it may be depends on its
 //! size ([`crate::tlb::storage::Shares`]).
 
-use super::joint::Joining;
-use super::{Asked, Entry, Known, Reach};
+use super::{Asked, Entry, Joining, Known, Reach};
 use crate::mappings::Mappings;
 use crate::tlb::storage::{Cache, place};
 
