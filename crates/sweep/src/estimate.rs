@@ -3,7 +3,7 @@
 use crate::Plan;
 use crate::folder::{self, Cells};
 use crate::pass::SECONDS;
-use crate::run::{Options, PASS, stopped};
+use crate::run::{Options, PASS};
 use rayon::ThreadPoolBuilder;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -124,7 +124,7 @@ fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicB
     }
     by_stream.retain(|stream, _| !means.streams.contains_key(stream));
     for (stream, places) in by_stream.iter().take(TRIED) {
-        if stopped(stop) {
+        if stop.load(Ordering::Relaxed) {
             break;
         }
         // As many as share a pass, from all over the sweep.
@@ -153,7 +153,7 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
     let (enough, share) = (AtomicBool::new(false), std::sync::Mutex::new(1.0));
     let begun = Instant::now();
     let progress = |progress: superpage_sim::Progress| {
-        if begun.elapsed() > TRIAL || stopped(stop) {
+        if begun.elapsed() > TRIAL || stop.load(Ordering::Relaxed) {
             enough.store(true, Ordering::Relaxed);
         }
         let done = progress.of.map_or(1.0, |of| progress.runs as f64 / of.max(1) as f64);
@@ -161,7 +161,7 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
     };
     let mut source = plan.streams[stream].source(plan.sweep.lines)?;
     let runs = run_parts(setups, source.as_mut(), &enough, &progress, &plan.watch())?;
-    let share = if stopped(&enough) { *share.lock().expect("no holder panics") } else { 1.0 };
+    let share = if enough.load(Ordering::Relaxed) { *share.lock().expect("no holder panics") } else { 1.0 };
     Ok((begun.elapsed().as_secs_f64() / share, runs))
 }
 

@@ -9,14 +9,13 @@
 //! and locks are files of this user alone.
 
 use crate::plan::{BUILD, VERSION};
-use crate::run::stopped;
 use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_output::foreign;
 use superpage_output::{Directory, Output, explain};
@@ -402,7 +401,7 @@ fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(error)) => return Err(no_locks(&error)),
         }
-        if stopped(stop) {
+        if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         if !told && began.elapsed() >= SILENT {

@@ -7,10 +7,9 @@ use crate::folder::{Cells, Folder, Unread};
 use crate::map;
 use crate::pass::CELL;
 use crate::plan::Part;
-use crate::run::stopped;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_output::explain;
 use superpage_sim::{Certainty, Error, Kept, Row, RowFile, Run, compare};
 
@@ -138,7 +137,7 @@ pub(crate) fn damaged(
     (jobs, stop): (usize, &AtomicBool),
 ) -> Vec<Damaged> {
     let one = |place: &usize| match read(plan, kept, *place) {
-        _ if stopped(stop) => None,
+        _ if stop.load(Ordering::Relaxed) => None,
         Err(problem) => Some((*place, problem)),
         Ok(cell) if wanted => cell.runs.into_iter().find_map(|run| Some((*place, run.row.error?.into()))),
         Ok(_) => None,
@@ -200,7 +199,7 @@ fn parts(
     };
     let mut from = 0;
     while from < cells.len() {
-        if stopped(stop) {
+        if stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let mut number = 0;

@@ -128,7 +128,7 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     folder.note().into_iter().for_each(|note| watch.note(note));
     let own: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
     let waiting = missing(plan, folder.cells(), &own, options.repair, (options.jobs, stop))?;
-    if stopped(stop) {
+    if stop.load(Ordering::Relaxed) {
         return Ok(Done { there: there(plan, folder.cells())?, ..Done::default() });
     }
     let waiting = VecDeque::from(waiting);
@@ -185,7 +185,7 @@ pub(crate) fn missing(
         return Ok(missing);
     }
     let damaged = merge::damaged(plan, cells, &there, repair, (jobs, stop));
-    if stopped(stop) {
+    if stop.load(Ordering::Relaxed) {
         return Ok(missing);
     }
     // Superpage makes no folder there, so that one belongs to somebody else.
@@ -232,11 +232,6 @@ pub(crate) fn finish(
         (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
     }
     Ok(done)
-}
-
-/// Whether whoever asked for a run wants it to end.
-pub(crate) fn stopped(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
 }
 
 impl Work<'_> {
