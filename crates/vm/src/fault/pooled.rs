@@ -3,8 +3,7 @@
 //! whole; what would cut one is refused, as in Linux.
 
 use crate::fault::promotion::Leaf;
-use crate::fault::{Destination, Fault, FaultContext, FaultKind, Site};
-use crate::frame::Populated;
+use crate::fault::{Fault, FaultContext, FaultKind, Site};
 use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::space::{Entry, Pooled};
@@ -12,8 +11,6 @@ use crate::vm::Vm;
 use crate::{Backing, Error, FaultError, Growth, Map, Memory, NoContents, Page, Pmap, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Access, Extent, Level, Mapped, PageRange, Pfn, Protection, Vpn};
-
-use super::Content;
 
 impl Vm {
     /// Sets the static pool of the policy aside, if that is to be done late
@@ -162,43 +159,29 @@ impl Vm {
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
     ) -> Result<Fault, FaultError> {
-        let Site { space, entry, at, access, .. } = context.site;
-        let (index, writing) = (context.site.index(), access == Access::Write);
-        let found = self.holder(entry.object, index);
-        if let Some(walk) = &found {
-            let own = walk.page.object == entry.object && !entry.copy;
-            if own || !writing {
-                let rights = if own { entry.protection } else { entry.rights_without_write() };
-                return Ok(self.map_pool_page(context.pmap, &context.site, walk, rights));
-            }
+        let (index, writing) = (context.site.index(), context.site.access == Access::Write);
+        let before = context.site.entry;
+        let found = self.holder(before.object, index);
+        if writing || found.is_none() {
+            self.own_entry(&mut context.site);
         }
-        let own = if entry.copy { self.own(space, entry) } else { entry };
-        if let Some(walk) = found.filter(|walk| walk.page.object == own.object) {
-            context.site.entry = own;
-            return Ok(self.map_pool_page(context.pmap, &context.site, &walk, own.protection));
+        let own = context.site.entry;
+        if let Some(walk) = found.filter(|walk| !writing || walk.page.object == own.object) {
+            let rights = own.rights(walk.page.object);
+            return Ok(self.map_pool_page(context.pmap, &context.site, &walk, rights));
         }
         let reserved = found.is_none() && self.is_reserved(&own, index);
-        let taken = self.frames.take_from_pool(reserved);
-        let filled = match taken {
-            Some(extent) => self.fill_pool_page(context, &own, extent, found.as_ref()),
-            None => {
-                self.frames.stats.faults_no_pool += 1;
-                Err(FaultError::NoPoolPage(at))
-            }
+        let Some(extent) = self.frames.take_from_pool(reserved) else {
+            self.frames.stats.faults_no_pool += 1;
+            return Err(FaultError::NoPoolPage(context.site.at));
         };
-        if let Err(error) = filled {
-            if let Some(extent) = taken {
-                self.frames.free_extent(extent);
-                let kept = self.frames.reserve_in_pool(u64::from(reserved));
-                debug_assert!(kept, "it was just freed");
-            }
-            if own.object != entry.object {
-                self.disown(space, entry, own.object);
-            }
-            return Err(error);
+        if self.fill_pool_page(context, extent, found.as_ref()).is_err() {
+            self.frames.free_extent(extent);
+            let kept = self.frames.reserve_in_pool(u64::from(reserved));
+            debug_assert!(kept, "it was just freed");
+            return Err(FaultError::Contents(context.site.at));
         }
-        let extent = taken.expect("it was filled");
-        Ok(self.install_pool_page(context, (&entry, &own), extent, found.as_ref()))
+        Ok(self.install_pool_page(context, &before, extent, found.as_ref()))
     }
 
     /// Fills a page of the pool with zeroes, or with a copy of what lies behind a copy-on-write
@@ -206,18 +189,14 @@ impl Vm {
     fn fill_pool_page(
         &self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
-        own: &Entry,
         extent: Extent,
         source: Option<&Walk>,
-    ) -> Result<(), FaultError> {
+    ) -> Result<(), NoContents> {
         let Site { space, at, .. } = context.site;
         let pages = self.frames.ladder.pages(extent.level);
         let Some(walk) = source else {
-            let to = Destination { page: context.site.page(), object: own.object, frames: extent };
-            let level = extent.level;
-            let taken = Populated { full: level.0, reserved: false, allocated: level, preempted: 0, zeroed: false };
-            let filled = self.provide(context.memory, to, Content::Zero, &taken);
-            return filled.map(drop).map_err(|NoContents| FaultError::Contents(at));
+            context.memory.reserved(extent, context.site.page(), &self.frames.buddy);
+            return context.memory.zero(extent.start, pages, context.site.page());
         };
         let (from, start) = (Pfn(u64::from(walk.frame)).align_down(pages), at.align_down(pages));
         for page in 0..pages {
@@ -231,11 +210,11 @@ impl Vm {
     fn install_pool_page(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
-        (before, own): (&Entry, &Entry),
+        before: &Entry,
         extent: Extent,
         source: Option<&Walk>,
     ) -> Fault {
-        let Site { space, at, access, .. } = context.site;
+        let Site { space, at, access, entry: own, .. } = context.site;
         let (level, ladder) = (extent.level, self.frames.ladder);
         let (pages, size) = (ladder.pages(level), ladder.size(level));
         let start = at.align_down(pages);

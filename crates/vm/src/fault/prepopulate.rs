@@ -3,8 +3,9 @@
 //! ASPLOS 1994), or pages of a reservation around one that is touched (fault-around), so that a
 //! sequential fill has fewer faults.
 
+use crate::fault::fill::{Content, Taken};
 use crate::fault::promotion::Leaf;
-use crate::fault::{Content, FaultContext, Site};
+use crate::fault::{FaultContext, Site};
 use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
 use crate::object::population::Walk;
@@ -181,8 +182,6 @@ impl Vm {
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
         let first = Pfn(u64::from(walk.frame) - (index - low));
-        // Besides the page that was touched.
-        self.frames.stats.bytes_zeroed += (pages - 1) * ladder.base().bytes();
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
         if differ || self.answers.promote.when == Promote::Never || !pmap.contiguity(ladder.size(level)).is_whole() {
@@ -270,23 +269,11 @@ impl Vm {
             return false;
         }
         let content = Content::new(object, self.objects.get(object).file, index);
-        let walk = self.frames.populate_untouched(&self.answers, object, index);
-        let frame = Pfn(u64::from(walk.frame));
+        let taken = self.frames.take_untouched(&self.answers, object.page(index), content);
         let page = Page::Mapped { space: site.space, at };
-        let filled = match content {
-            Content::Read { from, .. } => memory.read(from, frame, page),
-            _ => memory.zero(frame, 1, page).map(|()| Filled::Now),
-        };
-        let Ok(filled) = filled else {
-            self.frames.unpopulate(object, index, index + 1);
-            return false;
-        };
-        self.note_content(walk.page, walk.frame, content);
-        if filled == Filled::Later {
-            self.begin_reading(object.page(index), object, walk.frame);
-            return false;
-        }
-        let to = Mapped { frame, size: base, protection: self.rights_if_clean(object, rights) };
+        let Ok((Taken { walk, .. }, _, Filled::Now)) = self.provide(*memory, page, taken) else { return false };
+        let (frame, protection) = (Pfn(u64::from(walk.frame)), self.rights_if_clean(object, rights));
+        let to = Mapped { frame, size: base, protection };
         self.uncover(*pmap, site.space, at..at + 1);
         match self.answers.promote.accessed {
             Accessed::Any => pmap.enter(site.space, at, to, Access::Read),
@@ -299,12 +286,12 @@ impl Vm {
 
 impl Frames {
     /// Populates a page whose frame is reserved, though nobody touches it.
-    fn populate_untouched(&mut self, answers: &Answers, object: ObjectId, index: u64) -> Walk {
-        let mut walk = self.population.walk(object, index);
+    fn take_untouched(&mut self, answers: &Answers, PageOf { object, index }: PageOf, content: Content) -> Taken {
+        let walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
-        self.populate(answers, &mut walk, Level::BASE, index).expect("the frame is reserved");
-        self.note_untouched(walk.frame..walk.frame + 1, peak);
-        walk
+        let taken = self.take(answers, (walk, content), Level::BASE, index).expect("the frame is reserved");
+        self.note_untouched(taken.walk.frame..taken.walk.frame + 1, peak);
+        taken
     }
 
     /// Whether the page in the frame was populated although nobody touched it.

@@ -95,9 +95,12 @@ impl Vm {
         known.forked = shared.then_some(dropped);
     }
 
-    /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry`
-    /// is as it was.
+    /// Undoes [`Vm::own`]: removes the object that `entry` got, if it did, which holds nothing yet,
+    /// so that `entry` is as it was.
     pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, copy: ObjectId) {
+        if copy == entry.object {
+            return;
+        }
         self.objects.remove(copy);
         self.objects.get_mut(entry.object).entries += 1;
         self.space_mut(space).put(entry);

@@ -2,14 +2,15 @@
 //! memory object like any other; if the policy reclaims pages, its pages outlive its mappings and
 //! opens: the page cache.
 
-use crate::fault::{Content, Destination, Fault, FaultKind};
+use crate::fault::fill::Content;
+use crate::fault::{Fault, FaultKind};
 use crate::object::{ObjectId, PageOf};
 use crate::policy::Close;
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
-use crate::{Error, FaultError, Filled, Memory, PAGES_LIMIT, Page, Pmap};
+use crate::{Error, FaultError, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Level, Pfn, Vpn};
+use superpage_pages::{Level, Pfn, Vpn};
 
 impl Vm {
     /// Opens a file of so many base pages for a process. Opens are counted, to find the last close.
@@ -99,7 +100,7 @@ impl Vm {
         known.sole = false;
         let file = known.file.expect("it is a file's");
         let content = if reading { Content::new(object, Some(file), page) } else { Content::Overwritten };
-        let mut walk = self.frames.population.walk(object, page);
+        let walk = self.frames.population.walk(object, page);
         if let Some(frame) = self.frames.busy.reading(object, page) {
             return Err(FaultError::Busy(Pfn(u64::from(frame))));
         }
@@ -109,30 +110,15 @@ impl Vm {
             return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
         let preferred = self.preferred(None, &walk);
-        let cached = self.frames.swap_and_cache.cached(object.page(page));
-        let (content, populated) = match cached {
-            Some(frame) => (Content::Cached(frame), self.frames.reactivate(&self.answers, &mut walk, preferred, frame)),
-            None => (content, self.frames.populate(&self.answers, &mut walk, preferred, page)),
-        };
-        let populated = populated.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
-        let frames = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
-        let to = Destination { page: Page::File { file, page }, object, frames };
-        let Ok(filled) = self.provide(memory, to, content, &populated) else {
-            self.frames.unpopulate(object, page, page + 1);
-            return Err(FaultError::Contents(Vpn(page)));
-        };
-        let kind = self.note_content(walk.page, walk.frame, content);
-        if filled == Filled::Later {
-            self.begin_reading(object.page(page), object, walk.frame);
-            return Err(FaultError::Busy(frames.start));
+        let content = self.frames.swap_and_cache.cached(object.page(page)).map_or(content, Content::Cached);
+        let taken = self.frames.take(&self.answers, (walk, content), preferred, page);
+        let taken = taken.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
+        let provided = self.provide(memory, Page::File { file, page }, taken);
+        let (taken, kind, filled) = provided.map_err(|NoContents| FaultError::Contents(Vpn(page)))?;
+        match filled {
+            Filled::Now => Ok(taken.fault(kind, Level::BASE)),
+            Filled::Later => Err(FaultError::Busy(Pfn(u64::from(taken.walk.frame)))),
         }
-        Ok(Fault {
-            source: content.source(frames.start),
-            reserved: populated.reserved,
-            allocated: (!populated.reserved).then_some(populated.allocated),
-            preempted: populated.preempted,
-            ..Fault::new(kind, Pfn(u64::from(walk.frame)), Level::BASE)
-        })
     }
 
     /// Writes out the dirty pages of a file. All pages of a dirty superpage are treated as dirty,

@@ -96,7 +96,9 @@ impl Object {
     /// `largest`, which overlaps nothing. An object that grows up may not reach below its start,
     /// nor one that grows down above its end.
     pub(crate) fn preferred(&self, answers: &Answers, ladder: &Ladder, largest: Level, index: u64) -> Level {
-        let size = self.high - self.low;
+        // An object that grows down will reach the page.
+        let low = if self.growth == Growth::Down { self.low.min(index) } else { self.low };
+        let size = self.high - low;
         let past_end = match answers.place.past_end {
             PastEnd::Never => false,
             PastEnd::Growing => self.growth != Growth::Fixed,
@@ -106,7 +108,7 @@ impl Object {
         while level > Level::BASE {
             let pages = ladder.pages(level);
             let start = index & !(pages - 1);
-            let (below, above) = (start < self.low, start + pages > self.high);
+            let (below, above) = (start < low, start + pages > self.high);
             let (at_start, at_end) = if self.growth == Growth::Down { (above, below) } else { (below, above) };
             let too_large = self.growth != Growth::Fixed && answers.place.growing_limit && pages > size;
             let outside = at_start || too_large || at_end && !past_end;
