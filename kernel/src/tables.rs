@@ -192,7 +192,7 @@ impl<M: Machine> Pmap for Tables<M> {
         if self.spare.len() > self.owed { self.spare.pop() } else { None }
     }
 
-    fn gather(&mut self, space: SpaceId, _: Range<Vpn>) {
+    fn begin_gather(&mut self, space: SpaceId, _: Range<Vpn>) {
         assert!(self.change.is_none(), "changes do not nest");
         self.change = Some((space, Vec::new(), Vec::new()));
     }

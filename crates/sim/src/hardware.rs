@@ -72,7 +72,7 @@ impl Pmap for Hardware<'_> {
         self.mmu.clear_modified(space.0, at, size)
     }
 
-    fn gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
+    fn begin_gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
         if self.gathers {
             self.mmu.gather(space.0, pages.start.0..pages.end.0);
         }

@@ -9,7 +9,6 @@
 use crate::cost::Effort;
 use crate::simulation::Problem;
 use crate::{BackgroundOn, Error, Setup, TimeScale};
-use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, Counts, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
 use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
@@ -138,8 +137,6 @@ impl Pmap for Tables<'_> {
     fn clear_modified(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> bool {
         self.mmu.host_clear_modified(at, size)
     }
-
-    fn gather(&mut self, _: SpaceId, _: Range<Vpn>) {}
 
     fn flush(&mut self, _: SpaceId) {
         self.mmu.host_flush();

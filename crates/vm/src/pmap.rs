@@ -58,7 +58,7 @@ impl Contiguity {
 /// A kernel implements it on real page tables, the simulator on modelled ones. The calls cannot
 /// fail: the manager only asks for what its own state allows, `at` is always aligned to the given
 /// size, and every call leaves the TLBs consistent (the implementation shoots down what it must),
-/// except between [`Pmap::gather`] and [`Pmap::flush_gathered`]. A mapping is named by its first
+/// except within one gathered change ([`Pmap::gather`]). A mapping is named by its first
 /// page and its size. A frame has its contents ([`crate::Memory`]) before it is entered, so other
 /// processors may use it at once.
 ///
@@ -121,12 +121,24 @@ pub trait Pmap {
     /// Clears the dirty bit of a mapping and returns whether it was set.
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool;
 
+    /// Makes one change of these pages of the space, between [`Pmap::begin_gather`] and
+    /// [`Pmap::flush_gathered`]. Not to be implemented.
+    fn gather<T>(&mut self, space: SpaceId, pages: Range<Vpn>, change: impl FnOnce(&mut Self) -> T) -> T
+    where
+        Self: Sized,
+    {
+        self.begin_gather(space, pages);
+        let changed = change(self);
+        self.flush_gathered(space);
+        changed
+    }
+
     /// Begins one change of these pages of the space, which lasts until [`Pmap::flush_gathered`].
     /// What is removed or loses rights meanwhile may stay in TLBs until then, to be invalidated
     /// together, by page or all at once. Until then the manager neither reuses nor writes out a
     /// frame that was mapped there, and an implementation must not reuse a page table that became
     /// empty. Changes do not nest.
-    fn gather(&mut self, _space: SpaceId, _pages: Range<Vpn>) {}
+    fn begin_gather(&mut self, _space: SpaceId, _pages: Range<Vpn>) {}
 
     /// Ends the change: on return TLBs hold nothing of what it removed or restricted.
     fn flush_gathered(&mut self, _space: SpaceId) {}

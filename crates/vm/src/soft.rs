@@ -181,7 +181,7 @@ impl Pmap for SoftPmap {
         core::mem::take(&mut self.exact(space, at, size).used.modified)
     }
 
-    fn gather(&mut self, space: SpaceId, _pages: Range<Vpn>) {
+    fn begin_gather(&mut self, space: SpaceId, _pages: Range<Vpn>) {
         assert_eq!(self.gathering, None, "changes do not nest");
         self.gathering = Some((space, false));
     }

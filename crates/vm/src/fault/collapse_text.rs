@@ -140,12 +140,12 @@ impl Vm {
         self.objects.get_mut(object).sole = false;
         for of_space in mappings.chunk_by(|one, other| one.space == other.space) {
             let (space, last) = (of_space[0].space, of_space[of_space.len() - 1]);
-            pmap.gather(space, of_space[0].at..last.at + self.frames.ladder.pages(last.level));
-            for Mapping { entry, at, level, rights, .. } in of_space.iter().copied() {
-                let frame = pmap.lookup(space, at).map_or(0, |mapped| mapped.frame.0 as u32);
-                self.remove_one(pmap, space, &entry, Leaf { at, frame, level, rights });
-            }
-            pmap.flush_gathered(space);
+            pmap.gather(space, of_space[0].at..last.at + self.frames.ladder.pages(last.level), |pmap| {
+                for Mapping { entry, at, level, rights, .. } in of_space.iter().copied() {
+                    let frame = pmap.lookup(space, at).map_or(0, |mapped| mapped.frame.0 as u32);
+                    self.remove_one(pmap, space, &entry, Leaf { at, frame, level, rights });
+                }
+            });
         }
         self.take_tables(pmap);
     }

@@ -59,22 +59,22 @@ impl Vm {
         let (object, space) = (entry.object, region.space);
         self.frames.stats.note_peak();
         let before = self.frames.stats.resident_pages;
-        pmap.gather(space, region.start..region.start + self.frames.ladder.pages(region.level));
-        for (from, to) in zeroes {
-            let part = entry.within(entry.page(from).0, entry.page(to).0);
-            self.remove_mapped(pmap, space, &entry, &part);
-            // What loses its zeroes is split at once.
-            let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
-            self.frames.release(object, from, to);
-            ends.into_iter().for_each(|frame| self.frames.split_at(frame));
-            if self.answers.place.zero_page != ZeroPage::Off {
-                for at in (part.start..part.end).map(Vpn) {
-                    let site = Site { space, entry, at, access: Access::Read, most: Level::BASE };
-                    self.enter_zeroes(&mut FaultContext { pmap, memory, site }, Level::BASE);
+        pmap.gather(space, region.start..region.start + self.frames.ladder.pages(region.level), |pmap| {
+            for (from, to) in zeroes {
+                let part = entry.within(entry.page(from).0, entry.page(to).0);
+                self.remove_mapped(pmap, space, &entry, &part);
+                // What loses its zeroes is split at once.
+                let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
+                self.frames.release(object, from, to);
+                ends.into_iter().for_each(|frame| self.frames.split_at(frame));
+                if self.answers.place.zero_page != ZeroPage::Off {
+                    for at in (part.start..part.end).map(Vpn) {
+                        let site = Site { space, entry, at, access: Access::Read, most: Level::BASE };
+                        self.enter_zeroes(&mut FaultContext { pmap, memory, site }, Level::BASE);
+                    }
                 }
             }
-        }
-        pmap.flush_gathered(space);
+        });
         self.take_tables(pmap);
         let freed = before - self.frames.stats.resident_pages;
         self.frames.stats.zeroes_given_back += freed;

@@ -80,8 +80,8 @@ impl Vm {
     /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log
     /// entries).
     pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
-        let Some(pages) = self.pool_pages() else { return Ok(()) };
         let space = self.space(space)?;
+        let Some(pages) = self.pool_pages() else { return Ok(()) };
         let cut = [low, high].into_iter().find(|at| {
             !at.is_multiple_of(pages)
                 && space.find(*at).is_some_and(|entry| entry.pooled != Pooled::Not && entry.start < *at)

@@ -285,24 +285,24 @@ impl Vm {
     fn remove_region(&mut self, pmap: &mut impl Pmap, fit: &Fit) -> Used {
         let Region { space, start, level } = fit.whole.region;
         let end = start + self.frames.ladder.pages(level);
-        pmap.gather(space, start..end);
-        self.uncover(pmap, space, start..end);
-        let mut used = Used::default();
-        let mut at = start;
-        while at < end {
-            let Some(mapped) = pmap.lookup(space, at) else {
-                at = at + 1;
-                continue;
-            };
-            let smaller = self.level(mapped.size);
-            let of = pmap.remove(space, at, mapped.size);
-            used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
-            self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
-            self.frames.stats.mapped[smaller.index()] -= 1;
-            at = at + self.frames.ladder.pages(smaller);
-        }
-        pmap.flush_gathered(space);
-        used
+        pmap.gather(space, start..end, |pmap| {
+            self.uncover(pmap, space, start..end);
+            let mut used = Used::default();
+            let mut at = start;
+            while at < end {
+                let Some(mapped) = pmap.lookup(space, at) else {
+                    at = at + 1;
+                    continue;
+                };
+                let smaller = self.level(mapped.size);
+                let of = pmap.remove(space, at, mapped.size);
+                used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
+                self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
+                self.frames.stats.mapped[smaller.index()] -= 1;
+                at = at + self.frames.ladder.pages(smaller);
+            }
+            used
+        })
     }
 
     /// Maps a region, of which nothing is mapped and which fills the extent that begins with this

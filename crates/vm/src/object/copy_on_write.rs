@@ -24,26 +24,27 @@ impl Vm {
         self.space_mut(child).prefer = self.space(parent)?.prefer;
         [parent, child].iter().for_each(|space| self.space_mut(*space).forked = Some(self.dropped));
         let first = entries.first().map_or(Vpn(0), |entry| Vpn(entry.start));
-        pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)));
-        for entry in entries {
-            let object = self.objects.get_mut(entry.object);
-            object.entries += 1;
-            object.sole = false;
-            let copy = !entry.shared;
-            if copy && !entry.copy {
-                self.each_mapped(pmap, parent, &entry, |vm, pmap, leaf| {
-                    if leaf.rights.contains(Protection::WRITE) {
-                        pmap.protect(parent, leaf.at, vm.frames.ladder.size(leaf.level), entry.rights_without_write());
-                    }
-                });
-                self.space_mut(parent).put(Entry { copy, ..entry });
+        pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)), |pmap| {
+            for entry in entries {
+                let object = self.objects.get_mut(entry.object);
+                object.entries += 1;
+                object.sole = false;
+                let copy = !entry.shared;
+                if copy && !entry.copy {
+                    self.each_mapped(pmap, parent, &entry, |vm, pmap, leaf| {
+                        if leaf.rights.contains(Protection::WRITE) {
+                            let size = vm.frames.ladder.size(leaf.level);
+                            pmap.protect(parent, leaf.at, size, entry.rights_without_write());
+                        }
+                    });
+                    self.space_mut(parent).put(Entry { copy, ..entry });
+                }
+                // What the parent has reserved in the static pool stays the parent's alone, as in
+                // Linux.
+                let pooled = if entry.pooled == Pooled::Reserved { Pooled::Unreserved } else { entry.pooled };
+                self.space_mut(child).put(Entry { copy, pooled, ..entry });
             }
-            // What the parent has reserved in the static pool stays the parent's alone, as in
-            // Linux.
-            let pooled = if entry.pooled == Pooled::Reserved { Pooled::Unreserved } else { entry.pooled };
-            self.space_mut(child).put(Entry { copy, pooled, ..entry });
-        }
-        pmap.flush_gathered(parent);
+        });
         Ok(child)
     }
 

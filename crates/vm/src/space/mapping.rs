@@ -183,23 +183,34 @@ impl Vm {
     /// [`Vm::none_busy`].
     pub(crate) fn remove(&mut self, pmap: &mut impl Pmap, space: SpaceId, Range { start: low, end: high }: Range<u64>) {
         self.frames.stats.note_peak();
-        let entries = self.space_mut(space).overlapping(low, high);
-        pmap.gather(space, Vpn(low)..Vpn(high));
-        for entry in entries {
-            let part = entry.within(low, high);
-            self.unreserve(&part);
-            self.remove_mapped(pmap, space, &entry, &part);
-            self.cut(space, part.start);
-            self.cut(space, part.end);
-            self.space_mut(space).take(part.start);
-            self.shrink(space, part.object);
-            self.drop_entry(&part);
-        }
-        pmap.flush_gathered(space);
+        self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
+            vm.unreserve(&part);
+            vm.remove_mapped(pmap, space, entry, &part);
+            vm.cut(space, part.start);
+            vm.cut(space, part.end);
+            vm.space_mut(space).take(part.start);
+            vm.shrink(space, part.object);
+            vm.drop_entry(&part);
+        });
         self.take_tables(pmap);
         if self.wants.unmapped {
             self.tell(Event::Unmapped { space, range: Vpn(low).pages(high - low) });
         }
+    }
+
+    /// Changes the part of each entry that lies in a range of a space that exists: one change of
+    /// the page tables.
+    fn change_parts<P: Pmap>(
+        &mut self,
+        pmap: &mut P,
+        space: SpaceId,
+        Range { start: low, end: high }: Range<u64>,
+        mut change: impl FnMut(&mut Vm, &mut P, &Entry, Entry),
+    ) {
+        let entries = self.space_mut(space).overlapping(low, high);
+        pmap.gather(space, Vpn(low)..Vpn(high), |pmap| {
+            entries.iter().for_each(|entry| change(self, pmap, entry, entry.within(low, high)));
+        });
     }
 
     /// Changes the rights of a range; holes are no error. Superpages that cross its ends are
@@ -218,16 +229,14 @@ impl Vm {
         let (low, high) = bounds(range)?;
         self.cuts_pool(space, low, high)?;
         self.frames.stats.note_peak();
-        let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, range.start..Vpn(high));
-        for entry in entries {
+        self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
             if entry.protection == protection {
-                continue;
+                return;
             }
-            let part = Entry { protection, ..entry.within(low, high) };
-            self.demote_edge(pmap, space, &entry, part.start);
-            self.demote_edge(pmap, space, &entry, part.end);
-            self.each_mapped(pmap, space, &part, |vm, pmap, leaf| {
+            let part = Entry { protection, ..part };
+            vm.demote_edge(pmap, space, entry, part.start);
+            vm.demote_edge(pmap, space, entry, part.end);
+            vm.each_mapped(pmap, space, &part, |vm, pmap, leaf| {
                 let (at, size) = (leaf.at, vm.frames.ladder.size(leaf.level));
                 let own = !part.copy && vm.frames.population.walk(part.object, part.index(at.0)).populated;
                 let mut rights = if own { protection } else { part.rights_without_write() };
@@ -238,10 +247,9 @@ impl Vm {
                     pmap.protect(space, at, size, rights);
                 }
             });
-            self.protect_zeroes(pmap, space, &part);
-            self.put_part(space, part);
-        }
-        pmap.flush_gathered(space);
+            vm.protect_zeroes(pmap, space, &part);
+            vm.put_part(space, part);
+        });
         Ok(())
     }
 
@@ -288,18 +296,15 @@ impl Vm {
     ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.cuts_pool(space, low, high)?;
-        let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, range.start..Vpn(high));
-        for entry in entries {
-            let mut part = entry.within(low, high);
-            change(&mut part);
-            if part != entry.within(low, high) {
-                self.demote_edge(pmap, space, &entry, part.start);
-                self.demote_edge(pmap, space, &entry, part.end);
-                self.put_part(space, part);
+        self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
+            let mut changed = part;
+            change(&mut changed);
+            if changed != part {
+                vm.demote_edge(pmap, space, entry, part.start);
+                vm.demote_edge(pmap, space, entry, part.end);
+                vm.put_part(space, changed);
             }
-        }
-        pmap.flush_gathered(space);
+        });
         Ok(())
     }
 
@@ -362,27 +367,23 @@ impl Vm {
         self.none_busy(space, low..high, None)?;
         self.cuts_pool(space, low, high)?;
         self.frames.stats.note_peak();
-        let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, range.start..Vpn(high));
-        for entry in entries {
-            let part = entry.within(low, high);
-            self.unreserve(&part);
-            self.remove_mapped(pmap, space, &entry, &part);
-            let given_up = self.give_up(space, &part);
-            let file = self.file_behind(part.object);
-            let backing = self.objects.get(part.object).backing;
+        self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
+            vm.unreserve(&part);
+            vm.remove_mapped(pmap, space, entry, &part);
+            let given_up = vm.give_up(space, &part);
+            let file = vm.file_behind(part.object);
+            let backing = vm.objects.get(part.object).backing;
             if entry.shared || file == Some(part.object) || given_up && backing == file {
-                continue;
+                return;
             }
             // Pages of objects behind, and pages that others still need, must not show up here
             // again.
-            self.cut(space, part.start);
-            self.cut(space, part.end);
-            self.put_fresh(space, part);
-            self.drop_entry(&part);
-        }
+            vm.cut(space, part.start);
+            vm.cut(space, part.end);
+            vm.put_fresh(space, part);
+            vm.drop_entry(&part);
+        });
         self.reserve_again(space, low, high);
-        pmap.flush_gathered(space);
         self.take_tables(pmap);
         Ok(())
     }
@@ -503,22 +504,18 @@ impl Vm {
             self.remove(pmap, space, new);
         }
         if from != to {
-            let entries = self.space(space)?.overlapping(low, low + moving);
-            pmap.gather(space, from..Vpn(low + moving));
-            for entry in entries {
-                let part = entry.within(low, low + moving);
-                self.demote_edge(pmap, space, &entry, part.start);
-                self.demote_edge(pmap, space, &entry, part.end);
-                self.cut(space, part.start);
-                self.cut(space, part.end);
+            self.change_parts(pmap, space, low..low + moving, |vm, pmap, entry, part| {
+                vm.demote_edge(pmap, space, entry, part.start);
+                vm.demote_edge(pmap, space, entry, part.end);
+                vm.cut(space, part.start);
+                vm.cut(space, part.end);
                 let start = part.start - low + to_low;
                 let moved = Entry { start, end: start + (part.end - part.start), ..part };
-                self.move_mapped(pmap, space, &part, &moved);
-                self.space_mut(space).take(part.start);
-                self.space_mut(space).put(moved);
-                self.join(space, moved.start);
-            }
-            pmap.flush_gathered(space);
+                vm.move_mapped(pmap, space, &part, &moved);
+                vm.space_mut(space).take(part.start);
+                vm.space_mut(space).put(moved);
+                vm.join(space, moved.start);
+            });
             self.take_tables(pmap);
         }
         if to_pages > from_pages
