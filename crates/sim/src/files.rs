@@ -154,10 +154,7 @@ impl Simulation {
     fn file_page(&mut self, work: impl Fn(&mut Simulation) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
         loop {
             match work(self) {
-                Ok(fault) => {
-                    self.note_copy(&fault);
-                    return Ok(fault.frame);
-                }
+                Ok(fault) => return Ok(fault.frame),
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
                 Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
                 Err(error) => return Err(Problem::Run(error.to_string())),

@@ -9,7 +9,7 @@ use crate::simulation::{Hold, Problem, Simulation};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_pages::{Access, Counts, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
-use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Hash, Map};
+use superpage_vm::{Backing, FaultError, Growth, Hash, Map};
 
 impl Simulation {
     /// Handles a trap until the access succeeds, as a processor would retry it.
@@ -27,13 +27,10 @@ impl Simulation {
             steps += 1;
             let (hardware, address) =
                 (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space.page(page));
-            let zeroed = self.vm.counts().bytes_zeroed;
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
-                    self.note_copy(&fault);
                     if self.footprint.is_some() {
-                        let zeroed = self.vm.counts().bytes_zeroed - zeroed;
-                        self.filled(fault.frame.0, fault.source.map(|source| source.0), zeroed);
+                        self.filled(fault.frame.0, fault.source.map(|source| source.0), fault.zeroed);
                         self.wait_for_disk();
                     }
                     self.back_guest()?;
@@ -75,15 +72,6 @@ impl Simulation {
             }
         }
         Err(Problem::Run(format!("page {:#x} traps again and again: this is a bug in superpage", page.0)))
-    }
-
-    /// Counts what a fault has copied beside what the manager counts: a cache page that could not
-    /// stay in its frame.
-    #[inline]
-    pub(crate) fn note_copy(&mut self, fault: &Fault) {
-        if fault.kind == FaultKind::Cached && fault.source.is_some() {
-            self.counted.copied_bytes += self.setup.ladder.base().bytes();
-        }
     }
 
     /// Runs the page daemon if it has work: it is a thread of its own, which nobody waits for.

@@ -174,6 +174,11 @@ impl Stats {
         self.wired_frames + self.foreign_frames + self.pool_free_frames + self.deferred_pages
     }
 
+    /// Bytes zeroed and copied.
+    pub(crate) fn filled(&self) -> [u64; 2] {
+        [self.bytes_zeroed, self.bytes_copied]
+    }
+
     /// Counts a page populated by an access.
     pub(crate) fn populated(&mut self) {
         self.touched_pages += 1;

@@ -129,6 +129,32 @@ fn a_cache_page_is_taken_back_from_its_own_reservation() {
 }
 
 #[test]
+fn a_cache_page_whose_frame_is_reserved_elsewhere_is_copied_there() {
+    let mut machine = small("reservation:speculate=0/4");
+    machine.file(FILE, 8, true, 0);
+    machine.disk.stored.insert((Some(1), 3), value(3));
+    (0..8).for_each(|page| assert_eq!(machine.get(FILE + page), if page == 3 { value(3) } else { 0 }));
+    let cached = machine.frame(FILE).unwrap();
+    machine.anonymous(0, 53, Growth::Fixed);
+    (0..53).for_each(|page| machine.put(page, value(page)));
+    assert!(machine.daemon() && machine.mapped(FILE..FILE + 8).is_empty(), "all of the file went");
+    // Another program has the frame of its second page, and there is an extent elsewhere.
+    machine.unmap(0, 8);
+    machine.anonymous(2048, 16, Growth::Fixed);
+    let taken = [2049, 2057].map(|page| (machine.write(page).frame, page));
+    let (_, elsewhere) = *taken.iter().find(|(frame, _)| *frame != cached + 1).unwrap();
+    machine.unmap(elsewhere - 1, 8);
+    let fault = machine.read(FILE + 1);
+    assert_eq!((fault.kind, fault.allocated, fault.copied), (FaultKind::File, Some(Level(1)), 0));
+    let copied = machine.vm.stats().bytes_copied;
+    let fault = machine.read(FILE + 3);
+    assert_eq!((fault.kind, fault.reserved, fault.source), (FaultKind::Cached, true, Some(cached + 3)));
+    assert_eq!((fault.zeroed, fault.copied, machine.vm.stats().bytes_copied - copied), (0, 8192, 8192));
+    assert_eq!(machine.get(FILE + 3), value(3));
+    machine.end();
+}
+
+#[test]
 fn a_cache_page_is_taken_back_from_the_reservation_of_another_which_is_preempted() {
     let mut machine = thirteen_evicted("reservation:speculate=0/4");
     machine.anonymous(2048, 8, Growth::Fixed);

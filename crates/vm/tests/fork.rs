@@ -28,6 +28,7 @@ fn the_child_shares_pages_until_a_write() {
     assert_eq!(read.kind, FaultKind::Resident);
     let write = machine.fault(child, 520, Access::Write).unwrap();
     assert_eq!((write.kind, write.source), (FaultKind::Copy, Some(read.frame)));
+    assert_eq!((write.zeroed, write.copied), (0, 8192));
     assert_eq!(write.allocated, Some(Level(2)), "copies get reservations of their own");
     machine.vm.validate(&machine.pmap).unwrap();
     assert_eq!(machine.vm.stats().bytes_copied, 8192);

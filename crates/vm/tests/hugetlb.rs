@@ -31,6 +31,7 @@ fn a_mapping_reserves_its_pages_and_a_fault_takes_one_whole() {
     assert_eq!(counts(&machine), [4, 4, 2, 0]);
     let fault = machine.write(MB2 + 5);
     assert_eq!((fault.wanted, fault.allocated, fault.mapped), (Level(1), Some(Level(1)), Level(1)));
+    assert_eq!((fault.zeroed, fault.copied), (2 << 20, 0));
     assert_eq!((counts(&machine), machine.level(MB2)), ([4, 3, 1, 0], Some(Level(1))));
     assert_eq!(machine.write(MB2 - 1).mapped, Level::BASE);
     assert_eq!((machine.vm.stats().faults_pool, machine.vm.stats().bytes_zeroed), (1, (2 << 20) + 4096));

@@ -281,10 +281,7 @@ impl Vm {
             Content::Overwritten => (FaultKind::Zero, false),
             // The frame that held it was freed, and taken again.
             Content::Copy(from) if from == frame => (FaultKind::Cached, true),
-            Content::Copy(_) => {
-                stats.bytes_copied += bytes;
-                (FaultKind::Copy, true)
-            }
+            Content::Copy(_) => (FaultKind::Copy, true),
             // A private page of a file has no copy of its own yet.
             Content::Read { from: Backed::File { .. }, .. } => {
                 (FaultKind::File, self.objects.get(page.object).file.is_none())
@@ -295,6 +292,7 @@ impl Vm {
             }
             Content::Cached(_) => (FaultKind::Cached, false),
         };
+        stats.bytes_copied += if content.source(taken.frames.start).is_some() { bytes } else { 0 };
         if let Some(pages) = &mut self.frames.pages
             && differs
         {

@@ -19,7 +19,7 @@ use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{Address, Backed, FaultError, Memory, Page, Pmap, SpaceId};
+use crate::{Address, Backed, FaultError, Memory, Page, Pmap, SpaceId, Stats};
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection, Vpn};
 
 /// How a fault was resolved.
@@ -72,13 +72,23 @@ pub struct Fault {
     pub preempted: u32,
     /// The level of the page that maps the address now: above the base page's after a promotion.
     pub mapped: Level,
+    /// Bytes of zeroes written: to the page, and to whatever was populated beside it.
+    pub zeroed: u64,
+    /// Bytes copied: of the page, and by compaction.
+    pub copied: u64,
 }
 
 impl Fault {
     /// A fault that took no frame.
     pub(crate) fn new(kind: FaultKind, frame: Pfn, mapped: Level) -> Fault {
         let (source, wanted) = (None, Level::BASE);
-        Fault { kind, frame, source, reserved: false, wanted, allocated: None, preempted: 0, mapped }
+        let (allocated, zeroed, copied) = (None, 0, 0);
+        Fault { kind, frame, source, reserved: false, wanted, allocated, preempted: 0, mapped, zeroed, copied }
+    }
+
+    /// The same, with what has been zeroed and copied since `before` ([`Stats::filled`]).
+    pub(crate) fn since(self, [zeroed, copied]: [u64; 2], now: &Stats) -> Fault {
+        Fault { zeroed: now.bytes_zeroed - zeroed, copied: now.bytes_copied - copied, ..self }
     }
 }
 
@@ -150,6 +160,7 @@ impl Vm {
         access: Access,
     ) -> Result<Fault, FaultError> {
         let Address { space, at } = address;
+        let before = self.frames.stats.filled();
         let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
         let Some(entry) = map.find(at.0) else { return Err(FaultError::Unmapped(at)) };
         if !entry.protection.allows(access) {
@@ -186,7 +197,7 @@ impl Vm {
         if self.wants.fault || self.wants.starved {
             self.tell_fault(address, &ended);
         }
-        let fault = ended?;
+        let fault = ended?.since(before, &self.frames.stats);
         self.hash_if_wanted(pmap, memory);
         if self.events.faulted
             && let Some(background) = &mut self.background

@@ -78,13 +78,14 @@ impl Vm {
         (file, page): (u32, u64),
         reading: bool,
     ) -> Result<Fault, FaultError> {
+        let before = self.frames.stats.filled();
         let object = self.objects.find_file(file).ok_or(FaultError::NotOpen(file))?;
         if page >= PAGES_LIMIT || self.objects.get(object).opens == 0 {
             return Err(FaultError::NotOpen(file));
         }
         let known = self.objects.get_mut(object);
         known.high = known.high.max(page + 1);
-        self.bring_in(memory, object.page(page), reading)
+        Ok(self.bring_in(memory, object.page(page), reading)?.since(before, &self.frames.stats))
     }
 
     /// Populates a page of a file that nothing needs to map, if it is not populated: with the
