@@ -557,6 +557,11 @@ fn a_service_has_its_own_policy_and_its_own_metrics() {
     let (first, second) = (sizes(), sizes());
     assert!(first[0] > 0 && first[1] == 0 && second[0] > 0, "{said}");
     assert!(said.contains("service=\"alpha\"") && said.contains("service=\"processes\""), "{said}");
+    // The first reload drops it, and what it has done is in the sum at the end.
+    let number = |line: &str| line.split_once("regions=").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
+    let of = |part: &str| said.lines().filter(|line| line.contains(part)).map(number).sum::<u64>();
+    assert!(of("served no longer service=\"alpha\"") > 0, "{said}");
+    assert!(of(" ends regions=") >= of("served no longer"), "{said}");
     assert!(said.contains("superpage_watched_processes{service=\"alpha\"} 1"), "{said}");
     assert!(said.contains("superpage_watched_processes{service=\"b\"} 1"), "{said}");
     assert!(

@@ -419,8 +419,9 @@ fn shared_memory_that_is_in_no_page_table_is_told_of() {
     let Ok(mut child) = python else {
         return superpage_testing::skip!("python3", "there is no python3");
     };
-    let mut ready = [0; 5];
-    child.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    // It stays open: without a buffer Python writes the end of the line by itself.
+    let mut said = child.stdout.take().unwrap();
+    said.read_exact(&mut [0; 5]).unwrap();
     let process = Waiting(child);
     let output = inspect(&["--wide", &process.pid()]);
     let text = String::from_utf8_lossy(&output.stdout);

@@ -13,6 +13,10 @@ pub enum Error {
     /// would.
     #[error("{0}")]
     Unable(String),
+    /// What a killed process had changed cannot be put back; [`recover`](crate::settings::recover),
+    /// with which every live verb begins, says why.
+    #[error("settings that were changed before are not put back: superpage inspect says why")]
+    NotPutBack,
     /// A file that could not be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {

@@ -11,6 +11,7 @@ use superpage_linux::settings::System;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_live::Policy;
+use superpage_live::inspect::Reach;
 use superpage_live::launch::Line;
 use superpage_live::policy::{Aim, Plan, part, too_short};
 use superpage_live::promote::Work;
@@ -212,10 +213,12 @@ fn of_the_plan(ranges: &[(u64, u64)], places: &BTreeSet<u64>, size: u64) -> Opti
 /// Prints what to type to have the policy without this command, if it did anything.
 fn lasting(policy: &Policy, outcome: &Outcome) {
     let idle = outcome.work.as_ref().is_some_and(|work| work.counters.promoted_regions == 0);
+    let unseen = outcome.memory.as_ref().is_none_or(|memory| memory.peak == 0);
     let none = outcome.memory.as_ref().is_some_and(|memory| memory.most_huge == Some(0));
-    let idle = idle || none && policy.live().aim == Some(Aim::Huge);
-    let aims = outcome.reach.as_ref().zip(policy.live().aim).filter(|(_, aim)| aim.asks());
-    if idle || aims.is_some_and(|(reach, aim)| reach.reached(aim) == 0) {
+    let idle = idle || (unseen || none) && policy.live().aim == Some(Aim::Huge);
+    let aims = outcome.reach.as_ref().zip(policy.live().aim);
+    let little = |(reach, aim): (&Reach, Aim)| reach.why_nothing(aim, &Rules::read()).is_some();
+    if idle || unseen && policy.live().aim.is_some() || aims.is_some_and(little) {
         return;
     }
     let system = System::live();
@@ -239,9 +242,9 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
             let mut said: Vec<String> =
                 reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
             let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
-            said.extend(
-                rest.map(|rest| format!("{} could be huge and is not yet: {}", bytes(rest), why_not_yet(policy))),
-            );
+            said.extend(rest.map(|rest| {
+                format!("{} of private memory could be huge and is not yet: {}", bytes(rest), why_not_yet(policy))
+            }));
             said
         }
     }

@@ -321,7 +321,7 @@ impl Settings {
 
     /// With the lock held: restores what a killed holder had changed.
     fn undo_left(&self) -> Result<(), Error> {
-        if let Some(recovered) = undo_journal(&self.system)? {
+        if let Some(recovered) = undo_journal(&self.system).map_err(|_| Error::NotPutBack)? {
             eprintln!("superpage: {recovered}");
         }
         Ok(())

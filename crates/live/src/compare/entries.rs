@@ -75,7 +75,12 @@ pub(super) fn entries(
     let mut entries: Vec<Entry> = Vec::new();
     let mut left_out = Vec::new();
     for (index, (name, policy, own, note)) in wanted.into_iter().enumerate() {
-        let plan = Plan::new(policy, settings.system()).and_then(|plan| match &others {
+        let plan = Plan::new(policy, settings.system()).and_then(|mut plan| match &others {
+            // What is for shared memory alone is left out, and not the policy.
+            Some(others) if others.is_empty() && !plan.is_global() => {
+                plan.settings.clear();
+                Ok(plan)
+            }
             Some(others) if plan.is_global() => Err(Error::Unable(match others.is_empty() {
                 true => "it changes settings of the whole system".into(),
                 false => format!(

@@ -127,9 +127,10 @@ impl Daemon {
         let counters = self.services.counters();
         let used = process_cpu(std::process::id() as i32).unwrap_or_default();
         let sum = |of: fn(&Counters) -> u64| counters.iter().map(|(_, counters)| of(counters)).sum::<u64>();
+        let (regions, grown) = self.services.past;
         tracing::info!(
-            regions = sum(|counters| counters.promoted_regions),
-            grown_bytes = sum(|counters| counters.grown_bytes),
+            regions = regions + sum(|counters| counters.promoted_regions),
+            grown_bytes = grown + sum(|counters| counters.grown_bytes),
             cpu = percent(used.as_secs_f64() / begun.elapsed().as_secs_f64()),
             "ends"
         );

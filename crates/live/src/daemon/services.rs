@@ -24,6 +24,8 @@ pub(super) struct Services {
     parts: Vec<(String, Promoter)>,
     /// Whether services are told apart.
     named: bool,
+    /// The regions, and the bytes added by them, of services that are served no longer.
+    pub(super) past: (u64, u64),
     /// Whose turn it is.
     turn: usize,
     /// Until when the list of processes is used.
@@ -97,6 +99,7 @@ impl Services {
         Ok(Services {
             parts: parts.into_iter().map(promoter).collect::<Result<_, Error>>()?,
             named,
+            past: (0, 0),
             turn: 0,
             listed: None,
         })
@@ -125,6 +128,11 @@ impl Services {
             } else if let Some(at) = new.iter().position(|(there, _)| *there == label) {
                 self.parts.push(new.remove(at));
             }
+        }
+        for (label, promoter) in known {
+            let Counters { promoted_regions: regions, grown_bytes, .. } = promoter.counters();
+            tracing::info!(service = self.named.then_some(label), regions, grown_bytes, "served no longer");
+            self.past = (self.past.0 + regions, self.past.1 + grown_bytes);
         }
         (self.named, self.turn, self.listed) = (named, 0, None);
         Ok(())

@@ -238,6 +238,10 @@ fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
         false => format!("postgres -D {folder}"),
     };
     let [pool, at_boot] = pool::set_aside(now);
+    // What is on its command line goes before all files.
+    let set =
+        origin.arguments.iter().find(|argument| argument.trim_start_matches(['-', 'c']).starts_with("huge_pages="));
+    let first = set.map_or(String::new(), |set| format!(", if {} is no longer on its command line", quoted(set)));
     vec![
         Line::new(
             "how many pages N its buffers need of a pool (as its own user, while it is stopped; PostgreSQL 15 or later)",
@@ -245,8 +249,14 @@ fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
         ),
         pool,
         at_boot,
-        // Not `on`: where the pool is not there it would not start.
-        Line::new("uses it from the next start on", format!("echo 'huge_pages = try' >> {folder}/postgresql.conf")),
+        // Not `on`: where the pool is not there it would not start. And not a line in a file: which
+        // one it reads, and what goes before that, is the server's to know.
+        Line::new(
+            format!(
+                "uses it from the next start on{first} (as its superuser; undone by ALTER SYSTEM RESET huge_pages)"
+            ),
+            "psql -c 'ALTER SYSTEM SET huge_pages = try'",
+        ),
     ]
 }
 
@@ -371,6 +381,12 @@ pub(super) mod tests {
         let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
         assert_eq!((lines[0].line.as_str(), lines.len()), (first, 4));
         assert!(lines[3].line.contains("huge_pages = try"), "it starts without the pool too");
+        assert!(lines[3].does.starts_with("uses it from the next start on (as"), "{}", lines[3].does);
+        for off in ["huge_pages=off", "-chuge_pages=off", "--huge_pages=off"] {
+            let arguments = ["postgres", "-c", off].map(String::from).to_vec();
+            let lines = postgresql(&Origin { arguments, ..Origin::default() }, 1);
+            assert!(lines[3].does.contains(&format!(", if {off} is no longer")), "{}", lines[3].does);
+        }
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
         assert_eq!(postgresql(&odd, 1)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
     }

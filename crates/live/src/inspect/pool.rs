@@ -19,7 +19,8 @@ pub(super) fn notes(processes: &[Process], unmapped: &BTreeMap<u64, u64>) -> Vec
     let mappings = || processes.iter().flat_map(|process| &process.mappings);
     let used = |size: PageSize| {
         let unmapped = unmapped.get(&size.bytes()).copied().unwrap_or(0);
-        mapped(mappings(), size) + unmapped / size.bytes()
+        // Shares of pages that several map do not add up to the byte.
+        mapped(mappings(), size) + (unmapped + size.bytes() / 2) / size.bytes()
     };
     let pools = pools(Path::new(POOLS));
     pools.iter().filter(|pool| pool.pages > 0).map(|pool| note(pool, used(pool.size))).collect()
@@ -57,15 +58,17 @@ fn note(pool: &Pool, used: u64) -> String {
 pub(super) fn set_aside(now: u64) -> [Line; 2] {
     let size = PageSize::from_bytes(page()).map_or(String::new(), |size| format!(" of {size}"));
     let there = pools(Path::new(POOLS)).into_iter().find(|pool| pool.size.bytes() == page());
+    let used = there.as_ref().map_or(0, |pool| pool.pages.saturating_sub(pool.free) + pool.reserved);
     let there = there.map_or(0, |pool| pool.pages - pool.surplus);
     // Another superpage may have changed it for a while.
     let before = System::live().put_back_by_another(HUGETLB_POOL);
-    lines(now, before.and_then(|pages| pages.parse().ok()).unwrap_or(there), &size)
+    let there = before.and_then(|pages| pages.parse().ok()).unwrap_or(there);
+    lines(now, (there, used.min(there)), &size)
 }
 
-/// The same, where `there` pages are of others.
-fn lines(now: u64, there: u64, size: &str) -> [Line; 2] {
-    let others = if there > 0 { format!(", and others have {there}") } else { String::new() };
+/// The same, where `there` pages are in the pool now, of which others have `used`.
+fn lines(now: u64, (there, used): (u64, u64), size: &str) -> [Line; 2] {
+    let others = if used > 0 { format!(", and others have {used}") } else { String::new() };
     let does = format!(
         "sets a pool aside, N pages{size} that nothing else can use: what is mapped now takes {now}{others} (root; \
          undone by {there})"
@@ -78,8 +81,8 @@ fn lines(now: u64, there: u64, size: &str) -> [Line; 2] {
                 text: format!(
                     "# As many pages{size} as what is mapped now takes{}. To undo it, remove this file and type\n\
                      # sysctl -w vm.nr_hugepages={there}\nvm.nr_hugepages = {}\n",
-                    if there > 0 { format!(", and {there} of others") } else { String::new() },
-                    now + there
+                    if used > 0 { format!(", and {used} of others") } else { String::new() },
+                    now + used
                 ),
             }),
             ..Line::new(
@@ -125,15 +128,17 @@ mod tests {
 
     #[test]
     fn a_pool_is_set_aside_by_a_file_that_says_how_to_undo_it() {
-        for (there, begin, end) in [
+        for (there, used, begin, end) in [
             (
+                0,
                 0,
                 "# As many pages of 2M as what is mapped now takes. To undo",
                 "vm.nr_hugepages=0\nvm.nr_hugepages = 73\n",
             ),
-            (5, "# As many pages of 2M as what is mapped now takes, and 5 of others.", "=5\nvm.nr_hugepages = 78\n"),
+            (9, 0, "# As many pages of 2M as what is mapped now takes. To undo", "=9\nvm.nr_hugepages = 73\n"),
+            (9, 5, "# As many pages of 2M as what is mapped now takes, and 5 of others.", "=9\nvm.nr_hugepages = 78\n"),
         ] {
-            let [_, at_boot] = lines(73, there, " of 2M");
+            let [_, at_boot] = lines(73, (there, used), " of 2M");
             let Part { path, text } = at_boot.file.unwrap();
             assert_eq!(path, "/etc/sysctl.d/superpage.conf");
             assert!(text.starts_with(begin) && text.ends_with(end) && text.lines().count() == 3, "{text}");

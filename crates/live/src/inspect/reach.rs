@@ -44,6 +44,9 @@ pub struct Reach {
     pub hugetlb: u64,
     /// Code and files, which are not part of the rest and are not huge.
     pub files: u64,
+    /// Shared memory that is not huge in some page table, counted in each: another process may have
+    /// it as huge pages.
+    pub shared: u64,
     /// Not huge because of the program or its mappings, and not because of settings or time: the
     /// first of [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned),
     /// [`Disabled`](Why::Disabled) and [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the
@@ -78,7 +81,8 @@ impl Reach {
                         (Why::Misaligned, false) => scan::Kind::Shared,
                         _ => scan::Kind::Anonymous,
                     };
-                    one.add(map, circumstances.whole().map(|why| (why, kind(why))));
+                    let why = circumstances.whole().map(|why| (why, kind(why)));
+                    one.add(map, why, circumstances.kind == Kind::SharedMemory);
                 } else if circumstances.kind == Kind::File {
                     let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
                     one.files += bytes("Rss").saturating_sub(bytes("FilePmdMapped"));
@@ -93,7 +97,7 @@ impl Reach {
         sum
     }
 
-    fn add(&mut self, map: &MemoryMap, why: Option<(Why, scan::Kind)>) {
+    fn add(&mut self, map: &MemoryMap, why: Option<(Why, scan::Kind)>, shared: bool) {
         let sum = |keys: &[&str]| keys.iter().filter_map(|key| map.extension.map.get(*key)).sum::<u64>();
         let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
         let (resident, thp) = (sum(&["Rss"]), sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]));
@@ -103,8 +107,10 @@ impl Reach {
         if map.extension.vm_flags.contains(VmFlags::HG) {
             self.advised += resident;
         }
-        if let Some(why) = why.filter(|_| resident > thp) {
-            *self.left.entry(why).or_default() += resident - thp;
+        match why {
+            _ if resident <= thp => {}
+            Some(why) => *self.left.entry(why).or_default() += resident - thp,
+            None => self.shared += if shared { resident - thp } else { 0 },
         }
     }
 
@@ -114,6 +120,7 @@ impl Reach {
         self.advised += other.advised;
         self.hugetlb += other.hugetlb;
         self.files += other.files;
+        self.shared += other.shared;
         for (why, bytes) in other.left {
             *self.left.entry(why).or_default() += bytes;
         }
@@ -192,10 +199,10 @@ impl Reach {
         reasons
     }
 
-    /// Bytes that are not huge though nothing of the program forbids it, if they are at least a
-    /// hundredth of the memory.
+    /// Bytes of private memory that are not huge though nothing of the program forbids it, if they
+    /// are at least a hundredth of all.
     pub fn rest(&self) -> Option<u64> {
-        let rest = self.resident.saturating_sub(self.huge + self.left.values().sum::<u64>());
+        let rest = self.resident.saturating_sub(self.huge + self.shared + self.left.values().sum::<u64>());
         Some(rest).filter(|rest| *rest > 0 && self.is_much(*rest))
     }
 
