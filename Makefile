@@ -27,7 +27,7 @@ wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes
 	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
 
 demo: ## what superpages do to recorded real programs, on two machines
-	@echo "building: some four minutes on two cores the first time"
+	@echo "building: some five minutes on two cores the first time"
 	@$(MAKE) --no-print-directory build
 	./demo/run $(SUPERPAGE)
 
