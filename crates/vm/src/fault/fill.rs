@@ -186,8 +186,8 @@ impl Vm {
         }
     }
 
-    /// Takes frames for the page of a walk, of the preferred size; where the program waits for that,
-    /// memory is compacted first. `None` if no frame is left.
+    /// Takes frames for the page of a walk, of the preferred size; where the program waits for
+    /// that, memory is compacted first. `None` if no frame is left.
     #[inline]
     fn take(
         &mut self,
