@@ -185,7 +185,7 @@ fn the_state_of_memory_is_written_and_simulated() {
 #[test]
 fn errors_are_one_sentence_with_their_status() {
     let _turn = superpage_testing::turn_of("inspect");
-    let bad: [(&[&str], i32, &str); 14] = [
+    let bad: [(&[&str], i32, &str); 15] = [
         (&["2147483646"], 2, "no process 2147483646"),
         (&["no such name"], 2, "no process is named no such name"),
         (&["no-such.service"], 2, "no-such.service is no control group"),
@@ -194,6 +194,7 @@ fn errors_are_one_sentence_with_their_status() {
         (&["sleep", "--expect", "heap huge > 1 %"], 2, "as `heap huge >= 90 %`"),
         (&["99999999999"], 2, "such a large number"),
         (&["1", "--system"], 2, "cannot be used with"),
+        (&["--system", "--expect", "all huge >= 1 %"], 2, "cannot be used with"),
         (&["--system", "--watch=0"], 2, "expected seconds"),
         (&["--system", "--watch"], 2, "needs a terminal"),
         (&["1", "--memory-state", "m.memory"], 2, "cannot be used with"),

@@ -59,12 +59,12 @@ pub(crate) struct Inspect {
 
     /// Also write the files that make the advice last into this folder: for systemd and for each
     /// boot
-    #[arg(long, value_name = "DIR", requires = "which", conflicts_with = "watch")]
+    #[arg(long, value_name = "DIR", requires = "which", conflicts_with_all = ["watch", "system"])]
     write: Option<PathBuf>,
 
     /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared
     /// (each with its part of a hugetlb pool), code or all
-    #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with = "watch")]
+    #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with_all = ["watch", "system"])]
     expect: Vec<Expectation>,
 
     /// How to print it: table or json

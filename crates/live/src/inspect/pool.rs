@@ -94,9 +94,10 @@ fn lines(now: u64, (there, used): (u64, u64), size: &str) -> [Line; 2] {
 }
 
 /// How many pages of the default size hold these mappings, each by itself; what several processes
-/// map counts once.
+/// map counts once, and what is smaller than a page is not for a pool.
 pub(super) fn needed<'a>(mappings: impl Iterator<Item = &'a Mapping>) -> u64 {
-    let distinct: BTreeSet<(u64, u64, &str)> = mappings.map(|it| (it.start, it.end, it.name.as_str())).collect();
+    let large = mappings.filter(|it| it.end - it.start >= page());
+    let distinct: BTreeSet<(u64, u64, &str)> = large.map(|it| (it.start, it.end, it.name.as_str())).collect();
     distinct.into_iter().map(|(start, end, _)| (end - start).div_ceil(page())).sum()
 }
 
@@ -123,7 +124,7 @@ mod tests {
         let shared = |megabytes| mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, megabytes);
         // The same buffers of two processes, and others.
         let each = |megabytes: u64| (megabytes << 20).div_ceil(page());
-        assert_eq!(needed([shared(143), shared(143), shared(1)].iter()), each(143) + each(1));
+        assert_eq!(needed([shared(143), shared(143), shared(5), shared(1)].iter()), each(143) + each(5));
     }
 
     #[test]
