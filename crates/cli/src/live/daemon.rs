@@ -283,7 +283,8 @@ fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> Strin
         sharing => format!(", which {sharing} services share"),
     };
     format!(
-        "{} {} {} to {} at cpu={}{shared}, without scans: each {} of CPU time {warm} to {} {most}, measured here now{cold}",
+        "{} {} {} to {} at cpu={}{shared}, without scans: each {} of CPU time {warm} to {} {most}, \
+         measured here now{cold}",
         count(own),
         if own == 1 { "region takes" } else { "regions take" },
         takes(cost.warm),

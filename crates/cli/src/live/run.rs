@@ -149,7 +149,8 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         if 20 * promoted.paused >= ended.wall {
             let paused = time(promoted.paused.as_secs_f64());
             eprintln!(
-                "superpage: for {paused} in all nothing was promoted, since that had slowed a process ({name}:slowdown=SHARE)"
+                "superpage: for {paused} in all nothing was promoted, since that had slowed a process \
+                 ({name}:slowdown=SHARE)"
             );
         }
         for (reason, regions) in &promoted.refused {

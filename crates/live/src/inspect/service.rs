@@ -182,7 +182,8 @@ impl FromStr for Expectation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Expectation, String> {
-        let expected = "expected a kind of memory and a percentage with its sign, as `heap huge >= 90 %`: of heap, shared, code or all";
+        let expected = "expected a kind of memory and a percentage with its sign, as `heap huge >= 90 %`: of heap, \
+                        shared, code or all";
         let (memory, share) = text.split_once(">=").ok_or(expected)?;
         let of = match memory.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["heap", "huge"] => Memory::Heap,
