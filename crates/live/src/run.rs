@@ -108,11 +108,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let members = if running.wait_all(Some(Duration::ZERO))? { Vec::new() } else { running.tree.members() };
     let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
     let usage = running.tree.usage();
-    // The kernel's own peak counts the moment before the exec too, when the command was a copy of
-    // this process: it says something of the command where it is more than that.
-    let own = superpage_linux::proc::own_status().ok().and_then(|status| status.vmhwm).unwrap_or(0) << 10;
-    let most = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
-    let Seen { memory, reach, work } = running.seen(most);
+    let Seen { memory, reach, work } = running.seen(usage.peak_process_bytes);
     if let Some(symbols) = symbols.filter(|_| options.perf_map) {
         symbols.keep();
     }

@@ -114,9 +114,8 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         count(usage.minor_faults),
         count(usage.major_faults),
     );
-    match &outcome.memory {
-        Some(seen) if seen.peak > 0 => eprintln!("superpage: {}", memory(seen)),
-        _ => eprintln!("superpage: the command ended before its memory could be looked at"),
+    if let Some(seen) = &outcome.memory {
+        eprintln!("superpage: {}", memory(seen, policy.live().aim));
     }
     if let Some(work) = &outcome.work {
         let promoted = &work.counters;
@@ -214,7 +213,7 @@ fn of_the_plan(ranges: &[(u64, u64)], places: &BTreeSet<u64>, size: u64) -> Opti
 /// Prints what to type to have the policy without this command, if it did anything.
 fn lasting(policy: &Policy, outcome: &Outcome) {
     let idle = outcome.work.as_ref().is_some_and(|work| work.counters.promoted_regions == 0);
-    let unseen = outcome.memory.as_ref().is_none_or(|memory| memory.peak == 0);
+    let unseen = outcome.memory.as_ref().is_none_or(|memory| memory.most_huge.is_none());
     let none = outcome.memory.as_ref().is_some_and(|memory| memory.most_huge == Some(0));
     let idle = idle || (unseen || none) && policy.live().aim == Some(Aim::Huge);
     let aims = outcome.reach.as_ref().zip(policy.live().aim);
@@ -280,16 +279,18 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
 }
 
 /// The sampled memory of the command and its descendants.
-fn memory(memory: &Memory) -> String {
+fn memory(memory: &Memory, aim: Option<Aim>) -> String {
     let mut text = format!("at most {} resident", bytes(memory.peak));
     if let (Some(huge), Some(looked), Some(coverage)) = (memory.huge, memory.looked, memory.coverage) {
         let part = part(huge, looked);
         text += &format!("; {part} ({:.1} %) in huge pages at the last look near that", coverage * 100.0);
     } else {
-        text += "; how much of it was huge is not known, as no look near that was finished in the processor time that looks may take";
+        text += "; how much of it was huge is not known: no look was finished while it had about that";
     }
-    if let Some(folios) = memory.folios {
-        text += &format!("; {} in folios of the policy's size", bytes(folios));
+    match memory.folios {
+        Some(folios) => text += &format!("; {} in folios of the policy's size", bytes(folios)),
+        None if aim == Some(Aim::Folios) => text += "; how much was in folios of the policy's size is not known",
+        None => {}
     }
     text
 }
