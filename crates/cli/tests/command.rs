@@ -4,17 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn superpage(arguments: &[&str]) -> Output {
+pub(crate) fn superpage(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_superpage")).args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Asserts status 2, nothing on standard output, and one line on standard error with all of
 /// `parts`.
-fn refused(arguments: &[&str], parts: &[&str]) {
+pub(crate) fn refused(arguments: &[&str], parts: &[&str]) {
     let output = superpage(arguments);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
@@ -28,7 +28,7 @@ fn refused(arguments: &[&str], parts: &[&str]) {
 }
 
 /// A small trace, made by importing a few lines of Lackey's text.
-fn trace(folder: &Path) -> PathBuf {
+pub(crate) fn trace(folder: &Path) -> PathBuf {
     let foreign = folder.join("small.lackey");
     let mut lines = String::from("==1== Lackey\n");
     for i in 0..20_000u64 {
@@ -129,7 +129,7 @@ fn advice_is_a_table_or_json_and_a_plan_that_sim_takes() {
     refused(&["advise", "-m", "no-such-machine", workload], &["no-such-machine"]);
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -300,121 +300,6 @@ fn swap_space_and_cold_files_show_in_rows_and_table() {
     assert!(cold["io_requests"].as_u64().unwrap() > 0);
 }
 
-#[test]
-fn damaged_traces_are_refused_and_their_whole_part_can_be_used() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let whole = trace(folder.path());
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
-    let bytes = std::fs::read(&whole).unwrap();
-    let ours = whole.to_str().unwrap();
-
-    std::fs::write(path("cut.sp"), &bytes[..bytes.len() * 2 / 3]).unwrap();
-    std::fs::write(path("empty.sp"), b"").unwrap();
-    std::fs::write(path("wrong.sp"), b"this is not a trace at all, is it?").unwrap();
-    let mut corrupt = bytes.clone();
-    let middle = bytes.len() / 2;
-    corrupt[middle] ^= 0x40;
-    std::fs::write(path("corrupt.sp"), corrupt).unwrap();
-
-    refused(&["sim", "--trace", &path("cut.sp")], &["cut.sp", "--up-to-cut"]);
-    refused(&["sim", "--trace", &path("corrupt.sp")], &["corrupt.sp", "--up-to-cut"]);
-    refused(&["sim", "--trace", &path("empty.sp")], &["empty.sp", "empty"]);
-    refused(&["sim", "--trace", &path("wrong.sp")], &["wrong.sp"]);
-    refused(&["sim", "--trace", &path("missing.sp")], &["missing.sp"]);
-    refused(&["sim", "--trace", folder.path().to_str().unwrap()], &["directory"]);
-    refused(&["trace", "info", &path("cut.sp")], &["cut.sp", "--up-to-cut"]);
-
-    let references = |arguments: &[&str]| {
-        let output = superpage(arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        rows[0]["references"].as_u64().unwrap()
-    };
-    let all = references(&["sim", "--format", "json", "--trace", ours]);
-    assert_eq!(all, 40_000);
-    let part = references(&["sim", "--format", "json", "--up-to-cut", "--trace", &path("cut.sp")]);
-    assert!(part <= all);
-}
-
-#[test]
-fn trace_info_counts_what_was_imported() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let ours = trace(folder.path());
-    assert_eq!(names(folder.path()), ["small.lackey", "small.sp"]);
-    let output = superpage(&["trace", "info", ours.to_str().unwrap(), "--format", "json"]);
-    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(summary["references"], 40_000);
-    assert_eq!(summary["fetches"], 20_000);
-    assert_eq!(summary["complete"], true);
-    let table = text(&superpage(&["trace", "info", ours.to_str().unwrap()]).stdout);
-    assert!(table.contains("references") && table.contains("whole  yes"), "{table}");
-}
-
-#[test]
-fn every_export_writes_a_file() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let ours = trace(folder.path());
-    for format in superpage_trace::export::formats() {
-        let out = folder.path().join(format!("out.{format}"));
-        let output = superpage(&["trace", "export", format, ours.to_str().unwrap(), "-o", out.to_str().unwrap()]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(out.metadata().unwrap().len() > 100, "{format}");
-        // Standard output that is no terminal holds the same.
-        let printed = superpage(&["trace", "export", format, ours.to_str().unwrap()]);
-        assert!(printed.status.success(), "{}", text(&printed.stderr));
-        assert!(printed.stdout == std::fs::read(&out).unwrap(), "{format}");
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_is_one_sentence_and_leaves_nothing() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let foreign = folder.path().join("small.lackey");
-    std::fs::write(&foreign, " L 1000,8\n").unwrap();
-    let output = superpage(&["trace", "import", "lackey", foreign.to_str().unwrap(), "-o", "/dev/full"]);
-    assert_eq!(output.status.code(), Some(1));
-    let error = text(&output.stderr);
-    assert!(error.contains("/dev/full") && error.trim_end().lines().count() == 1, "{error}");
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let status = Command::new(env!("CARGO_BIN_EXE_superpage"))
-        .args(["sim", "touch:bytes=1M", "--format", "json"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(status.status.code(), Some(1));
-    assert!(text(&status.stderr).starts_with("superpage: cannot write"), "{}", text(&status.stderr));
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_file_limit_is_one_sentence_and_leaves_nothing() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let ours = trace(folder.path());
-    let before = names(folder.path());
-    let script = "ulimit -f 8; exec \"$0\" trace export csv \"$1\" -o \"$1.csv\"";
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_superpage"), ours.to_str().unwrap()])
-        .output()
-        .unwrap();
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("free some space") && error.contains("ulimit -f"), "{error}");
-    assert_eq!(names(folder.path()), before);
-    // A program that is started dies by the signal as it would without us.
-    let script = "ulimit -f 8; exec \"$0\" run -p base -- sh -c 'exec head -c 1000000 /dev/zero > \"$0\"' \"$1.big\"";
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_superpage"), ours.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(128 + 25), "{}", text(&output.stderr));
-}
-
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
@@ -544,82 +429,6 @@ fn without_qemu_recording_says_what_to_install() {
     assert!(!Path::new("unwritten.sp").exists());
 }
 
-/// Under its own name, through a link and through another name of the file.
-#[test]
-fn an_input_is_not_written_over() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let ours = trace(folder.path());
-    let (foreign, experiment) = (folder.path().join("small.lackey"), folder.path().join("own.toml"));
-    std::fs::copy(
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../experiments/navarro02/table3.toml"),
-        &experiment,
-    )
-    .unwrap();
-    for (verb, option, input) in [
-        (&["trace", "export", "csv"][..], "-o", &ours),
-        (&["trace", "import", "lackey"], "-o", &foreign),
-        (&["reproduce"], "--export-html", &experiment),
-    ] {
-        let before = std::fs::read(input).unwrap();
-        let (link, name) = (folder.path().join("link"), folder.path().join("name"));
-        std::os::unix::fs::symlink(input, &link).unwrap();
-        std::fs::hard_link(input, &name).unwrap();
-        for output in [input, &link, &name] {
-            let words = [verb, &[input.to_str().unwrap(), option, output.to_str().unwrap()]].concat();
-            refused(&words, &["is also the input", "name another file"]);
-        }
-        assert_eq!(std::fs::read(input).unwrap(), before);
-        let _ = (std::fs::remove_file(link), std::fs::remove_file(name));
-    }
-}
-
-/// Not for ever, and not until memory is full.
-#[cfg(target_os = "linux")]
-#[test]
-fn inputs_that_never_end_or_never_come_are_refused() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
-    let (zero, pipe) = (path("zero.toml"), path("pipe.toml"));
-    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for file in [&zero, &pipe] {
-        for words in [
-            &["sim", "touch:bytes=1M", "-m", file][..],
-            &["sim", "touch:bytes=1M", "-m", &format!("zen5+{file}")],
-            &["sim", "touch:bytes=1M", "-p", file],
-            &["reproduce", file],
-            &["daemon", "--dry-run", "--config", file],
-            &["run", "-p", file, "--", "true"],
-        ] {
-            refused(words, &["is not a regular file"]);
-        }
-    }
-    for file in [&zero, &pipe] {
-        refused(&["trace", "info", file], &["is not a regular file"]);
-        refused(&["trace", "export", "csv", file], &["is not a regular file"]);
-        refused(&["sim", "--trace", file], &["is not a regular file"]);
-    }
-    refused(&["sim", "touch:bytes=64K", "-p", "promote:interval=0"], &["a time of at least 1ms", "not `0`"]);
-    refused(&["run", "-p", "promote:interval=0", "--", "true"], &["a time of at least 1ms", "not `0`"]);
-    refused(&["sim", "touch:bytes=64K", "-p", "promote:age=8761h"], &["a time of at most 365 days", "not `8761h`"]);
-    refused(&["sim", "share:processes=100K,bytes=64M"], &["processes x bytes is more than 1024G"]);
-    refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is not a regular file"]);
-    // In the place of the journal of settings: an inspect does not wait for it.
-    assert!(Command::new("mkfifo").arg(path("settings.json")).status().unwrap().success());
-    let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
-        .args(["inspect", "--system"])
-        .env("SUPERPAGE_RUN_DIR", folder.path())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success() && text(&output.stderr).contains("is not a regular file"),
-        "{}",
-        text(&output.stderr)
-    );
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wrong_number_of_a_process_is_told_in_words() {
@@ -627,29 +436,6 @@ fn a_wrong_number_of_a_process_is_told_in_words() {
     refused(&["inspect", "self"], &["no process is named self"]);
     refused(&["inspect", "-1"], &["no process is named -1"]);
     refused(&["inspect", "99999999999999999999"], &["no process with such a large number"]);
-}
-
-/// Neither in what goes well nor in what does not.
-#[cfg(unix)]
-#[test]
-fn a_terminal_obeys_no_name_of_a_file() {
-    let _turn = superpage_testing::turn_of("command");
-    let folder = tempfile::tempdir().unwrap();
-    trace(folder.path());
-    let foreign = folder.path().join("small.lackey");
-    let ours = folder.path().join("n\u{1b}[31m\n.sp");
-    for (input, status) in [(&foreign, 0), (&ours.join("none"), 2)] {
-        let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
-            .args(["trace", "import", "lackey"])
-            .arg(input)
-            .arg("-o")
-            .arg(&ours)
-            .output()
-            .unwrap();
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{error}");
-        assert!(!error.contains('\u{1b}') && error.contains("\\u{1b}[31m"), "{error}");
-    }
 }
 
 #[test]
@@ -668,35 +454,6 @@ fn a_policy_of_the_host_is_for_guests() {
         let row = rows.iter().find(|row| row.starts_with(&policies));
         assert!(row.is_some_and(|row| row.last().unwrap().ends_with(pages)), "{policies:?}: {table}");
     }
-}
-
-/// With less memory than a group of rows takes: from limits under which nothing starts to one under
-/// which all is done.
-#[test]
-fn an_export_without_memory_ends_with_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp");
-    let out = folder.path().join("out.parquet");
-    let export = |kilobytes: u64| {
-        let line = format!("ulimit -v {kilobytes}; exec \"$0\" trace export parquet \"$1\" -o \"$2\"");
-        let words = ["-c", &line, env!("CARGO_BIN_EXE_superpage"), whole];
-        Command::new("sh").args(words).arg(&out).output().unwrap()
-    };
-    let mut told = 0;
-    for megabytes in (80..=260).step_by(20) {
-        let done = export(megabytes << 10);
-        let said = text(&done.stderr);
-        match done.status.code() {
-            Some(0) => {}
-            Some(1) => {
-                assert!(said.contains("there is no memory for more than") && !out.exists(), "{megabytes}: {said}");
-                told += 1;
-            }
-            code => panic!("{megabytes} MB: {code:?}: {said}"),
-        }
-        let _ = std::fs::remove_file(&out);
-    }
-    assert!(told > 0, "the limits are too high");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod compare;
 mod compare_ends;
 mod daemon;
 mod docs;
+mod files;
 mod hints;
 mod inspect;
 mod pages;
