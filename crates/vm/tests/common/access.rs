@@ -54,10 +54,10 @@ impl World {
                     }
                     let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
                     assert_eq!(mapped.frame, fault.frame);
-                    // What the background does may make it fault again.
+                    // What the background does may make it fault again, and take the frame.
                     if std::mem::take(&mut before_it) {
                         self.answer_daemon();
-                        steps = 0;
+                        (steps, daemon) = (0, false);
                     }
                 }
                 Err(FaultError::Busy(frame)) => {
