@@ -49,6 +49,8 @@ fn a_server_is_measured_and_its_load_is_not() {
     assert!(text(&table.stdout).contains("no throughput that is known"), "{}", text(&table.stdout));
     let told = served(&["-r", "1", "-w", "0", "--throughput", "rate: "], "sleep 100", "true", "echo rate: 7");
     assert!(text(&told.stdout).contains("requests/s"), "{}", text(&told.stdout));
+    let wrong = served(&["-r", "1", "-w", "0", "--throughput", "speed: "], "sleep 100", "true", "echo rate: 7");
+    assert!(text(&wrong.stdout).contains("has no number after \"speed: \", so the time"), "{}", text(&wrong.stdout));
 }
 
 #[test]

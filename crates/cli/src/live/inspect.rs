@@ -63,7 +63,7 @@ pub(crate) struct Inspect {
     write: Option<PathBuf>,
 
     /// Exit with 1, and say so, unless that much is huge: `heap huge >= 90 %`, of heap, shared
-    /// (each with its part of a hugetlb pool), code or all
+    /// (each with its part of a hugetlb pool), code or all; with 2 if that cannot be seen
     #[arg(long, value_name = "WHAT huge >= N %", requires = "which", conflicts_with_all = ["watch", "system"])]
     expect: Vec<Expectation>,
 
@@ -117,7 +117,11 @@ impl Inspect {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
-        let service = Service::read(&self.which, !self.expect.is_empty())?;
+        let checks = !self.expect.is_empty();
+        let service = Service::read(&self.which, checks).map_err(|error| match checks {
+            true => Failure::Usage(error.to_string()),
+            false => error.into(),
+        })?;
         let whole = service.whole();
         let advice = service.advice(&whole);
         if let Some(folder) = &self.write {

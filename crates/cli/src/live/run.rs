@@ -120,8 +120,14 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     if let Some(work) = &outcome.work {
         let promoted = &work.counters;
         let name = policy.live().background.as_ref().map_or("promote", |options| options.policy().definition().name);
+        // What several processes share is promoted in each.
+        let places = work.places.len() as u64 * promoted.region_bytes;
+        let other = match promoted.promoted_bytes() > places {
+            true => format!(" ({} but for what was promoted in several processes, or again)", bytes(places)),
+            false => String::new(),
+        };
         eprintln!(
-            "superpage: promoted {} of memory in {} calls, with {} of CPU time for that and {} for looking",
+            "superpage: promoted {} of memory{other} in {} calls, with {} of CPU time for that and {} for looking",
             bytes(promoted.promoted_bytes()),
             count(promoted.calls),
             time(promoted.promote_cpu.as_secs_f64()),
@@ -217,7 +223,10 @@ fn lasting(policy: &Policy, outcome: &Outcome) {
     let none = outcome.memory.as_ref().is_some_and(|memory| memory.most_huge == Some(0));
     let idle = idle || (unseen || none) && policy.live().aim == Some(Aim::Huge);
     let aims = outcome.reach.as_ref().zip(policy.live().aim);
-    let little = |(reach, aim): (&Reach, Aim)| reach.why_nothing(aim, &Rules::read()).is_some();
+    // Code on huge pages is the file system's doing.
+    let little = |(reach, aim): (&Reach, Aim)| {
+        reach.why_nothing(aim, &Rules::read()).is_some() || aim == Aim::Huge && reach.reached(aim) == 0
+    };
     if idle || unseen && policy.live().aim.is_some() || aims.is_some_and(little) {
         return;
     }

@@ -40,6 +40,9 @@ const METRICS_FILE: Duration = Duration::from_secs(15);
 /// How often what was done is told, if anything was.
 const TELL: Duration = Duration::from_secs(60);
 
+/// When what was found is told, once.
+const FIRST: Duration = Duration::from_secs(5);
+
 /// Promoters, their configuration and their metrics.
 #[derive(Debug)]
 pub struct Daemon {
@@ -59,9 +62,10 @@ impl Daemon {
     pub fn start(mut config: Config) -> Result<Daemon, Error> {
         config.validate()?;
         config.processes.leave_out_gone()?;
+        // Before the lock: who lacks the right hears of that, and not of the lock's folder.
+        let services = Services::new(config.parts()?)?;
         let lock = lock()?;
         raise_files();
-        let services = Services::new(config.parts()?)?;
         let metrics = Metrics::start(&config.metrics, services.counters())?;
         if let Some(address) = metrics.address() {
             tracing::info!("metrics at http://{address}/metrics");
@@ -86,6 +90,7 @@ impl Daemon {
         let begun = Instant::now();
         let (mut updated, mut written, mut told, mut next) = (None, None, begun, begun);
         let mut before = self.services.counters();
+        let mut first = true;
         self.manager.ready(&before);
         while !stop.load(Ordering::Relaxed) {
             self.manager.send_again();
@@ -111,6 +116,10 @@ impl Daemon {
                 && let Err(error) = self.metrics.write()
             {
                 tracing::warn!("{error}");
+            }
+            if first && begun.elapsed() >= FIRST {
+                first = false;
+                self.services.iter().for_each(|(service, promoter)| found(service, &promoter.counters()));
             }
             if told.elapsed() >= TELL {
                 told = Instant::now();
@@ -180,6 +189,16 @@ impl Daemon {
         };
         self.manager.reloaded(refused, &self.services.counters());
     }
+}
+
+/// Logs what a promoter has to do with, so that one with nothing to do is not taken for one that
+/// works.
+fn found(service: Option<&str>, counters: &Counters) {
+    let Counters { watched, huge_regions: huge, candidate_regions: left, sparse_regions: sparse, .. } = *counters;
+    let excluded = counters.excluded.iter().map(|(why, processes)| format!("{why} {processes}"));
+    let excluded = excluded.collect::<Vec<_>>().join(", ");
+    let excluded = (!excluded.is_empty()).then_some(excluded);
+    tracing::info!(service, processes = watched, excluded, huge, left, sparse, "regions found so far");
 }
 
 /// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still

@@ -19,6 +19,9 @@ use superpage_report::bytes;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// The share of resident memory below which nothing is said of it.
 const LITTLE: f64 = 0.02;
+/// As many huge pages are little, whatever their share: second levels of TLBs hold the base pages of
+/// 6 to 8 MB, since 2015 (docs/machines.md).
+const FEW: u64 = 4;
 /// The share of resident memory by which it may grow without a word.
 const GROWTH: f64 = 0.05;
 
@@ -143,7 +146,7 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
     let mut variable = None;
     let (asked, whole) = of(&anonymous, &[Why::NotAdvised, Why::Never]);
     let java = maps("libjvm.so");
-    if much(asked) {
+    if much(asked) && asked >= FEW * huge_page_bytes() {
         let growth = whole.saturating_sub(asked);
         let growth = match growth as f64 > GROWTH * all as f64 {
             true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),

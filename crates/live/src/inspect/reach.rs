@@ -31,7 +31,7 @@ pub enum Library {
 }
 
 /// How much was requested and how much is huge of the anonymous memory of processes, in resident
-/// bytes.
+/// bytes; of what several of them map, each has its proportional share.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
     /// All of it.
@@ -85,7 +85,7 @@ impl Reach {
                     one.add(map, why, circumstances.kind == Kind::SharedMemory);
                 } else if circumstances.kind == Kind::File {
                     let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
-                    one.files += bytes("Rss").saturating_sub(bytes("FilePmdMapped"));
+                    one.files += proportional(map, bytes("Rss").saturating_sub(bytes("FilePmdMapped")));
                 }
             }
             if one.resident > most {
@@ -100,7 +100,8 @@ impl Reach {
     fn add(&mut self, map: &MemoryMap, why: Option<(Why, scan::Kind)>, shared: bool) {
         let sum = |keys: &[&str]| keys.iter().filter_map(|key| map.extension.map.get(*key)).sum::<u64>();
         let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
-        let (resident, thp) = (sum(&["Rss"]), sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]));
+        let thp = proportional(map, sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]));
+        let resident = proportional(map, sum(&["Rss"]));
         self.resident += resident + hugetlb;
         self.huge += thp + hugetlb;
         self.hugetlb += hugetlb;
@@ -208,6 +209,16 @@ impl Reach {
 
     fn is_much(&self, bytes: u64) -> bool {
         bytes * 100 >= self.resident + self.files
+    }
+}
+
+/// What falls to this process of resident bytes of a mapping, as `Pss` is to `Rss`: what processes
+/// share counts once over them all. A hugetlb pool is in neither.
+fn proportional(map: &MemoryMap, bytes: u64) -> u64 {
+    let of = |key| map.extension.map.get(key).copied();
+    match (of("Pss"), of("Rss")) {
+        (Some(share), Some(all)) if all > 0 => (u128::from(bytes) * u128::from(share) / u128::from(all)) as u64,
+        _ => bytes,
     }
 }
 

@@ -32,11 +32,12 @@ impl Service {
     ///
     /// # Errors
     /// None that is selected is there ([`Error::Usage`]), or may be inspected; with `each`, also if
-    /// that holds for one of what is selected.
+    /// that holds for one of what is selected, or a process of it.
     pub fn read(which: &[Selected], each: bool) -> Result<Service, Error> {
         let (mut found, mut notes, mut lacking) = (BTreeMap::new(), Vec::new(), Vec::new());
         for selected in which {
             match add(selected, &mut found) {
+                Ok(Some(left)) if each => lacking.push(Error::Unable(left)),
                 Ok(note) => notes.extend(note),
                 Err(error) => lacking.push(error),
             }
