@@ -19,8 +19,8 @@ use superpage_report::bytes;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// The share of resident memory below which nothing is said of it.
 const LITTLE: f64 = 0.02;
-/// As many huge pages are little, whatever their share: second levels of TLBs hold the base pages of
-/// 6 to 8 MB, since 2015 (docs/machines.md).
+/// As many huge pages are little, whatever their share: second levels of TLBs have held the base
+/// pages of 6 to 8 MB since 2015 (docs/machines.md).
 const FEW: u64 = 4;
 /// The share of resident memory by which it may grow without a word.
 const GROWTH: f64 = 0.05;
