@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. A number below 0 is the value of an option or an argument, and told to be out
+/// The command line. A number below 0 is the value of an option or an argument, and refused as out
 /// of its range, not an unknown option.
 fn parsed() -> Result<Command, clap::Error> {
     let mut command = Command::command().mut_subcommands(|verb| verb.allow_negative_numbers(true));

@@ -219,7 +219,7 @@ fn after_help() -> String {
             kind.parameters.iter().map(|parameter| format!("{}={}", parameter.name, parameter.default)).collect();
         help += &format!("  {:14} {}\n                 {}\n", kind.name, kind.help, parameters.join(","));
     }
-    help += "  A+B runs two at once, in turns (@slice=10K of so many references); 'A;B' one after the other";
+    help += "  A+B runs two at once, in turns (@slice=10K: of 10 000 references each); 'A;B' one after the other";
     help + "\n\nOf `-- CMD` the exit status is passed on, unless the simulation itself fails."
 }
 

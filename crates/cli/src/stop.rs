@@ -108,7 +108,7 @@ impl Stop {
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 
-    /// Starts a recording, which a signal stops from a thread of its own: the caller may block in a
+    /// Starts a recording, which a signal stops from another thread: the caller may block in a
     /// system call. The thread is there before the program: where it cannot be had, that is not
     /// started.
     ///
@@ -122,7 +122,7 @@ impl Stop {
         Ok(recording)
     }
 
-    /// Starts the thread that ends what it is told of when the first signal comes, and lets another
+    /// Starts the thread that ends what `told` names when the first signal comes, and lets another
     /// end the process a second later.
     fn later(&self, told: Receiver<record::Stop>) -> Result<(), Failure> {
         let (flag, ready) = (Arc::clone(&self.flag), Arc::clone(&self.ready));

@@ -106,7 +106,7 @@ impl Trace {
     }
 }
 
-/// A trace of which what is lost in the middle is told, once that has been reached.
+/// A trace that reports what it lacks in the middle, once that has been reached.
 pub(crate) struct Told(pub(crate) Reader);
 
 impl Source for Told {

@@ -61,7 +61,7 @@ pub fn available() -> Option<u64> {
 /// What memory is like, in pages of this ladder, of the system whose `/proc` is in `root`; `None`
 /// where the kernel does not show it. The marks are the sums over all zones (`/proc/zoneinfo`), 0
 /// where they are not shown; free extents are the free blocks of the buddy allocator
-/// (`/proc/buddyinfo`), those above the largest size of the ladder as so many of that size.
+/// (`/proc/buddyinfo`), larger ones as several of the ladder's largest size.
 pub fn state(root: &Path, ladder: &Ladder) -> Option<MemoryState> {
     let read = |name: &str| fs::read_to_string(root.join("proc").join(name)).ok();
     let (meminfo, base) = (read("meminfo")?, ladder.base().bytes());

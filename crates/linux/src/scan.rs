@@ -73,8 +73,8 @@ pub fn split(pid: i32, size: u64) -> Result<Split, Error> {
     let text = maps::read(&path).map_err(Error::file("read", path))?;
     let text = String::from_utf8_lossy(&text);
     let page = rustix::param::page_size() as u64;
-    let told = text.lines().filter_map(|line| mapping(line, page));
-    let apart = maps::newest(told, |(at, _)| (at.range.start, at.range.end), |(at, _), end| at.range.end = end);
+    let listed = text.lines().filter_map(|line| mapping(line, page));
+    let apart = maps::newest(listed, |(at, _)| (at.range.start, at.range.end), |(at, _), end| at.range.end = end);
     let mut split = Split::default();
     for (at, offset) in apart {
         match misfit(&at, offset, size) {
@@ -340,9 +340,9 @@ mod tests {
 
     #[test]
     fn runs_are_summed_by_region() {
-        let mut told = Vec::new();
+        let mut seen = Vec::new();
         let mut tell = |population: Population| {
-            told.push((population.region, population.populated, population.huge));
+            seen.push((population.region, population.populated, population.huge));
             true
         };
         let mut count = Count { size: HUGE_SIZE, page: 4096, at: None, wanted: true, tell: &mut tell };
@@ -350,6 +350,6 @@ mod tests {
         count.add(0x300000..0x301000, false);
         count.add(0x800000..0xc00000, true);
         count.flush();
-        assert_eq!(told, [(0, 1, false), (1, 2, false), (4, 512, true), (5, 512, true)]);
+        assert_eq!(seen, [(0, 1, false), (1, 2, false), (4, 512, true), (5, 512, true)]);
     }
 }

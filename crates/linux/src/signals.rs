@@ -124,7 +124,7 @@ impl Signals {
         std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ends(*signal))
     }
 
-    /// A thread that passes signals on to a process once it is told which ([`Passing::begin`]),
+    /// A thread that passes signals on to a process once it knows which ([`Passing::begin`]),
     /// until the returned value is dropped. They stay blocked for as long as these [`Signals`]
     /// live.
     ///

@@ -213,8 +213,8 @@ impl Walk {
     }
 
     /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look`
-    /// is told by what it asks now and then whether to go on: until `over` is set, or the budget is
-    /// used up.
+    /// polls the callback to learn whether to continue: until `over` is set, or the budget is used
+    /// up.
     pub(crate) fn look<T>(
         &mut self,
         resident: u64,
@@ -463,8 +463,7 @@ pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
         Some((*pid, part("Pss") + part("Private_Hugetlb"), part("Shared_Hugetlb")))
     };
     let seen: Vec<(i32, u64, u64)> = pids.iter().filter_map(of).collect();
-    // Shares of the static pool are not told: as much as the process has that has mapped most of
-    // it.
+    // The kernel shows no shares of the static pool: as much as the process with most of it has.
     let pool = seen.iter().map(|(_, _, pool)| *pool).max().unwrap_or(0);
     (seen.iter().map(|(pid, ..)| *pid).collect(), pool + seen.iter().map(|(_, own, _)| own).sum::<u64>())
 }

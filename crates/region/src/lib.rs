@@ -248,7 +248,7 @@ fn does_nothing(policy: &Policy) -> Option<&'static str> {
     let place = &policy.answers.place;
     match () {
         () if policy.background().is_some() => {
-            Some("it works in time of its own, and the pager of a region only at faults")
+            Some("it has background work, and the pager of a region runs only at faults")
         }
         () if policy.check(&Target::MANAGER).is_err() => Some("it is a setting of a running Linux"),
         () if place.frames == Place::Extent => {

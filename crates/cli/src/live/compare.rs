@@ -314,10 +314,7 @@ impl Compare {
         ];
         let paths: Vec<&PathBuf> = wanted.iter().filter_map(|(path, _)| path.as_ref()).collect();
         if let Some((_, path)) = paths.iter().enumerate().find(|(place, path)| paths[..*place].contains(path)) {
-            return Err(Failure::Usage(format!(
-                "two exports are to be {}: give each a file of its own",
-                path.display()
-            )));
+            return Err(Failure::Usage(format!("two exports are to be {}: give each its own file", path.display())));
         }
         let wanted = wanted.into_iter().map(|(path, write)| Ok((files::create(path.as_ref())?, write)));
         let wanted: Vec<_> = wanted.collect::<Result<_, Failure>>()?;
@@ -356,7 +353,7 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
 /// What to type to have the policy that is advised.
 fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
     let (system, Some(name)) = (System::live(), &advice.policy) else { return Vec::new() };
-    // A row with a command of its own has a number.
+    // A row of `--with` has a number.
     let own = name.split_once(" (");
     let policy = own.map_or(name.as_str(), |(policy, _)| policy).parse();
     let plan = policy.ok().and_then(|policy| Plan::new(&policy, &system).ok());

@@ -52,7 +52,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["which", "watch", "format"])]
     memory_state: Option<PathBuf>,
 
-    /// Refresh the view every so many seconds (2 by default)
+    /// Refresh the view at this interval in seconds (2 by default)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
           value_parser = seconds)]
     watch: Option<Duration>,

@@ -56,7 +56,7 @@ impl Live {
     }
 }
 
-/// Lines to type under a title, each whole on a line of its own; nothing, if there are none.
+/// Lines to type under a title, none of them wrapped; nothing, if there are none.
 fn typed(title: &str, lines: &[Line], screen: Screen) -> String {
     let each = |Line { does, line, .. }: &Line| screen.note(does) + "      " + line + "\n";
     let text: String = lines.iter().map(each).collect();

@@ -16,39 +16,39 @@ use std::ops::Range;
 
 /// The counts of `smaps` for a mapping, in base pages; what has been found is subtracted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Told {
+pub struct Counted {
     /// Pages that huge pages map.
     pub huge: u64,
     /// Pages that other processes map too, without zero pages.
     pub shared: u64,
 }
 
-impl Told {
+impl Counted {
     /// The counts for the mappings that overlap a range.
-    pub fn of<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &Range<u64>) -> Told {
+    pub fn of<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &Range<u64>) -> Counted {
         let base = rustix::param::page_size() as u64;
-        let mut told = Told::default();
+        let mut counted = Counted::default();
         for map in smaps.into_iter().filter(|map| map.address.0 < range.end && range.start < map.address.1) {
             let pages = |key: &str| map.extension.map.get(key).map_or(0, |bytes| bytes / base);
-            told.huge += pages("AnonHugePages") + pages("ShmemPmdMapped") + pages("FilePmdMapped");
-            told.shared += pages("Shared_Clean") + pages("Shared_Dirty");
+            counted.huge += pages("AnonHugePages") + pages("ShmemPmdMapped") + pages("FilePmdMapped");
+            counted.shared += pages("Shared_Clean") + pages("Shared_Dirty");
         }
-        told
+        counted
     }
 }
 
-/// Marks the entries of a block. Without `told` any block that may be a huge page counts as one, by
-/// its frames alone.
-pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut Option<Told>) {
-    let whole = match (frames, told.as_mut()) {
+/// Marks the entries of a block. Without `counted` any block that may be a huge page counts as one,
+/// by its frames alone.
+pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, counted: &mut Option<Counted>) {
+    let whole = match (frames, counted.as_mut()) {
         (Some(frames), _) => {
             block.iter_mut().filter(|entry| entry.frame() == frames.zero()).for_each(|entry| entry.mark(true, false));
             aligned_frames(block).is_some_and(|first| one_folio(block, first, frames))
         }
-        (None, Some(told)) => {
+        (None, Some(counted)) => {
             for entry in block.iter_mut().filter(|entry| entry.present() && entry.anonymous() && !entry.exclusive()) {
-                match told.shared.checked_sub(1) {
-                    Some(left) => told.shared = left,
+                match counted.shared.checked_sub(1) {
+                    Some(left) => counted.shared = left,
                     None => entry.mark(true, false),
                 }
             }
@@ -60,9 +60,9 @@ pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut 
     if !whole {
         return;
     }
-    if let Some(told) = told {
-        match told.huge.checked_sub(block.len() as u64) {
-            Some(left) => told.huge = left,
+    if let Some(counted) = counted {
+        match counted.huge.checked_sub(block.len() as u64) {
+            Some(left) => counted.huge = left,
             None => return,
         }
     }
@@ -97,19 +97,19 @@ mod tests {
 
     #[test]
     fn counts_tell_what_hidden_frames_do_not() {
-        let mut told = Some(Told { huge: 512, shared: 100 });
+        let mut counted = Some(Counted { huge: 512, shared: 100 });
         // Shared since a fork, or of zeroes.
         let mut common = block(PRESENT);
-        conclude(&mut common, None, &mut told);
+        conclude(&mut common, None, &mut counted);
         assert_eq!((count(&common, |entry| entry.zero()), count(&common, |entry| entry.huge())), (412, 0));
         let mut gap = block(PRESENT | EXCLUSIVE);
         gap[7] = Entry::default();
-        conclude(&mut gap, None, &mut told);
+        conclude(&mut gap, None, &mut counted);
         assert_eq!((count(&gap, |entry| entry.resident()), count(&gap, |entry| entry.huge())), (511, 0));
         let mut full = [block(PRESENT | EXCLUSIVE), block(PRESENT | EXCLUSIVE)];
-        full.iter_mut().for_each(|block| conclude(block, None, &mut told));
+        full.iter_mut().for_each(|block| conclude(block, None, &mut counted));
         assert_eq!(full.map(|block| count(&block, |entry| entry.huge())), [512, 0]);
-        assert_eq!(told, Some(Told::default()));
+        assert_eq!(counted, Some(Counted::default()));
     }
 
     #[test]

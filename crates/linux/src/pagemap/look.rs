@@ -1,6 +1,6 @@
 //! Questions to the page table of a process about a range, answered as a number.
 
-use super::{Entry, Pagemap, Told, base_page_bytes};
+use super::{Counted, Entry, Pagemap, base_page_bytes};
 use crate::Error;
 use crate::proc::{maps, refused};
 use std::ops::Range;
@@ -8,13 +8,13 @@ use std::ops::Range;
 /// How many bytes of a range of a process are mapped by huge pages.
 pub fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
     let pagemap = open(pid)?;
-    let told = if pagemap.scans() { None } else { Some(Told::of(&maps::smaps(pid, &|| true)?, &range)) };
+    let counted = if pagemap.scans() { None } else { Some(Counted::of(&maps::smaps(pid, &|| true)?, &range)) };
     let mut pages = 0;
     let count = |_, block: &[Entry]| {
         pages += block.iter().filter(|entry| entry.resident() && entry.huge()).count() as u64;
         true
     };
-    pagemap.blocks(range, told, count).map_err(|error| refused(pid, error))?;
+    pagemap.blocks(range, counted, count).map_err(|error| refused(pid, error))?;
     Ok(pages * pagemap.base())
 }
 

@@ -16,7 +16,7 @@ mod frames;
 mod look;
 mod physical;
 
-pub use conclude::Told;
+pub use conclude::Counted;
 pub use entry::{Entry, aligned_frames};
 pub use frames::Frames;
 pub use look::{huge_bytes, open, page_of_file, private_copies};
@@ -189,7 +189,7 @@ impl Pagemap {
     /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a
     /// page, present or swapped, ascending: the number of the block's first base page and its
     /// entries. Pages of the block outside the range are shown as absent. It returns whether to
-    /// continue. `told` holds the counts of `smaps` for the range; it matters without scan only.
+    /// continue. `counted` holds the counts of `smaps` for the range; it matters without scan only.
     ///
     /// About 20 us and 7 ms per GB of memory in use, in huge and in base pages; addresses without
     /// pages cost nothing. Without scan 1.2 ms per GB of addresses and 30 ms per GB of base pages.
@@ -200,7 +200,7 @@ impl Pagemap {
     pub fn blocks(
         &self,
         range: Range<u64>,
-        mut told: Option<Told>,
+        mut counted: Option<Counted>,
         mut each: impl FnMut(u64, &[Entry]) -> bool,
     ) -> io::Result<()> {
         let huge = self.huge();
@@ -252,7 +252,7 @@ impl Pagemap {
             for (i, block) in entries.chunks_mut(pages as usize).enumerate() {
                 if block.iter().any(|entry| entry.present() || entry.swapped()) {
                     if !self.scans {
-                        conclude::conclude(block, self.frames.as_ref(), &mut told);
+                        conclude::conclude(block, self.frames.as_ref(), &mut counted);
                     }
                     if !each(start / self.page + i as u64 * pages, block) {
                         return Err(io::ErrorKind::TimedOut.into());

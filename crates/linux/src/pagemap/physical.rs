@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use superpage_pages::{FrameUse, PageSize};
 
-/// Memory in so many bytes without a flag on any frame: the kernel has not begun to use it.
+/// Unused memory: as many bytes in a row without a flag on any frame.
 const UNUSED: u64 = 128 << 20;
 
 /// The memory of this machine, for reading.

@@ -43,12 +43,12 @@ pub fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
 /// reported twice, and the later report is newer. `ends` returns a mapping's addresses; `cut` makes
 /// it end earlier.
 pub fn newest<T>(
-    told: impl IntoIterator<Item = T>,
+    listed: impl IntoIterator<Item = T>,
     ends: impl Fn(&T) -> (u64, u64),
     cut: impl Fn(&mut T, u64),
 ) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
-    for new in told {
+    for new in listed {
         let (start, _) = ends(&new);
         while kept.last().is_some_and(|last| ends(last).0 >= start) {
             kept.pop();
@@ -66,7 +66,7 @@ pub fn newest<T>(
 /// whether to continue.
 ///
 /// # Errors
-/// Those of [`refused`], and [`Error::Unable`] if it was told to stop.
+/// Those of [`refused`], and [`Error::Unable`] if `go_on` said to stop.
 pub fn smaps(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Vec<MemoryMap>, Error> {
     /// A few dozen mappings: 0.2 ms.
     const PART: usize = 64 << 10;
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn apart(told: &[(u64, u64)]) -> Vec<(u64, u64)> {
-        newest(told.iter().copied(), |ends| *ends, |ends, end| ends.1 = end)
+    fn apart(listed: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        newest(listed.iter().copied(), |ends| *ends, |ends, end| ends.1 = end)
     }
 
     #[test]
@@ -102,12 +102,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mappings_ascend_and_are_apart(told in prop::collection::vec((0_u64..40, 1_u64..9), 0..30)) {
-            let told: Vec<(u64, u64)> = told.into_iter().map(|(start, length)| (start, start + length)).collect();
-            let kept = apart(&told);
+        fn mappings_ascend_and_are_apart(listed in prop::collection::vec((0_u64..40, 1_u64..9), 0..30)) {
+            let listed: Vec<(u64, u64)> = listed.into_iter().map(|(start, length)| (start, start + length)).collect();
+            let kept = apart(&listed);
             prop_assert!(kept.iter().all(|(start, end)| start < end));
             prop_assert!(kept.windows(2).all(|pair| pair[0].1 <= pair[1].0));
-            prop_assert_eq!(kept.last(), told.last());
+            prop_assert_eq!(kept.last(), listed.last());
         }
     }
 }

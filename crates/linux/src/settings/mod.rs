@@ -183,7 +183,7 @@ pub struct Settings {
     /// The changes, oldest first; empty if the lock is not held alone.
     changes: Vec<Change>,
     /// The last failure to restore that was reported on standard error: it is not repeated.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// A process and the beginning of its command line.
@@ -203,7 +203,7 @@ impl Settings {
     /// Settings that are not locked yet: the first change locks them. `wait` says whether it then
     /// waits while another process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
-        Settings { system, wait, lock: None, shared: None, changes: Vec::new(), told: None }
+        Settings { system, wait, lock: None, shared: None, changes: Vec::new(), reported: None }
     }
 
     /// The settings of this system, locked.
@@ -231,17 +231,17 @@ impl Settings {
         if self.lock.is_some() {
             return Ok(());
         }
-        let mut told = false;
+        let mut reported = false;
         // A lock that is shared is given up first: two who share it would wait for each other.
         self.shared = None;
         let mut lock = self.system.open_lock()?;
         loop {
-            match if told { lock.wait()? } else { lock.try_lock()? } {
+            match if reported { lock.wait()? } else { lock.try_lock()? } {
                 Tried::Held => break,
                 Tried::Replaced => lock = self.system.open_lock()?,
                 held => {
                     self.wait_for(held)?;
-                    told = true;
+                    reported = true;
                 }
             }
         }
@@ -420,10 +420,10 @@ impl Settings {
     /// where the caller goes on in any case, since the journal holds what is left to restore.
     pub fn restore_or_tell(&mut self, mark: usize) {
         let Err(error) = self.restore_to(mark) else { return };
-        let told = Some(format!("{error}; the next call of any live verb of superpage tries again"));
-        if self.told != told {
-            told.iter().for_each(|line| eprintln!("superpage: {line}"));
-            self.told = told;
+        let reported = Some(format!("{error}; the next call of any live verb of superpage tries again"));
+        if self.reported != reported {
+            reported.iter().for_each(|line| eprintln!("superpage: {line}"));
+            self.reported = reported;
         }
     }
 

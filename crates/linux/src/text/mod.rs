@@ -1,7 +1,7 @@
 //! A program's code on huge pages, without changing the program.
 //!
 //! The command is started traced and stopped where it begins: at its entry point, when the dynamic
-//! linker has mapped its libraries and none of its own code has run. There, for each mapping of
+//! linker has mapped its libraries, before its first instruction. There, for each mapping of
 //! code that holds at least one aligned huge page, system calls are made in the command's name, in
 //! one of two ways:
 //!
@@ -215,7 +215,7 @@ fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<C
     }
 }
 
-/// Whether this process has CAP_SYS_PTRACE. Without it a program with privileges of its own would
+/// Whether this process has CAP_SYS_PTRACE. Without it a privileged (set-user-ID) program would
 /// not get them while it is traced, and which program a launcher executes is not known in advance.
 fn may_follow() -> Result<bool, Error> {
     const CAP_SYS_PTRACE: u64 = 1 << 19;

@@ -30,7 +30,7 @@ impl Symbols {
         }
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
         let _ = std::fs::remove_file(&path);
-        // Created anew, so that no link of another user is followed.
+        // A new file, so that no link of another user is followed.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
         file.as_mut()
             .map_err(|error| std::io::Error::from(error.kind()))

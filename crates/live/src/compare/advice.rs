@@ -2,11 +2,11 @@
 //!
 //! The rule: of the policies that are significantly faster than the reference (the system as it
 //! is), the one with the lowest estimate is the best. Another that is also significantly faster,
-//! and whose estimate lies within the interval of the best, cannot be told from the best: the one
-//! of them that needs the least memory is recommended. Less memory means at least 1 % less at the
-//! median peak. If no policy is significantly faster, the reference is recommended. A policy that
-//! affected none of the program's memory is never recommended, and its time is not mentioned; nor
-//! is one that was measured while settings of the system differed.
+//! and whose estimate lies within the interval of the best, is as good: the one of them that needs
+//! the least memory is recommended. Less memory means at least 1 % less at the median peak. If no
+//! policy is significantly faster, the reference is recommended. A policy that affected none of the
+//! program's memory is never recommended, and its time is not mentioned; nor is one that was
+//! measured while settings of the system differed.
 
 use super::row::{Row, Verdict};
 use super::statistics::{LEVEL, rounds_needed};

@@ -5,7 +5,7 @@ use superpage_linux::tree::{descendants, is_ancestor};
 use superpage_output::foreign;
 use superpage_report::bytes;
 
-/// A program with less memory of its own has little that could be huge, and is no service worth
+/// A program with less private memory has little that could be huge, and is no service worth
 /// asking for.
 const LARGE: u64 = 64 << 20;
 /// How many are named.

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use superpage_linux::Error;
 use superpage_linux::settings::Settings;
 
-/// A policy and how it is told apart from others of its name.
+/// A policy, and what distinguishes it from others of its name.
 pub(super) struct Entry {
     pub(super) name: String,
     /// The command that it runs in place of the one that is compared.

@@ -73,7 +73,7 @@ fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<
         return Ok(METAL);
     }
     if guest && huge {
-        // On a thread of its own, since it chooses a processor for itself.
+        // On another thread, since it chooses a processor for itself.
         let finding = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, crate::probe::host_fractured);
             thread.map_err(Error::thread).map(|thread| thread.join().expect("probing does not panic"))

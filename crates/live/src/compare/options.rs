@@ -138,7 +138,7 @@ impl Options {
         self.line_with(None)
     }
 
-    /// The same of a row with this command of its own.
+    /// These options for a row that has this command.
     pub(super) fn line_with(&self, own: Option<&[OsString]>) -> String {
         let load = match self.shell {
             true => self.command.join(OsString::from(" ").as_os_str()).to_string_lossy().into_owned(),

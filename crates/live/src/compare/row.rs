@@ -47,7 +47,7 @@ pub struct Row {
     pub command: String,
     /// The policy; `base#2` is the second of that name.
     pub policy: String,
-    /// The command of its own, or server, that the row has, quoted for a shell. Null for others.
+    /// The command or server that this row alone has, quoted for a shell. Null for others.
     pub own_command: Option<String>,
     /// The number of runs.
     pub runs: usize,

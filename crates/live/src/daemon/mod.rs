@@ -37,10 +37,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 const METRICS: Duration = Duration::from_secs(1);
 const METRICS_FILE: Duration = Duration::from_secs(15);
 
-/// How often what was done is told, if anything was.
+/// How often the log has a line on what was promoted, if anything was.
 const TELL: Duration = Duration::from_secs(60);
 
-/// When what was found is told, once.
+/// When the log has its line on what was found.
 const FIRST: Duration = Duration::from_secs(5);
 
 /// Promoters, their configuration and their metrics.

@@ -22,7 +22,7 @@ pub type Counted = (Option<String>, Counters);
 #[derive(Debug)]
 pub(super) struct Services {
     parts: Vec<(String, Promoter)>,
-    /// Whether services are told apart.
+    /// Whether logs and metrics name services.
     named: bool,
     /// The regions, and the bytes added by them, of services that are served no longer.
     pub(super) past: (u64, u64),

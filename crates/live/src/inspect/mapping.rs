@@ -8,7 +8,7 @@ use procfs::process::{MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use superpage_linux::Error;
-use superpage_linux::pagemap::{Entry, Pagemap, Told, aligned_frames, huge_page_bytes};
+use superpage_linux::pagemap::{Counted, Entry, Pagemap, aligned_frames, huge_page_bytes};
 use superpage_linux::proc::refused;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::{Part, Reason, Why};
@@ -120,7 +120,7 @@ impl Mapping {
         let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
         let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
         let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
-        let told = Some(Told::of([map], &(start..end)));
+        let told = Some(Counted::of([map], &(start..end)));
         let blocks = around.pagemap.blocks(start..end, told, |page, block| {
             tally.block(page, block);
             (around.go_on)()

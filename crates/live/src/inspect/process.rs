@@ -66,7 +66,7 @@ impl Process {
     /// Like [`read`](Process::read), and asks every few dozen microseconds whether to continue.
     ///
     /// # Errors
-    /// As for [`read`](Process::read), and [`Error::Unable`] if it was told to stop.
+    /// As for [`read`](Process::read), and [`Error::Unable`] if `go_on` said to stop.
     pub fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
         Process::seen(pid, &open(pid)?, go_on)
     }

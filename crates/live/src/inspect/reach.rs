@@ -50,7 +50,7 @@ pub struct Reach {
     /// Not huge because of the program or its mappings, and not because of settings or time: the
     /// first of [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned),
     /// [`Disabled`](Why::Disabled) and [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the
-    /// mapping. Kinds are told apart where the words differ: where memory is misaligned.
+    /// mapping. Kinds are distinguished where the words differ: where memory is misaligned.
     pub left: BTreeMap<(Why, scan::Kind), u64>,
     /// The library that the process with most of this memory uses.
     pub library: Option<Library>,

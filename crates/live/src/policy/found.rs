@@ -28,7 +28,7 @@ impl Aim {
 pub struct Did {
     /// What it did.
     pub words: String,
-    /// Whether it reached any memory; `None` where that cannot be told.
+    /// Whether it reached any memory; `None` where that cannot be seen.
     pub reached: Option<bool>,
 }
 

@@ -47,8 +47,10 @@ fn did(policy: &Policy, found: &Found) -> Did {
     let words = if candidates > 0 {
         // Of the run in which it was most.
         let most = if regions > 0 { "up to " } else { "" };
+        // Each process has its own page table of what it shares.
+        let each = if work.sparse > found.peak { ", counted in each process" } else { "" };
         let sparse = match work.sparse > candidates * found.page {
-            true => format!("; {} in others, not populated", Bytes(work.sparse)),
+            true => format!("; {} in others, not populated{each}", Bytes(work.sparse)),
             false => String::new(),
         };
         format!("promoted {most}{} of {} candidate regions{size}{sparse}", Count(regions), Count(candidates))

@@ -28,7 +28,7 @@ impl<'a> Chase<'a> {
         Chase { first: word(offsets[0]), _memory: memory }
     }
 
-    /// Nanoseconds a load, over so many loads.
+    /// Nanoseconds a load, the mean of `loads`.
     pub(crate) fn time(&self, loads: usize) -> f64 {
         let (mut at, begun) = (self.first, Instant::now());
         for _ in 0..loads {

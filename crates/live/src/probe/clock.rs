@@ -7,7 +7,7 @@ use std::time::Instant;
 /// last decades.
 const ADDITIONS: usize = 20_000;
 
-/// The clock that the processor runs at now, in cycles a second: so many additions, in a row, in
+/// The clock that the processor runs at now, in cycles a second: from additions in a row, in
 /// the shortest time.
 pub(crate) fn hertz() -> Steady {
     let steady = Steady::measure(5, 20, || {

@@ -341,7 +341,7 @@ mod tests {
     fn no_gain_is_no_unless_a_host_may_scatter() {
         let none = times(18.0, [18.0; 5], 18.0, 10.0);
         assert_eq!(found(&none, false).0, "no");
-        assert_eq!(found(&none, true).0, "could not be told");
+        assert_eq!(found(&none, true).0, "could not be determined");
         assert_eq!(found(&none, true).1, 0.0);
     }
 
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(found(&some, true).0, "yes, in 1 of 4 places");
         // In one half only it is chance.
         some.stretches[0].iter_mut().step_by(2).for_each(|round| round[2] = 2.0);
-        assert_eq!(found(&some, true).0, "could not be told");
+        assert_eq!(found(&some, true).0, "could not be determined");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Finding {
 
     /// Something that could not be determined, and why.
     pub fn unknown(name: &str, what: &str, because: String) -> Finding {
-        Finding::of(name, what, None, 0.0, format!("could not be told, because {because}"))
+        Finding::of(name, what, None, 0.0, format!("could not be determined, because {because}"))
     }
 
     /// Something that was not measured, and why.

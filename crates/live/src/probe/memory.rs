@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use superpage_linux::Error;
-use superpage_linux::pagemap::Told;
+use superpage_linux::pagemap::Counted;
 use superpage_linux::proc::maps::smaps;
 
 /// Bytes of a base page.
@@ -96,8 +96,8 @@ impl Memory {
         }
     }
 
-    /// The same frames, mapped so many bytes behind a multiple of 2 MB, by base pages (the move
-    /// splits huge ones where it is not by whole 2 MB).
+    /// The same frames, mapped `by` bytes behind a multiple of 2 MB, by base pages (the move splits
+    /// huge ones where it is not by whole 2 MB).
     pub(crate) fn moved(self, by: usize) -> Result<Memory, Error> {
         let mut to = Memory::new(self.bytes + HUGE)?;
         to.start = to.start.wrapping_add(by);
@@ -113,7 +113,7 @@ impl Memory {
     }
 
     /// The same frames, page `at` of the new mapping having those of page `from[at]` of this one,
-    /// so many bytes behind a multiple of 2 MB. All are base pages: a mapping each, until they lie
+    /// `by` bytes behind a multiple of 2 MB. All are base pages: a mapping each, until they lie
     /// in order again.
     pub(crate) fn permuted(self, from: &[usize], by: usize) -> Result<Memory, Error> {
         assert!(from.len() * BASE == self.bytes, "a page for each page");
@@ -154,7 +154,7 @@ impl Memory {
     /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
     pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
         let range = self.start() as u64..(self.start() + self.bytes) as u64;
-        let told = Told::of(&smaps(std::process::id(), &|| true)?, &range);
+        let told = Counted::of(&smaps(std::process::id(), &|| true)?, &range);
         Ok(told.huge as usize * BASE)
     }
 }

@@ -71,7 +71,7 @@ impl Finding {
     pub fn found(&self) -> String {
         match &self.value {
             None if self.is_unmeasured() => "not measured".into(),
-            None => "could not be told".into(),
+            None => "could not be determined".into(),
             Some(Value::Yes(true)) => "yes".into(),
             Some(Value::Yes(false)) => "no".into(),
             Some(Value::Text(text)) => text.clone(),

@@ -123,7 +123,7 @@ fn findings_of(size: &str, found: &[Step], rounds: &[&Vec<Step>], most: usize) -
         let name = format!("tlb.l{}.entries.{size}", level + 1);
         let what = format!("entries of TLB level {} for pages of {size}", level + 1);
         let Some(step) = found.get(level) else {
-            let because = format!("the latency has no step of its own up to {most} pages");
+            let because = format!("the latency has no step up to {most} pages");
             findings.push(Finding::unknown(&name, &what, because));
             continue;
         };
@@ -198,6 +198,6 @@ mod tests {
         };
         assert!(of([983.0, 64.0]).0);
         let (known, why) = of([32.0, 64.0]);
-        assert!(!known && why.starts_with("could not be told, because no round alone shows that step"), "{why}");
+        assert!(!known && why.starts_with("could not be determined, because no round alone shows that step"), "{why}");
     }
 }

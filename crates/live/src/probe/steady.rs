@@ -13,8 +13,8 @@ pub(crate) struct Steady {
 const AGREE: f64 = 0.95;
 
 impl Steady {
-    /// Measures in so many rounds of so many repeats; in up to twice as many more rounds while they
-    /// do not agree.
+    /// Measures in `rounds` of `repeats` each, and in up to twice as many rounds more while they do
+    /// not agree.
     pub(crate) fn measure(rounds: usize, repeats: usize, mut measure: impl FnMut() -> f64) -> Steady {
         let mut least = Vec::with_capacity(rounds);
         let mut steady = Steady { value: f64::INFINITY, agreement: 0.0 };

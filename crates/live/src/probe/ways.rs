@@ -19,7 +19,7 @@ const MOST: usize = 72;
 /// Knees that differ by less than this factor are the same.
 const SAME: f64 = 1.2;
 const ROUNDS: u64 = 8;
-/// How often strides are measured anew where they show no sets.
+/// How often strides are measured again where they show no sets.
 const ATTEMPTS: usize = 3;
 const AXES: [&str; 2] = ["stride, pages", "pages that fit"];
 
@@ -57,7 +57,7 @@ pub(crate) fn first(entries: f64, hertz: f64) -> Result<Finding, Error> {
     .with(Series { name: "level 1".into(), axes: AXES, points: knees }))
 }
 
-/// The ways and the sets of the second level, behind a first level of so many entries.
+/// The ways and the sets of the second level, behind a first level of `first` entries.
 pub(crate) fn second(first: f64, entries: f64, hertz: f64) -> Result<Vec<Finding>, Error> {
     let (name, what) = ("tlb.l2.ways.4K", "ways of TLB level 2");
     let same = |a: f64, b: f64| a.max(b) <= SAME * a.min(b);

@@ -167,7 +167,7 @@ impl Options {
         self.interval.saturating_add(own("interval")).saturating_add(own("age"))
     }
 
-    /// How long so many regions take, each of which costs so much, within the share of a core.
+    /// How long these regions take, at `cost` each, within the share of a core.
     pub fn takes(&self, regions: u64, cost: Duration) -> Duration {
         Duration::try_from_secs_f64(regions as f64 * cost.as_secs_f64() / self.cpu).unwrap_or(Duration::MAX)
     }

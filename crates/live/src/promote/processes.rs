@@ -44,7 +44,7 @@ pub(super) struct Processes {
     pub(super) size: u64,
     pub(super) least: u32,
     pub(super) processes: BTreeMap<i32, Process>,
-    /// Those that have ended or execute another program, of which the background was not told yet.
+    /// Those that have ended or execute another program, which the background has not heard of yet.
     pub(super) gone: BTreeSet<SpaceId>,
     pub(super) headroom: Headroom,
     /// Until when nothing is promoted, since tasks wait for memory.
@@ -53,7 +53,7 @@ pub(super) struct Processes {
     pub(super) tick: Duration,
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     pub(super) splitter: Option<Option<Splitter>>,
-    /// Whether it was told that there are more processes than open files are allowed for.
+    /// Whether the log says already that there are more processes than open files are allowed for.
     pub(super) told_files: bool,
     /// Units of systemd that do not run, which is logged once.
     pub(super) absent_units: BTreeSet<PathBuf>,
@@ -114,7 +114,7 @@ impl Processes {
     }
 
     /// Each process takes two open files while something in it may be promoted. Where no more are
-    /// allowed, others are left out, which is told once.
+    /// allowed, others are left out, which is logged once.
     pub(super) fn tell_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -127,7 +127,7 @@ impl Processes {
         }
     }
 
-    /// Splits the huge page of a region; whether that was tried. Why not is told once.
+    /// Splits the huge page of a region; whether that was tried. Why not is logged once.
     pub(super) fn split(&mut self, space: SpaceId, region: u64) -> bool {
         let range = region * self.size..(region + 1) * self.size;
         let splitter = self.splitter.get_or_insert_with(|| {
@@ -178,7 +178,7 @@ impl Processes {
                     "scanned"
                 );
             }
-            // A process that cannot be scanned is scanned again each time: it is told once.
+            // A process that cannot be scanned is scanned again each time: it is logged once.
             Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
             Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
         }

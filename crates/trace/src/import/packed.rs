@@ -113,7 +113,7 @@ impl Zipped {
                 CompressionMethod::Deflated if !entry.encrypted() => true,
                 _ => {
                     return Err(wrong(format!(
-                        "its part {name} is encrypted or not deflated: zip it anew, or use gzip"
+                        "its part {name} is encrypted or not deflated: zip it again, or use gzip"
                     )));
                 }
             };

@@ -23,7 +23,7 @@ pub(super) const KIND: Kind = Kind {
     help: "read all of a mapped file, write into a few of its pages, flush it (Navarro et al., section 6.7)",
     parameters: &[
         Parameter { name: "bytes", default: "100M", help: "the length of the file" },
-        Parameter { name: "every", default: "512", help: "one page in so many is written" },
+        Parameter { name: "every", default: "512", help: "one page in this many is written" },
         Parameter { name: "page", default: "8K", help: "the size of these pages, a multiple of 4K" },
         Parameter { name: "same", default: "0", help: "the share of the writes that store what is already there" },
         Parameter { name: "seed", default: "1", help: "chooses these writes" },

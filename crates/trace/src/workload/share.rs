@@ -21,7 +21,7 @@ const FORKED: u32 = 64;
 
 pub(super) const KIND: Kind = Kind {
     name: "share",
-    help: "processes that touch memory which they share, each by page tables of its own (Piehl, section 1.9)",
+    help: "processes that touch memory which they share, each by its own page tables (Piehl, section 1.9)",
     parameters: &[
         Parameter { name: "bytes", default: "64M", help: "the size of the memory" },
         Parameter { name: "processes", default: "8", help: "the number of processes" },

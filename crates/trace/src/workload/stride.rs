@@ -12,7 +12,7 @@ use crate::{Error, Source};
 
 pub(super) const KIND: Kind = Kind {
     name: "stride",
-    help: "one access every so many bytes of a large mapping (Navarro et al., section 6.6)",
+    help: "one access each N bytes of a large mapping (Navarro et al., section 6.6)",
     parameters: &[
         Parameter { name: "step", default: "4M", help: "the distance of the accesses" },
         Parameter { name: "touches", default: "500", help: "accesses in a round" },

@@ -24,7 +24,7 @@ pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<Exit
     if !print::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::Usage("--watch needs a terminal; without it inspect prints once".into()));
     }
-    // Errors at the start are told without a flicker.
+    // Errors at the start are printed without a flicker.
     let mut view = View::new(pid, wide)?;
     let signal = Arc::new(AtomicUsize::new(0));
     for number in ENDING {

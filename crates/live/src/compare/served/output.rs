@@ -132,7 +132,7 @@ impl Reading {
     }
 }
 
-/// The throughput in a line of its own.
+/// The throughput in a line that has nothing else.
 fn rate(line: &str) -> Option<f64> {
     if let Some((before, _)) = line.split_once(" requests per second") {
         return number(before.split_whitespace().next_back()?);
@@ -145,7 +145,7 @@ fn rate(line: &str) -> Option<f64> {
     number(line.trim_start().strip_prefix("Requests/sec:")?.trim())
 }
 
-/// A percentile in a line of its own: wrk's `99%  3.41ms`, hey's `99% in 0.0034 secs`.
+/// A percentile in a line that has nothing else: wrk's `99%  3.41ms`, hey's `99% in 0.0034 secs`.
 fn listed(words: &[&str], percentile: f64) -> Option<f64> {
     let (first, rest) = words.split_first()?;
     if number(first.trim_end_matches('%'))? != percentile || !first.ends_with('%') {

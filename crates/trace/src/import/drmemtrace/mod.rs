@@ -120,7 +120,7 @@ impl Records for Merged {
         }
         let [one, other] = [file, number].map(|number| self.streams[number].path().display().to_string());
         let problem = format!(
-            "is of process {process}, and {one} of {first}; expected one process: put the files of each into a folder of its own"
+            "is of process {process}, and {one} of {first}; expected one process: put the files of each process into their own folder"
         );
         Err(Error::input(other, problem))
     }
