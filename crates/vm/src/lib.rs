@@ -38,6 +38,7 @@ mod fault;
 mod frame;
 mod memory;
 mod object;
+mod outcome;
 mod pmap;
 mod policy;
 mod reclaim;
@@ -49,15 +50,13 @@ mod vm;
 mod why;
 
 pub use error::{Error, FaultError, PAGES_LIMIT};
-pub use fault::compact::Compacted;
-pub use fault::relocate::{How, Promoted, Region};
-pub use fault::{Fault, FaultKind};
 pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
+pub use outcome::{Compacted, Fault, FaultKind, How, Promoted, Region};
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{
-    Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Scanned, System, Time, Wants,
+    Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Refusal, Scanned, System, Time, Wants,
 };
 pub use policy::runner::Runner;
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError};
@@ -72,4 +71,4 @@ pub use space::mapping::{Backing, Map};
 pub use stats::Stats;
 pub use superpage_pages::Mapped;
 pub use vm::{Config, Vm};
-pub use why::{Refusal, Why};
+pub use why::Why;

@@ -1,8 +1,7 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
-use crate::fault::busy::Busy;
-use crate::fault::compact;
 use crate::frame::Frames;
+use crate::frame::busy::Busy;
 use crate::frame::deferred::Deferred;
 use crate::frame::static_pool::HugePool;
 use crate::frame::steer::Tainted;
@@ -11,6 +10,7 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
 use crate::object::population::Population;
 use crate::object::reservation::Reservations;
+use crate::policy::backoff::Backoff;
 use crate::policy::{Answers, Fit, Hints, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
@@ -62,7 +62,7 @@ pub struct Vm {
     /// By reason: regions that were not promoted.
     pub(crate) refused: [u64; Why::ALL.len()],
     /// When direct compaction is tried again.
-    pub(crate) deferred: compact::Deferred,
+    pub(crate) backoff: Backoff,
     /// How many pages were resident when memory was short and the daemon found none that it could
     /// evict.
     pub(crate) futile: Option<u64>,
@@ -135,7 +135,7 @@ impl Vm {
             random: 0,
             exhausted: [None; MAX_LEVELS],
             refused: [0; Why::ALL.len()],
-            deferred: compact::Deferred::default(),
+            backoff: Backoff::default(),
             futile: None,
             dropped: 0,
         })

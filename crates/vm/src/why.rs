@@ -1,7 +1,6 @@
 //! Why memory is not mapped by a superpage, or was not made one: one vocabulary for the manager,
 //! for policies, and for every verb of `superpage` that explains, counts or refuses.
 
-use crate::Time;
 use alloc::string::{String, ToString};
 use core::fmt;
 use superpage_pages::PageSize;
@@ -129,22 +128,6 @@ impl fmt::Display for Why {
 }
 
 impl core::error::Error for Why {}
-
-/// A region was not promoted ([`System::promote`](crate::System::promote)).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// Why.
-    pub why: Why,
-    /// Until when all promotions in the address space are refused for that reason, without a look
-    /// at the region; 0 if it is a reason of this region.
-    pub until: Time,
-}
-
-impl From<Why> for Refusal {
-    fn from(why: Why) -> Refusal {
-        Refusal { why, until: 0 }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
-//! Busy pages: populated, while their contents are still being read from a slow store. They are not
-//! mapped, nothing takes them away, and whoever needs one waits. The word is FreeBSD's.
+//! Reads from a slow store: how they begin and end, and what is refused meanwhile.
 
 use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
@@ -10,66 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 use superpage_pages::Pfn;
-
-/// The busy pages, by frame: as many as there are reads under way.
-#[derive(Default)]
-pub(crate) struct Busy {
-    pages: HashMap<u32, Reading, FxBuildHasher>,
-}
-
-/// A read that is under way.
-#[derive(Clone, Copy)]
-struct Reading {
-    /// The page that is being read in.
-    page: PageOf,
-    /// The object whose backing store is read, which may be one behind the page's own.
-    from: ObjectId,
-}
-
-impl Busy {
-    /// Whether no read is under way: the first test of every fault on a populated page.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
-    pub(crate) fn contains(&self, frame: u32) -> bool {
-        !self.is_empty() && self.pages.contains_key(&frame)
-    }
-
-    /// The frames and pages that are busy.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, PageOf)> + '_ {
-        self.pages.iter().map(|(frame, reading)| (*frame, reading.page))
-    }
-
-    /// The lowest frame of a busy page among the pages of an object with these indices, or of one
-    /// that is being read from what the object has in its backing store. O(reads under way).
-    pub(crate) fn of(&self, object: ObjectId, pages: &Range<u64>) -> Option<u32> {
-        let concerns = |reading: &Reading| {
-            (reading.page.object == object || reading.from == object) && pages.contains(&reading.page.index)
-        };
-        self.pages.iter().filter(|(_, reading)| concerns(reading)).map(|(frame, _)| *frame).min()
-    }
-
-    /// The same for all pages of an object.
-    pub(crate) fn of_all(&self, object: ObjectId) -> Option<u32> {
-        self.of(object, &(0..PAGES_LIMIT))
-    }
-
-    /// The frame into which the page of this index is being read from the backing store of
-    /// `object`.
-    pub(crate) fn reading(&self, object: ObjectId, index: u64) -> Option<u32> {
-        let reads = |reading: &Reading| reading.from == object && reading.page.index == index;
-        self.pages.iter().find(|(_, reading)| reads(reading)).map(|(frame, _)| *frame)
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.pages.allocation_size()
-    }
-}
 
 impl Vm {
     /// Records that a page was populated whose contents will be read from the backing store of
@@ -79,7 +19,7 @@ impl Vm {
         self.objects.get_mut(page.object).sole = false;
         // It is hashed once it has its contents.
         self.to_hash.retain(|waiting| *waiting != frame);
-        self.frames.busy.pages.insert(frame, Reading { page, from });
+        self.frames.busy.begin(page, from, frame);
         if let Some(pages) = &mut self.frames.pages {
             pages.put(frame, List::Busy);
         }
@@ -94,8 +34,7 @@ impl Vm {
     /// [`Error::NotBusy`]: the frame does not hold a busy page.
     pub fn read_done(&mut self, frame: Pfn, read: Result<(), NoContents>) -> Result<(), Error> {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotBusy(frame))?;
-        let reading = self.frames.busy.pages.remove(&number).ok_or(Error::NotBusy(frame))?;
-        let PageOf { object, index } = reading.page;
+        let PageOf { object, index } = self.frames.busy.end(number).ok_or(Error::NotBusy(frame))?;
         // A page that could not be evicted may be evictable now.
         self.futile = None;
         match read {
@@ -177,7 +116,7 @@ impl Vm {
             }
         }
         let listed = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Busy));
-        match self.frames.pages.is_some() && listed != self.frames.busy.pages.len() as u64 {
+        match self.frames.pages.is_some() && listed != self.frames.busy.len() as u64 {
             true => Err(alloc::format!("the busy list has {listed} frames, not the number of reads under way")),
             false => Ok(()),
         }

@@ -4,12 +4,12 @@
 //! mm/khugepaged.c, `collapse_file` and `retract_page_tables`.
 
 use crate::fault::promotion::Leaf;
-use crate::fault::relocate::{How, Promoted, Whole};
+use crate::fault::relocate::Whole;
 use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::space::reverse::Mapping;
 use crate::vm::Vm;
-use crate::{FaultError, Memory, Pmap, Why};
+use crate::{FaultError, How, Memory, Pmap, Promoted, Why};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Extent, Pfn};
 

@@ -14,50 +14,11 @@ use crate::object::population::{NONE, NodeId};
 use crate::policy::Pieces;
 use crate::space::reverse::Mapping;
 use crate::vm::Vm;
-use crate::{Memory, Page, Pmap, Used};
+use crate::{Compacted, Memory, Page, Pmap, Used};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn, Vpn};
-
-/// What a compaction did ([`System::compact`](crate::System::compact)).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Compacted {
-    /// Base pages that were copied elsewhere.
-    pub moved: u64,
-    /// Base pages that stayed: wired, being read, part of something as large as the extent, or
-    /// without a free frame elsewhere.
-    pub failed: u64,
-    /// Whether all of the extent is free now.
-    pub free: bool,
-}
-
-/// After this many failures in a row, direct compaction waits no longer for the next try (Linux:
-/// `COMPACT_MAX_DEFER_SHIFT`).
-const MOST_DEFERRED: u32 = 6;
-
-/// Compaction, direct or in a thread, that has failed is put off, as in Linux: for twice as many
-/// requests after each failure.
-#[derive(Debug, Default)]
-pub(crate) struct Deferred {
-    failures: u32,
-    skipped: u32,
-}
-
-impl Deferred {
-    /// Whether this request goes without compaction.
-    pub(crate) fn skips(&mut self) -> bool {
-        self.skipped += 1;
-        let skips = self.failures > 0 && self.skipped < 1 << self.failures;
-        self.skipped = if skips { self.skipped } else { 0 };
-        skips
-    }
-
-    /// A compaction ended, with an extent that is free or without.
-    pub(crate) fn ended(&mut self, free: bool) {
-        self.failures = if free { 0 } else { (self.failures + 1).min(MOST_DEFERRED) };
-    }
-}
 
 /// Pages that move together: an extent that a node of the population map owns, or one page that was
 /// placed singly (level 0).
@@ -168,11 +129,11 @@ impl Vm {
     /// Direct compaction for a fault that wants an extent of this level, if none is free and it is
     /// not put off.
     pub(crate) fn compact_for(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> bool {
-        if self.frames.buddy.free_extents(level) > 0 || self.deferred.skips() {
+        if self.frames.buddy.free_extents(level) > 0 || self.backoff.skips() {
             return false;
         }
         let free = self.compact_best(pmap, memory, level).free;
-        self.deferred.ended(free);
+        self.backoff.ended(free);
         true
     }
 
@@ -341,25 +302,5 @@ impl crate::frame::Frames {
             self.take_extent(level, slot);
             self.set_extent(level, slot, to);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_failures_fewer_and_fewer_requests_compact() {
-        let mut deferred = Deferred::default();
-        let mut tried = Vec::new();
-        for request in 1..260 {
-            if !deferred.skips() {
-                tried.push(request);
-                deferred.ended(false);
-            }
-        }
-        assert_eq!(tried, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
-        deferred.ended(true);
-        assert!(!deferred.skips() && !deferred.skips());
     }
 }

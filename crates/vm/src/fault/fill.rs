@@ -2,13 +2,14 @@
 //! it. What is taken is one value until it is mapped ([`Taken`]): a fault that fails undoes it.
 
 use crate::fault::promotion::Leaf;
-use crate::fault::{Fault, FaultContext, FaultKind, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::frame::{Frames, Populated};
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, huge};
 use crate::vm::Vm;
 use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap};
+use crate::{Fault, FaultKind};
 use superpage_pages::{Access, Extent, Level, Mapped, Pfn};
 
 /// Where the contents of a page that is being populated come from.

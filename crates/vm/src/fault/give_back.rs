@@ -1,13 +1,11 @@
 //! Memory that a policy's background gives back: reserved frames that nobody populates, and pages
 //! of zeroes.
 
-use crate::Why;
-use crate::fault::relocate::Region;
-use crate::fault::{FaultContext, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::policy::{Pieces, ZeroPage};
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{Memory, Pmap};
+use crate::{Memory, Pmap, Region, Why};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Pfn, Vpn};
 

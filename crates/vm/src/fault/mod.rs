@@ -1,7 +1,7 @@
 //! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, and
 //! tries to promote it.
 
-pub(crate) mod busy;
+mod busy;
 mod collapse_text;
 pub(crate) mod compact;
 pub(crate) mod fill;
@@ -10,120 +10,19 @@ pub(crate) mod pooled;
 pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
+pub(crate) mod site;
 mod zero_page;
 
 use crate::fault::fill::Content;
-use crate::fault::promotion::{Leaf, Window};
+use crate::fault::promotion::Leaf;
+use crate::fault::site::{FaultContext, Site};
 use crate::frame::static_pool::HugePool;
+use crate::object::PageOf;
 use crate::object::population::Walk;
-use crate::object::{ObjectId, PageOf};
-use crate::space::{Entry, Pooled};
+use crate::space::Pooled;
 use crate::vm::Vm;
-use crate::{Address, Backed, FaultError, Memory, Page, Pmap, SpaceId, Stats};
-use superpage_pages::{Access, Level, Mapped, Pfn, Protection, Vpn};
-
-/// How a fault was resolved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FaultKind {
-    /// A page of zeroes was populated.
-    Zero,
-    /// The zero page was mapped, without the right to write: the page takes no memory before it is
-    /// written.
-    ZeroPage,
-    /// A page was populated from a file.
-    File,
-    /// A page was populated from swap space.
-    Swap,
-    /// The page was a cache page, and was populated again with its contents.
-    Cached,
-    /// The page was populated already, and is now mapped here as well.
-    Resident,
-    /// The page was copied, at its first write.
-    Copy,
-    /// The mapping was only given the right to write.
-    Rights,
-    /// The mapping was there, with enough rights: the fault was resolved meanwhile, as by another
-    /// processor.
-    Spurious,
-}
-
-/// What was done to resolve a fault, for callers that charge time for it. The access can be retried
-/// at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a fault that failed must end somewhere, and one that was resolved be tried again"]
-#[non_exhaustive]
-pub struct Fault {
-    /// How it was resolved.
-    pub kind: FaultKind,
-    /// The frame of the page, which holds its contents.
-    pub frame: Pfn,
-    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it
-    /// is [`FaultKind::Cached`] and the page could not stay in its frame. That frame may hold
-    /// another page by now.
-    pub source: Option<Pfn>,
-    /// Whether the page was populated and its frame was reserved.
-    pub reserved: bool,
-    /// The level of the extent that was asked for: a base page's if the frame was reserved, or
-    /// nothing larger fits or is wanted.
-    pub wanted: Level,
-    /// The level of the extent that was allocated, if one was.
-    pub allocated: Option<Level>,
-    /// Reservations preempted for that allocation.
-    pub preempted: u32,
-    /// The level of the page that maps the address now: above the base page's after a promotion.
-    pub mapped: Level,
-    /// Bytes of zeroes written: to the page, and to whatever was populated beside it.
-    pub zeroed: u64,
-    /// Bytes copied: of the page, and by compaction.
-    pub copied: u64,
-}
-
-impl Fault {
-    /// A fault that took no frame.
-    pub(crate) fn new(kind: FaultKind, frame: Pfn, mapped: Level) -> Fault {
-        let (source, wanted) = (None, Level::BASE);
-        let (allocated, zeroed, copied) = (None, 0, 0);
-        Fault { kind, frame, source, reserved: false, wanted, allocated, preempted: 0, mapped, zeroed, copied }
-    }
-
-    /// The same, with what has been zeroed and copied since `before` ([`Stats::filled`]).
-    pub(crate) fn since(self, [zeroed, copied]: [u64; 2], now: &Stats) -> Fault {
-        Fault { zeroed: now.bytes_zeroed - zeroed, copied: now.bytes_copied - copied, ..self }
-    }
-}
-
-/// What resolves a fault, and which.
-pub(crate) struct FaultContext<'a, P, M> {
-    pub(crate) pmap: &'a mut P,
-    pub(crate) memory: &'a mut M,
-    pub(crate) site: Site,
-}
-
-/// The access that faulted: who, where and how.
-#[derive(Clone, Copy)]
-pub(crate) struct Site {
-    pub(crate) space: SpaceId,
-    pub(crate) entry: Entry,
-    pub(crate) at: Vpn,
-    pub(crate) access: Access,
-    /// The largest extent that may be taken: less than the ladder's where page tables for more
-    /// cannot be had.
-    pub(crate) most: Level,
-}
-
-impl Site {
-    fn index(&self) -> u64 {
-        self.entry.index(self.at.0)
-    }
-
-    fn page(&self) -> Page {
-        Page::Mapped { space: self.space, at: self.at }
-    }
-
-    pub(crate) fn window(&self, object: ObjectId) -> Window<'_> {
-        Window { space: self.space, entry: &self.entry, object }
-    }
-}
+use crate::{Address, Backed, Fault, FaultError, FaultKind, Memory, Pmap};
+use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
 impl Vm {
     /// Resolves a fault on a page; the caller then retries the access.

@@ -3,12 +3,13 @@
 //! whole; what would cut one is refused, as in Linux.
 
 use crate::fault::promotion::Leaf;
-use crate::fault::{Fault, FaultContext, FaultKind, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{Backing, Error, FaultError, Growth, Map, Memory, NoContents, Page, Pmap, SpaceId};
+use crate::{Fault, FaultKind};
 use core::ops::Range;
 use superpage_pages::{Access, Extent, Level, Mapped, PageRange, Pfn, Protection, Vpn};
 

@@ -5,7 +5,7 @@
 
 use crate::fault::fill::{Content, Taken};
 use crate::fault::promotion::Leaf;
-use crate::fault::{FaultContext, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
 use crate::object::population::Walk;

@@ -4,20 +4,11 @@
 use crate::object::ObjectId;
 use crate::object::population::Walk;
 use crate::policy::{Accessed, Demote, Promote};
-use crate::space::{Entry, Pooled};
+use crate::space::{Entry, Pooled, Window};
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId, Used};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Mapped, PageSize, Pfn, Protection, Vpn};
-
-/// An object as a map entry of a space shows it: its pages in the entry's range are mapped there.
-#[derive(Clone, Copy)]
-pub(crate) struct Window<'a> {
-    pub(crate) space: SpaceId,
-    pub(crate) entry: &'a Entry,
-    /// The entry's object, or one behind it.
-    pub(crate) object: ObjectId,
-}
 
 /// A leaf of a page table: a page, the frame that it is mapped to, and the level and the rights of
 /// the mapping.

@@ -3,44 +3,13 @@
 //! frames are freed. Linux calls this a collapse.
 
 use crate::fault::promotion::Leaf;
-use crate::fault::{FaultContext, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::object::ObjectId;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{Memory, Page, Pmap, SpaceId, Used, Why};
+use crate::{How, Memory, Page, Pmap, Promoted, Region, Used, Why};
 use alloc::vec::Vec;
-use superpage_pages::{Access, Hint, Level, Mapped, Pfn, Vpn};
-
-/// A part of an address space that a page of one level may map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// The space.
-    pub space: SpaceId,
-    /// The first page.
-    pub start: Vpn,
-    /// The level of a page of the region's size.
-    pub level: Level,
-}
-
-/// How a region may be promoted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
-    /// Only in place: if it lies in one extent already.
-    InPlace,
-    /// Only by copying it into another extent.
-    ByCopying,
-    /// In place if possible, otherwise by copying.
-    Either,
-}
-
-/// What the promotion of a region did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Promoted {
-    /// Base pages that were copied.
-    pub copied: u64,
-    /// Base pages that were populated with zeroes although nobody touched them.
-    pub zeroed: u64,
-}
+use superpage_pages::{Access, Hint, Level, Mapped, Pfn};
 
 /// A region that lies whole in one map entry, aligned there as in its object, and may be promoted
 /// as far as the program and the hardware are concerned.

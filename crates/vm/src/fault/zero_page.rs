@@ -6,11 +6,12 @@
 //! splits it if it is huge. The rest of the crate treats it as if nothing were mapped there.
 
 use crate::fault::promotion::Move;
-use crate::fault::{Fault, FaultContext, FaultKind, Site};
+use crate::fault::site::{FaultContext, Site};
 use crate::frame::Frames;
 use crate::policy::{Place, Promote, ZeroPage, huge};
 use crate::space::{Entry, Space};
 use crate::vm::Vm;
+use crate::{Fault, FaultKind};
 use crate::{Memory, Page, Pmap, SpaceId, Used};
 use alloc::format;
 use alloc::string::String;

@@ -9,6 +9,7 @@
 mod allocate;
 pub(crate) mod bitmap;
 pub(crate) mod buddy;
+pub(crate) mod busy;
 pub(crate) mod deferred;
 mod release;
 pub(crate) mod static_pool;
@@ -16,9 +17,9 @@ pub(crate) mod steer;
 pub(crate) mod wired;
 pub(crate) mod zeroed;
 
-use crate::fault::busy::Busy;
 use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
+use crate::frame::busy::Busy;
 use crate::frame::deferred::Deferred;
 use crate::frame::static_pool::HugePool;
 use crate::frame::steer::Tainted;

@@ -132,6 +132,16 @@ impl HugePool {
     }
 }
 
+impl StaticPool {
+    /// Checks that it fits into so many frames of memory that is fresh.
+    ///
+    /// # Errors
+    /// [`Error::PoolSize`], [`Error::PoolRoom`].
+    pub fn check(&self, ladder: &Ladder, frames: u64) -> Result<(), Error> {
+        HugePool::new(self, ladder, frames)?.map_or(Ok(()), |pool| pool.has_room(ladder, frames))
+    }
+}
+
 impl Frames {
     /// Whether a frame is in the pool.
     #[inline]

@@ -3,12 +3,12 @@
 //! opens: the page cache.
 
 use crate::fault::fill::Content;
-use crate::fault::{Fault, FaultKind};
 use crate::object::{ObjectId, PageOf};
 use crate::policy::Close;
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
 use crate::{Error, FaultError, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};
+use crate::{Fault, FaultKind};
 use alloc::vec::Vec;
 use superpage_pages::{Level, Pfn, Vpn};
 

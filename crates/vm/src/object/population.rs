@@ -20,6 +20,7 @@ mod arrays;
 mod populate;
 
 use self::arrays::Arrays;
+pub(crate) use self::arrays::{NONE, reserve_some};
 use crate::object::{ObjectId, PageOf};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -27,9 +28,6 @@ use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Ladder, MAX_LEVELS};
-
-/// Stands for no slot, no frame, or no reservation.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The lowest nodes hold this power of two of base pages where there are no superpages.
 const ORDER_WITHOUT_SUPERPAGES: u32 = 9;
@@ -148,14 +146,6 @@ pub(crate) struct Population {
     owners: Vec<Root>,
     /// The roots of each object.
     objects: Vec<Roots>,
-}
-
-/// Makes room for `more` elements, growing by an eighth instead of doubling, to keep metadata
-/// small.
-pub(crate) fn reserve_some<T>(vec: &mut Vec<T>, more: usize) {
-    if vec.capacity() - vec.len() < more {
-        vec.reserve_exact(more.max(vec.len() / 8).max(16));
-    }
 }
 
 impl Population {

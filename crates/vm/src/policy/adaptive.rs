@@ -14,10 +14,13 @@
 //! to stay unused, are this project's. Live, where faults are not told, all is looked at each
 //! `scan`.
 
+use super::parameter::SWITCH;
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Placing, Populating, Reserve, SWITCH, Values, reservation};
-use crate::policy::background::{Background, Event, Events, Prefer, Scanned, System, Time, Wants};
-use crate::{Candidate, How, Sample, Scarce, SpaceId, Why};
+use super::reservation;
+use crate::{
+    Answers, Background, Candidate, Definition, Event, Events, Given, How, Made, Need, Placing, Populating, Prefer,
+    Reserve, Sample, Scanned, Scarce, SpaceId, System, Time, Values, Wants, Why,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;

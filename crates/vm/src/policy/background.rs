@@ -4,9 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and
 //! on live Linux: each implements [`System`].
 
-use crate::{
-    Address, Candidate, Compacted, FaultKind, How, Need, Place, Refusal, Reserve, Sample, Scarce, SpaceId, Why,
-};
+use crate::{Address, Candidate, Compacted, FaultKind, How, Need, Place, Reserve, Sample, Scarce, SpaceId, Why};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -299,6 +297,22 @@ impl MemoryState {
     pub fn free_extents(&self, ladder: &Ladder, level: Level) -> u64 {
         let larger = ladder.levels().skip(level.index());
         larger.map(|larger| self.extents[larger.index()] * (ladder.pages(larger) / ladder.pages(level))).sum()
+    }
+}
+
+/// A region was not promoted ([`System::promote`](crate::System::promote)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Why.
+    pub why: Why,
+    /// Until when all promotions in the address space are refused for that reason, without a look
+    /// at the region; 0 if it is a reason of this region.
+    pub until: Time,
+}
+
+impl From<Why> for Refusal {
+    fn from(why: Why) -> Refusal {
+        Refusal { why, until: 0 }
     }
 }
 

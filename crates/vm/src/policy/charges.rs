@@ -1,7 +1,7 @@
 //! Misses in the TLBs counted by region, for policies that promote once there were enough.
 
-use super::{Parameter, Values, promote::parameter};
-use crate::SpaceId;
+use super::promote::parameter;
+use crate::{Parameter, SpaceId, Values};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;

@@ -11,9 +11,13 @@
 //! Not modelled: superpages of code and files; a hint that names a size (IRIX' policy modules,
 //! HP-UX' `chatr`): there is only `MADV_HUGEPAGE`; a limit and a watermark for each size (IRIX).
 
+use super::parameter::SWITCH;
 use super::promote::{MS, parameter as own};
-use super::{Answers, Definition, Demoting, Given, Made, Need, Placing, Reserve, SWITCH, Values, thp};
-use crate::policy::background::{Background, Event, Prefer, System, Time, Wants};
+use super::thp;
+use crate::{
+    Answers, Background, Definition, Demoting, Event, Given, Made, Need, Placing, Prefer, Reserve, System, Time,
+    Values, Wants,
+};
 use superpage_pages::Level;
 
 pub(super) static POLICY: Definition = Definition {

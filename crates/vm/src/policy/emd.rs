@@ -10,8 +10,8 @@
 //! all of it; fairness among processes; khugepaged, so that what was broken stays broken.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Definition, Made, Need, Values, thp};
-use crate::policy::background::{Background, System, Time};
+use super::thp;
+use crate::{Background, Definition, Made, Need, System, Time, Values};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use superpage_pages::Level;

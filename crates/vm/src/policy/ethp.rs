@@ -13,9 +13,10 @@
 //! that is hot; the time until khugepaged comes.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Made, Need, Place, Placing, Values, thp};
-use crate::policy::background::{Background, Events, System, Time};
-use crate::{Candidate, How, SpaceId};
+use super::thp;
+use crate::{
+    Answers, Background, Candidate, Definition, Events, How, Made, Need, Place, Placing, SpaceId, System, Time, Values,
+};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -3,9 +3,10 @@
 //! ones; a broken reservation frees all its unused frames at once. Cache pages, the
 //! contiguity-aware daemon, and speculative and stepwise demotion were dropped.
 
-use super::{
+use super::reservation;
+use crate::{
     Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Populating, Reclaiming,
-    Reserve, Resident, Scarce, Shortage, Wired, base, reservation,
+    Reserve, Resident, Scarce, Shortage, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -24,9 +25,9 @@ pub(super) const ANSWERS: Answers = Answers {
         past_end: PastEnd::Anonymous,
         ..reservation::ANSWERS.place
     },
-    populate: Populating { resident: Resident::Extent, ..base::ANSWERS.populate },
+    populate: Populating { resident: Resident::Extent, ..Answers::BASE.populate },
     promote: reservation::ANSWERS.promote,
-    scarce: Shortage { then: Scarce::Smaller, pieces: Pieces::Free, lists: Lists::One, ..base::ANSWERS.scarce },
-    demote: Demoting { steps: Demote::ToBase, on_unmap: false, on_write: true, ..base::ANSWERS.demote },
-    reclaim: Reclaiming { cache: Cache::Free, wired: Wired::Cluster, ..base::ANSWERS.reclaim },
+    scarce: Shortage { then: Scarce::Smaller, pieces: Pieces::Free, lists: Lists::One, ..Answers::BASE.scarce },
+    demote: Demoting { steps: Demote::ToBase, on_unmap: false, on_write: true, ..Answers::BASE.demote },
+    reclaim: Reclaiming { cache: Cache::Free, wired: Wired::Cluster, ..Answers::BASE.reclaim },
 };

@@ -11,9 +11,11 @@
 //! first; that faults look for base pages that are zeroed.
 
 use super::promote::{MS, SECOND, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Parameter, Place, Placing, Values, thp};
-use crate::policy::background::{Background, Events, System, Time, Wants};
-use crate::{How, Refusal, Sample, SpaceId, Why};
+use super::thp;
+use crate::{
+    Answers, Background, Definition, Events, Given, How, Made, Need, Parameter, Place, Placing, Refusal, Sample,
+    SpaceId, System, Time, Values, Wants, Why,
+};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use superpage_pages::Level;

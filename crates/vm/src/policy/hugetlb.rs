@@ -20,11 +20,10 @@
 //! a write after a fork: here the one that writes is killed; the reservation of a segment, which is
 //! that of the process that made it, and ends with it.
 
+use super::parameter::SWITCH;
 use super::promote::parameter;
-use super::{Answers, Definition, Demoting, Made, Parameter, Placing, SWITCH, Values, thp};
-use crate::Error;
-use crate::frame::static_pool::HugePool;
-use superpage_pages::{Ladder, Level, PageSize};
+use super::thp;
+use crate::{Answers, Definition, Demoting, Made, Parameter, Placing, StaticPool, Values};
 
 pub(super) static POLICY: Definition = Definition {
     name: "hugetlb",
@@ -85,45 +84,4 @@ pub(super) static POLICY: Definition = Definition {
 
 const fn own(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
     thp::simulated(parameter(name, values, default, help))
-}
-
-/// A static pool of large pages: what is set aside, and for which mappings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StaticPool {
-    /// The size of its pages; `None`: the largest superpage of at most 2 MB.
-    pub size: Option<PageSize>,
-    /// Bytes that are set aside, rounded up to a page; `None`: nothing, and nine tenths of memory
-    /// may be surplus.
-    pub bytes: Option<u64>,
-    /// Bytes that surplus pages may take, rounded up to a page; `None`: none beside a pool.
-    pub surplus: Option<u64>,
-    /// Whether it is made by [`Vm::make_pool`](crate::Vm::make_pool), and not at once.
-    pub late: bool,
-    /// Whether private anonymous mappings use it.
-    pub private: bool,
-    /// Whether shared ones do.
-    pub shared: bool,
-    /// Whether mappings reserve pages when they are made.
-    pub reserves: bool,
-    /// Whether a mapping fails for which too few pages are left; otherwise it has base pages.
-    pub kills: bool,
-}
-
-impl StaticPool {
-    /// Checks that it fits into so many frames of memory that is fresh.
-    ///
-    /// # Errors
-    /// [`Error::PoolSize`], [`Error::PoolRoom`].
-    pub fn check(&self, ladder: &Ladder, frames: u64) -> Result<(), Error> {
-        HugePool::new(self, ladder, frames)?.map_or(Ok(()), |pool| pool.has_room(ladder, frames))
-    }
-
-    /// The level of its pages; `None` if these sizes have none.
-    pub(crate) fn level(&self, ladder: &Ladder) -> Option<Level> {
-        let of = |size: PageSize| ladder.level(size).filter(|level| *level > Level::BASE);
-        match self.size {
-            Some(size) => of(size),
-            None => ladder.levels().skip(1).rev().find(|level| ladder.size(*level) <= PageSize::MB2),
-        }
-    }
 }

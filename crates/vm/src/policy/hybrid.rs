@@ -13,9 +13,10 @@
 
 use super::charges::{Charges, HANDLER};
 use super::promote::parameter;
-use super::{Definition, Made, Need, Values, reservation};
-use crate::policy::background::{Background, Event, Events, System, Time, Wants};
-use crate::{Candidate, How, Sample, SpaceId};
+use super::reservation;
+use crate::{
+    Background, Candidate, Definition, Event, Events, How, Made, Need, Sample, SpaceId, System, Time, Values, Wants,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Ladder, Level, Vpn};

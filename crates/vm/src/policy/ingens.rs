@@ -9,10 +9,12 @@
 //! in the released code; same-page merging.
 
 use super::promote::{MS, huge, parameter as own};
+use super::thp;
 use super::thp::simulated;
-use super::{Answers, Definition, Given, Hints, Made, Need, Place, Placing, Reserve, Values, thp};
-use crate::policy::background::{Background, Prefer, System, Time};
-use crate::{Candidate, How, Why};
+use crate::{
+    Answers, Background, Candidate, Definition, Given, Hints, How, Made, Need, Place, Placing, Prefer, Reserve, System,
+    Time, Values, Why,
+};
 use alloc::vec::Vec;
 use superpage_pages::Level;
 

@@ -4,8 +4,8 @@
 //! kswapd, which Linux wakes first, and which may evict pages for it; compaction for more than one
 //! extent at a time (`compaction_proactiveness`).
 
-use crate::fault::compact::Deferred;
-use crate::policy::background::System;
+use super::backoff::Backoff;
+use crate::System;
 use superpage_pages::{Hint, Level};
 
 #[derive(Debug)]
@@ -14,13 +14,13 @@ pub(super) struct Kcompactd {
     for_all: bool,
     /// The largest size that a fault wanted in vain since the last call.
     wanted: Level,
-    deferred: Deferred,
+    backoff: Backoff,
 }
 
 impl Kcompactd {
     /// For faults everywhere, or only where the program does not ask for huge pages.
     pub(super) fn for_all(for_all: bool) -> Kcompactd {
-        Kcompactd { for_all, wanted: Level::BASE, deferred: Deferred::default() }
+        Kcompactd { for_all, wanted: Level::BASE, backoff: Backoff::default() }
     }
 
     /// Whether it has work.
@@ -37,9 +37,9 @@ impl Kcompactd {
 
     pub(super) fn work(&mut self, system: &mut dyn System) {
         let level = core::mem::replace(&mut self.wanted, Level::BASE);
-        if level > Level::BASE && system.free_extents(level) == Some(0) && !self.deferred.skips() {
+        if level > Level::BASE && system.free_extents(level) == Some(0) && !self.backoff.skips() {
             let free = system.compact(level, None).is_some_and(|compacted| compacted.free);
-            self.deferred.ended(free);
+            self.backoff.ended(free);
         }
     }
 }

@@ -14,11 +14,14 @@
 //! within the limits and the manager refuses; shared memory; files that are opened for writing,
 //! which keep their huge pages here.
 
+use super::parameter::SWITCH;
 use super::promote::{MS, parameter as own};
+use super::thp;
 use super::thp::simulated;
-use super::{Answers, Definition, Given, Need, Parameter, Place, Placing, SWITCH, Sizes, Values, thp};
-use crate::policy::background::{Look, Part, System, Time};
-use crate::{Candidate, How, Refusal, Sample, SpaceId, Why};
+use crate::{
+    Answers, Candidate, Definition, Given, How, Look, Need, Parameter, Part, Place, Placing, Refusal, Sample, Sizes,
+    SpaceId, System, Time, Values, Why,
+};
 use alloc::vec::Vec;
 use superpage_pages::{Hint, Level};
 

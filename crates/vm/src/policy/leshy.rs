@@ -20,9 +20,11 @@
 //! authors (CoalaPaging) leaves.
 
 use super::promote::{MS, parameter};
-use super::{Answers, Definition, Made, Need, Place, Placing, Reserve, Values, thp};
-use crate::policy::background::{Background, Events, Prefer, System, Time};
-use crate::{Candidate, How, Sample, SpaceId, Why};
+use super::thp;
+use crate::{
+    Answers, Background, Candidate, Definition, Events, How, Made, Need, Place, Placing, Prefer, Reserve, Sample,
+    SpaceId, System, Time, Values, Why,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! The manager as a [`System`] for the policy's background, and the clock that calls it.
 
-use crate::fault::promotion::Window;
 use crate::object::Growth;
 use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
+use crate::space::Window;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{

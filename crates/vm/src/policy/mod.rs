@@ -9,9 +9,11 @@
 mod adaptive;
 mod answers;
 pub(crate) mod background;
+pub(crate) mod backoff;
 mod base;
 mod budget;
 mod charges;
+mod definition;
 mod eager;
 mod emd;
 mod ethp;
@@ -21,6 +23,7 @@ mod hugetlb;
 mod hybrid;
 mod ingens;
 mod kcompactd;
+mod keys;
 mod khugepaged;
 mod leshy;
 mod managed;
@@ -34,33 +37,34 @@ mod reservation;
 mod romer;
 pub(crate) mod runner;
 pub(crate) mod scanner;
+mod static_pool;
 mod talluri_hill;
 mod target;
 mod thp;
 mod trident;
 
 pub use self::answers::{
-    Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Key, Lists, PastEnd, Pieces, Place,
-    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks,
-    Unmovable, Wake, Wired, ZeroPage,
+    Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Fit, Hash, Hints, Lists, PastEnd, Pieces, Place, Placing,
+    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks, Unmovable,
+    Wake, Wired, ZeroPage,
 };
-pub use self::hugetlb::StaticPool;
+pub use self::definition::{Definition, Made, PolicyError};
+pub use self::keys::Key;
 pub use self::parameter::{Given, Parameter, Values};
 pub use self::plan::planned;
 pub use self::promote::LIMITS;
 pub(crate) use self::promote::huge;
+pub use self::static_pool::StaticPool;
 pub use self::target::{Need, Target};
 
-use self::answers::KEYS;
-use self::parameter::SWITCH;
-use crate::Background;
+use self::background::Background;
+use self::keys::KEYS;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::str::FromStr;
-use core::time::Duration;
 use superpage_pages::PageSize;
 
 /// What a memory manager can do, in the order in which policies are listed.
@@ -88,60 +92,6 @@ static DEFINITIONS: &[&Definition] = &[
     &plan::POLICY,
     &adaptive::POLICY,
 ];
-
-/// Everything that defines a policy.
-#[derive(Debug)]
-pub struct Definition {
-    /// Its name.
-    pub name: &'static str,
-    /// Where it is described; empty if nowhere.
-    pub paper: &'static str,
-    /// One line of help.
-    pub help: &'static str,
-    /// Its own parameters, beside the answers.
-    pub parameters: &'static [Parameter],
-    /// What a target must provide for it.
-    pub needs: &'static [Need],
-    /// Makes the policy from the values given for its own parameters, on the target that
-    /// [`Given::target`] names. It may fail ([`Made::failed`]).
-    pub make: fn(&Given) -> Made,
-}
-
-/// What a definition makes: the parts of a policy.
-pub struct Made {
-    /// How the fault path behaves.
-    pub answers: Answers,
-    /// What runs outside faults, if anything does.
-    pub background: Option<Box<dyn Background>>,
-    /// The share of one core that it may use over time, and the processor time that may be saved up
-    /// for one call; `None`: as much as it likes.
-    budget: Option<(f64, Duration)>,
-    /// Why it cannot be made of what was given.
-    error: Option<String>,
-}
-
-impl Made {
-    /// A policy that consists of answers alone.
-    pub fn answers(answers: Answers) -> Made {
-        Made { answers, background: None, budget: None, error: None }
-    }
-
-    /// A policy with a background.
-    pub fn with(answers: Answers, background: impl Background + 'static) -> Made {
-        Made { background: Some(Box::new(background)), ..Made::answers(answers) }
-    }
-
-    /// Within a share of one core, above 0, over time, of which so much may be saved up
-    /// ([`Runner`](crate::Runner)).
-    pub fn within(self, share: f64, burst: Duration) -> Made {
-        Made { budget: Some((share, burst)), ..self }
-    }
-
-    /// No policy can be made of these values, or on this target: a sentence that says why.
-    pub fn failed(why: impl Into<String>) -> Made {
-        Made { error: Some(why.into()), ..Made::answers(Answers::BASE) }
-    }
-}
 
 /// A policy with its parameters. Parse one from a string, then perhaps change answers by
 /// [`Policy::set`] or by field.
@@ -325,6 +275,41 @@ impl Policy {
     }
 }
 
+impl Target {
+    /// Checks that it provides what a policy of this definition needs, and the events that its
+    /// background asks for.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    fn provides(&self, definition: &Definition, background: Option<&dyn Background>) -> Result<(), PolicyError> {
+        let asked = background.map(|background| background.events()).unwrap_or_default();
+        match self.lacks(definition.needs).or_else(|| asked.needs().find(|need| !self.has.contains(need))) {
+            None => Ok(()),
+            Some(need) => {
+                let (name, target, names) = (definition.name, self.name, self.names());
+                Err(PolicyError(format!(
+                    "policy {name} needs {need}, which {target} does not have; {target} has {names}"
+                )))
+            }
+        }
+    }
+
+    /// The policies that can run on it.
+    pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
+        self.known().filter(|definition| self.lacks(definition.needs).is_none())
+    }
+
+    /// Its own, and all of this crate.
+    fn known(&self) -> impl Iterator<Item = &'static Definition> {
+        self.own.iter().chain(DEFINITIONS).copied()
+    }
+
+    /// The names of the policies that can run on it, as a phrase.
+    fn names(&self) -> String {
+        self.policies().map(|definition| definition.name).collect::<Vec<&str>>().join(", ")
+    }
+}
+
 /// The error for a parameter that does not exist, or not on this target.
 fn unknown(definition: &'static Definition, key: &str, target: &Target) -> PolicyError {
     let name = definition.name;
@@ -380,19 +365,6 @@ impl FromStr for Policy {
     /// As [`Policy::parse`], for this crate's manager.
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         Policy::parse(text, &Target::MANAGER)
-    }
-}
-
-/// Why a string is not a policy: a sentence of one line that says what is accepted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub struct PolicyError(String);
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.chars().try_for_each(|letter| match letter.is_control() {
-            true => letter.escape_default().try_for_each(|part| f.write_char(part)),
-            false => f.write_char(letter),
-        })
     }
 }
 

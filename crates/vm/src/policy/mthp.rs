@@ -18,9 +18,11 @@
 //! khugepaged sleeps where no extent of a smaller size is free, as it does for 2 MB.
 
 use super::khugepaged::{self, Khugepaged};
+use super::parameter::SWITCH;
 use super::promote::parameter as own;
+use super::thp;
 use super::thp::simulated;
-use super::{Answers, Definition, Hints, Parameter, Placing, Reserve, SWITCH, Sizes, Values, thp};
+use crate::{Answers, Definition, Hints, Parameter, Placing, Reserve, Sizes, Values};
 
 pub(super) static POLICY: Definition = Definition {
     name: "mthp",

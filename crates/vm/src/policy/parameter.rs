@@ -1,6 +1,8 @@
 //! A policy's own parameters: which values they accept, and which were given.
 
-use super::{Definition, Need, PolicyError, Sizes, Target};
+use super::answers::Sizes;
+use super::definition::{Definition, PolicyError};
+use super::target::{Need, Target};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

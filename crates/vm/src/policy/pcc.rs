@@ -12,9 +12,9 @@
 //! is free.
 
 use super::promote::{MS, huge, parameter};
-use super::{Answers, Definition, Made, Need, Values};
-use crate::policy::background::{Background, Events, System, Time};
-use crate::{Candidate, How, Sample, SpaceId, Why};
+use crate::{
+    Answers, Background, Candidate, Definition, Events, How, Made, Need, Sample, SpaceId, System, Time, Values, Why,
+};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;

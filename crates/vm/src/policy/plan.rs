@@ -23,9 +23,11 @@
 //! zeroed already. The plan is for all processes.
 
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Place, Placing, Reserve, Values, thp};
-use crate::policy::background::{Background, Event, Prefer, System, Time, Wants};
-use crate::{Candidate, How, PAGES_LIMIT, Policy, SpaceId};
+use super::thp;
+use crate::{
+    Answers, Background, Candidate, Definition, Event, Given, How, Made, Need, PAGES_LIMIT, Place, Placing, Policy,
+    Prefer, Reserve, SpaceId, System, Time, Values, Wants,
+};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;

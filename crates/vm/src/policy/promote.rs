@@ -5,10 +5,11 @@
 //! It scans each address space from time to time, and quiet ones less and less often. The same code
 //! decides in a simulation, in a kernel and on live Linux.
 
-use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, Values, base};
-use crate::policy::background::{Background, Events, Scanned, System, Time};
-use crate::policy::budget::Budget;
-use crate::{Candidate, How, Refusal, Scanner, SpaceId, Why};
+use super::budget::Budget;
+use crate::{
+    Answers, Background, Candidate, Definition, Demoting, Events, Given, How, Made, Need, Parameter, Refusal, Scanned,
+    Scanner, SpaceId, System, Time, Values, Why,
+};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -59,7 +60,7 @@ pub(super) static POLICY: Definition = Definition {
 };
 
 /// A superpage that is unmapped whole is not taken apart first, as on Linux.
-const ANSWERS: Answers = Answers { demote: Demoting { on_unmap: false, ..base::ANSWERS.demote }, ..base::ANSWERS };
+const ANSWERS: Answers = Answers { demote: Demoting { on_unmap: false, ..Answers::BASE.demote }, ..Answers::BASE };
 
 /// The longest pause when no free extent is available.
 const LONGEST_PAUSE: Time = 60 * SECOND;

@@ -15,10 +15,13 @@
 //! Not modelled: times finer than a second; that just the evicted reservation becomes a free extent
 //! (the extent with the most free frames is compacted); reservations of files.
 
+use super::freebsd;
+use super::parameter::SWITCH;
 use super::promote::{SECOND, parameter as own};
-use super::{Answers, Definition, Given, Made, Need, Populating, SWITCH, Values, freebsd};
-use crate::policy::background::{Background, Events, System, Time};
-use crate::{Candidate, How, Sample, SpaceId};
+use crate::{
+    Answers, Background, Candidate, Definition, Events, Given, How, Made, Need, Populating, Sample, SpaceId, System,
+    Time, Values,
+};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 use superpage_pages::{Level, PageSize};

@@ -1,8 +1,8 @@
 //! `reservation`: the system of Navarro et al., as proposed.
 
-use super::{
+use crate::{
     Answers, Cache, Close, Definition, Demoting, Made, Need, Place, Placing, Promote, Promoting, Reclaiming, Shortage,
-    Wake, Wired, base,
+    Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -15,15 +15,15 @@ pub(super) static POLICY: Definition = Definition {
 };
 
 pub(super) const ANSWERS: Answers = Answers {
-    place: Placing { frames: Place::Reservation, ..base::ANSWERS.place },
-    promote: Promoting { when: Promote::FullPopulation, ..base::ANSWERS.promote },
-    scarce: Shortage { wake: Wake::Contiguity, ..base::ANSWERS.scarce },
-    demote: Demoting { on_write: true, speculate: 4, ..base::ANSWERS.demote },
+    place: Placing { frames: Place::Reservation, ..Answers::BASE.place },
+    promote: Promoting { when: Promote::FullPopulation, ..Answers::BASE.promote },
+    scarce: Shortage { wake: Wake::Contiguity, ..Answers::BASE.scarce },
+    demote: Demoting { on_write: true, speculate: 4, ..Answers::BASE.demote },
     reclaim: Reclaiming {
         cache: Cache::Available,
         close: Close::Inactive,
         wired: Wired::Cluster,
-        ..base::ANSWERS.reclaim
+        ..Answers::BASE.reclaim
     },
-    ..base::ANSWERS
+    ..Answers::BASE
 };

@@ -16,9 +16,10 @@
 
 use super::charges::{Charges, HANDLER};
 use super::promote::parameter;
-use super::{Answers, Definition, Made, Need, Values};
-use crate::policy::background::{Background, Costs, Event, Events, System, Time, Wants};
-use crate::{Address, Candidate, How, Refusal, Sample, SpaceId, Why};
+use crate::{
+    Address, Answers, Background, Candidate, Costs, Definition, Event, Events, How, Made, Need, Refusal, Sample,
+    SpaceId, System, Time, Values, Wants, Why,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -1,8 +1,7 @@
 //! Runs a background within a budget of processor time.
 
-use crate::policy::background::{Background, Event, Events, System, Time, Wants};
-use crate::policy::budget::Budget;
-use crate::{SpaceId, Why};
+use super::budget::Budget;
+use crate::{Background, Event, Events, SpaceId, System, Time, Wants, Why};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;

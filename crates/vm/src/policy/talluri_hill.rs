@@ -1,7 +1,8 @@
 //! Reservations of one superpage size, the smallest of the ladder. Once half of one is populated
 //! (the share is assumed), the rest is prepopulated and it is promoted. Reservations are preempted.
 
-use super::{Answers, Definition, Made, Need, Placing, Populating, Reserve, base, reservation};
+use super::reservation;
+use crate::{Answers, Definition, Made, Need, Placing, Populating, Reserve};
 
 pub(super) static POLICY: Definition = Definition {
     name: "talluri-hill",
@@ -14,7 +15,7 @@ pub(super) static POLICY: Definition = Definition {
 
 const ANSWERS: Answers = Answers {
     place: Placing { size: Reserve::Smallest, ..reservation::ANSWERS.place },
-    populate: Populating { threshold: 4, ..base::ANSWERS.populate },
+    populate: Populating { threshold: 4, ..Answers::BASE.populate },
     promote: reservation::ANSWERS.promote,
-    ..base::ANSWERS
+    ..Answers::BASE
 };

@@ -1,11 +1,11 @@
 //! What policies run on: the manager of this crate, or a live Linux; what each provides, and what
 //! policies need.
 
-use super::answers::KEYS;
-use super::{Background, DEFINITIONS, Definition, Parameter, PolicyError};
+use super::definition::Definition;
+use super::keys::KEYS;
+use super::parameter::Parameter;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt;
 
 /// What a policy, or a parameter, may require of the target that it runs on.
@@ -88,38 +88,6 @@ impl Target {
         needs.iter().copied().find(|need| !self.has.contains(need))
     }
 
-    /// Checks that it provides what a policy of this definition needs, and the events that its
-    /// background asks for.
-    ///
-    /// # Errors
-    /// A sentence that names what is missing.
-    pub(super) fn provides(
-        &self,
-        definition: &Definition,
-        background: Option<&dyn Background>,
-    ) -> Result<(), PolicyError> {
-        let asked = background.map(|background| background.events()).unwrap_or_default();
-        match self.lacks(definition.needs).or_else(|| asked.needs().find(|need| !self.has.contains(need))) {
-            None => Ok(()),
-            Some(need) => {
-                let (name, target, names) = (definition.name, self.name, self.names());
-                Err(PolicyError(format!(
-                    "policy {name} needs {need}, which {target} does not have; {target} has {names}"
-                )))
-            }
-        }
-    }
-
-    /// The policies that can run on it.
-    pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
-        self.known().filter(|definition| self.lacks(definition.needs).is_none())
-    }
-
-    /// Its own, and all of this crate.
-    pub(super) fn known(&self) -> impl Iterator<Item = &'static Definition> {
-        self.own.iter().chain(DEFINITIONS).copied()
-    }
-
     /// The parameters that a policy has on it.
     pub fn parameters(&self, definition: &Definition) -> impl Iterator<Item = &'static Parameter> {
         let here = |parameter: &&Parameter| self.lacks(parameter.needs).is_none();
@@ -140,10 +108,5 @@ impl Target {
         let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use");
         let keys = KEYS.iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help));
         core::iter::once(own).chain(keys).filter(|_| self.lacks(&[Need::Faults]).is_none())
-    }
-
-    /// The names of the policies that can run on it, as a phrase.
-    pub(super) fn names(&self) -> String {
-        self.policies().map(|definition| definition.name).collect::<Vec<&str>>().join(", ")
     }
 }

@@ -30,12 +30,13 @@
 
 use super::kcompactd::Kcompactd;
 use super::khugepaged::{self, Khugepaged};
+use super::parameter::SWITCH;
 use super::promote::{huge, parameter as own};
-use super::{
-    Answers, Cache, Definition, Demote, Demoting, Dirty, Fit, Given, Hints, Made, Need, Parameter, PastEnd, Place,
-    Placing, Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Stacks, Values, ZeroPage, base,
+use crate::{
+    Answers, Background, Cache, Definition, Demote, Demoting, Dirty, Event, Fit, Given, Hints, Made, Need, Parameter,
+    PastEnd, Place, Placing, Promote, Promoting, Reclaiming, Reserve, Scarce, Shortage, Stacks, System, Time, Values,
+    Wants, ZeroPage,
 };
-use crate::policy::background::{Background, Event, System, Time, Wants};
 
 /// One that only a system with settings has.
 const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
@@ -188,9 +189,9 @@ pub(super) const ANSWERS: Answers = Answers {
         pool: None,
         zero_page: ZeroPage::Off,
     },
-    promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
-    scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },
-    demote: Demoting { steps: Demote::ToBase, on_unmap: false, deferred: true, ..base::ANSWERS.demote },
-    reclaim: Reclaiming { cache: Cache::Free, ..base::ANSWERS.reclaim },
-    ..base::ANSWERS
+    promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..Answers::BASE.promote },
+    scarce: Shortage { then: Scarce::Smaller, ..Answers::BASE.scarce },
+    demote: Demoting { steps: Demote::ToBase, on_unmap: false, deferred: true, ..Answers::BASE.demote },
+    reclaim: Reclaiming { cache: Cache::Free, ..Answers::BASE.reclaim },
+    ..Answers::BASE
 };

@@ -14,8 +14,8 @@
 
 use super::khugepaged::Khugepaged;
 use super::promote::{MS, huge, parameter as own};
-use super::{Answers, Definition, Made, Need, Parameter, Placing, Reserve, Values, thp};
-use crate::policy::background::{Background, System, Time, Wants};
+use super::thp;
+use crate::{Answers, Background, Definition, Made, Need, Parameter, Placing, Reserve, System, Time, Values, Wants};
 use superpage_pages::{Level, PageSize};
 
 pub(super) static POLICY: Definition = Definition {

@@ -2,7 +2,7 @@
 //! superpage is demoted at its first write, or dirty base pages are inferred from digests of their
 //! contents; and dirty pages are written out.
 
-use crate::fault::Site;
+use crate::fault::site::Site;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Dirty, Hash};

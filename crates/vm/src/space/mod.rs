@@ -5,6 +5,7 @@ pub(crate) mod mapping;
 mod neighbours;
 pub(crate) mod reverse;
 
+use crate::SpaceId;
 use crate::object::{Growth, ObjectId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -81,6 +82,15 @@ impl Entry {
     fn continues_in(&self, next: &Entry) -> bool {
         *next == Entry { start: self.end, end: next.end, offset: self.offset_end(), ..*self }
     }
+}
+
+/// An object as a map entry of a space shows it: its pages in the entry's range are mapped there.
+#[derive(Clone, Copy)]
+pub(crate) struct Window<'a> {
+    pub(crate) space: SpaceId,
+    pub(crate) entry: &'a Entry,
+    /// The entry's object, or one behind it.
+    pub(crate) object: ObjectId,
 }
 
 /// The map entries of an address space.

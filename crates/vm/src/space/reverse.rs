@@ -1,8 +1,8 @@
 //! The reverse map: from a page of a memory object to its mappings.
 
-use crate::fault::promotion::Window;
 use crate::object::{ObjectId, PageOf};
 use crate::space::Entry;
+use crate::space::Window;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
 use alloc::vec;

@@ -1,8 +1,10 @@
 //! Arrays of numbers, one for each node, that only take memory for the stretches in use: a program
 //! that touches memory sparsely has few children per node.
 
-use super::{NONE, reserve_some};
 use alloc::vec::Vec;
+
+/// Stands for no slot, no frame, or no reservation.
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The most numbers of a stretch, as a power of two.
 const STRETCH: u32 = 4;
@@ -163,6 +165,14 @@ impl Arrays {
     /// Bytes held.
     pub(super) fn metadata_bytes(&self) -> usize {
         (self.places.capacity() + self.stretches.capacity()) * 4
+    }
+}
+
+/// Makes room for `more` elements, growing by an eighth instead of doubling, to keep metadata
+/// small.
+pub(crate) fn reserve_some<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 8).max(16));
     }
 }
 
