@@ -15,7 +15,7 @@ use crate::policy::{Answers, Fit, Hints, Place, Policy, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::{Entry, Space};
-use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time, Wants, Why};
+use crate::{Background, Buddy, Error, Events, Memory, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time, Wants, Why};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -228,7 +228,7 @@ impl Vm {
         pmap.flush(space);
         self.remove(pmap, space, 0..PAGES_LIMIT);
         pmap.destroy(space);
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         self.tell_gone(space);
         self.spaces[space.0 as usize] = None;
         Ok(())
@@ -241,6 +241,50 @@ impl Vm {
     pub fn wire(&mut self, extent: Extent) -> Result<(), Error> {
         let fits = extent.level.index() < self.frames.ladder.len();
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
+    }
+
+    /// Zeroes up to `most` free extents of `level` ahead of need, and returns how many: an idle
+    /// kernel calls this, or the background of a policy
+    /// ([`System::zero_ahead`](crate::System::zero_ahead)). A fault that takes a whole extent of
+    /// that level prefers them, and need not zero it; reservations are filled page by page and do
+    /// not profit. O(free extents + pages zeroed). Counted in
+    /// [`Stats::bytes_zeroed`](crate::Stats::bytes_zeroed) here, and not again at the fault.
+    pub fn zero_ahead(&mut self, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
+        let done = self.frames.zeroed.zero_ahead(&self.frames.buddy, memory, level, most);
+        let ladder = &self.frames.ladder;
+        self.frames.stats.bytes_zeroed += done * ladder.size(level).bytes();
+        done
+    }
+
+    /// Allocates a frame for the kernel's own use: from a pool of contiguous frames, or wherever
+    /// one is free, as the policy says. A pool takes the largest free extent of at most 1/64 of
+    /// memory. O(log pools).
+    ///
+    /// # Errors
+    /// [`Error::NoFrame`] if none is left: run the page daemon, and try again.
+    pub fn wire_page(&mut self) -> Result<Pfn, Error> {
+        self.frames.wire_page(&self.answers).map(|frame| Pfn(u64::from(frame))).ok_or(Error::NoFrame)
+    }
+
+    /// Frees a frame that [`Vm::wire_page`] returned.
+    ///
+    /// # Errors
+    /// [`Error::NotWired`], with nothing changed, if it did not return this frame.
+    pub fn unwire_page(&mut self, frame: Pfn) -> Result<(), Error> {
+        let number = u32::try_from(frame.0).map_err(|_| Error::NotWired(frame))?;
+        if self.frames.unwire_page(number) { Ok(()) } else { Err(Error::NotWired(frame)) }
+    }
+
+    /// The number of blocks of memory with frames that cannot move, where the policy steers these
+    /// ([`Unmovable`](crate::Unmovable)); otherwise 0.
+    pub fn tainted_blocks(&self) -> u64 {
+        self.frames.tainted.count()
+    }
+
+    /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts
+    /// whole pools.
+    pub fn kernel_frames(&self) -> u64 {
+        self.frames.pools.used()
     }
 
     /// Gives a free base page to somebody whom the manager does not know, such as a program that

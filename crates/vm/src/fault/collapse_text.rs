@@ -147,6 +147,6 @@ impl Vm {
                 }
             });
         }
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
     }
 }

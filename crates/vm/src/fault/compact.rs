@@ -110,7 +110,7 @@ impl Vm {
             frame += size as u32;
         }
         held.into_iter().for_each(|(start, level)| self.frames.buddy.free(Extent { start, level }));
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         done.free = self.frames.buddy.is_free(target);
         self.count_compaction(done);
         done

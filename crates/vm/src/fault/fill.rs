@@ -159,7 +159,7 @@ impl Vm {
         };
         let level = taken.frames.level;
         let one = level > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(level)).is_whole();
-        if one && !self.give_tables(context.pmap, space, at, level) {
+        if one && !self.frames.give_tables(&self.answers, context.pmap, space.page(at), level) {
             taken.undo(&mut self.frames);
             // A smaller extent needs fewer tables, a base page none.
             context.site.most = level.down();
@@ -216,7 +216,7 @@ impl Vm {
         {
             // Reservations may have been broken, and tables taken for what moved.
             walk = self.frames.population.walk(object, index);
-            if !self.give_tables(context.pmap, space, at, Level::BASE) {
+            if !self.frames.give_tables(&self.answers, context.pmap, space.page(at), Level::BASE) {
                 return None;
             }
         }

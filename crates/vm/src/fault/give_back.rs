@@ -73,7 +73,7 @@ impl Vm {
                 }
             }
         });
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         let freed = before - self.frames.stats.resident_pages;
         self.frames.stats.zeroes_given_back += freed;
         Ok(freed)

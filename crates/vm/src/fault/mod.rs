@@ -69,7 +69,7 @@ impl Vm {
         // page.
         let pool = self.frames.huge.as_ref().filter(|_| entry.pooled != Pooled::Not);
         let least = pool.map_or(Level::BASE, HugePool::level);
-        if !self.give_tables(pmap, space, at, least) {
+        if !self.frames.give_tables(&self.answers, pmap, space.page(at), least) {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         }
@@ -204,7 +204,7 @@ impl Vm {
             None => {
                 uniform = if writing { rights } else { self.rights_if_clean(object, rights) };
                 let mut level = self.resident_extent(pmap, site, walk);
-                if level > Level::BASE && !self.give_spare_tables(pmap, space, at, level) {
+                if level > Level::BASE && !self.frames.give_spare_tables(&self.answers, pmap, space.page(at), level) {
                     level = Level::BASE;
                 }
                 let pages = ladder.pages(level);

@@ -265,7 +265,7 @@ impl Vm {
             return false;
         }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
-        if !self.give_spare_tables(*pmap, site.space, at, Level::BASE) {
+        if !self.frames.give_spare_tables(&self.answers, *pmap, site.space.page(at), Level::BASE) {
             return false;
         }
         let content = Content::new(object, self.objects.get(object).file, index);

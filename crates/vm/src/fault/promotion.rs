@@ -370,7 +370,7 @@ impl Vm {
     pub(crate) fn enter_again(&mut self, pmap: &mut impl Pmap, by: Move<'_>, leaf: Leaf, used: Used) {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
-        if !self.give_spare_tables(pmap, space, to, level) {
+        if !self.frames.give_spare_tables(&self.answers, pmap, space.page(to), level) {
             self.note_removed(entry, leaf, used);
             if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
                 self.objects.get_mut(walk.page.object).sole = false;

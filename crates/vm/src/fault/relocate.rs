@@ -188,7 +188,7 @@ impl Vm {
             self.climb_to(context.pmap, site.window(object), leaf, level) == level
         });
         if !promoted {
-            if !self.give_spare_tables(pmap, space, start, level) {
+            if !self.frames.give_spare_tables(&self.answers, pmap, space.page(start), level) {
                 return Err(Why::NoExtent);
             }
             let used = self.remove_region(pmap, fit);
@@ -217,7 +217,7 @@ impl Vm {
     ) -> Result<Promoted, Why> {
         let Whole { region: Region { space, start, level }, object, low, .. } = fit.whole;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
-        if !self.give_spare_tables(pmap, space, start, level) {
+        if !self.frames.give_spare_tables(&self.answers, pmap, space.page(start), level) {
             return Err(Why::NoExtent);
         }
         let extent = self.frames.buddy.allocate(level).ok_or(Why::NoExtent)?;
@@ -284,7 +284,7 @@ impl Vm {
         pmap.enter(space, start, Mapped { frame, size: self.frames.ladder.size(level), protection }, access);
         let walk = self.frames.population.walk(object, low);
         self.note_superpage(&walk, level, false);
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
     }
 }
 

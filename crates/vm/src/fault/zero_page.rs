@@ -92,7 +92,7 @@ impl Vm {
         let FaultContext { pmap, memory, site: Site { space, entry, at, .. } } = context;
         let start = at.align_down(self.frames.ladder.pages(level));
         let Some(frame) = self.frames.zero_page_of(*memory, level) else { return false };
-        if !self.give_spare_tables(*pmap, *space, start, level) {
+        if !self.frames.give_spare_tables(&self.answers, *pmap, space.page(start), level) {
             return false;
         }
         let (size, protection) = (self.frames.ladder.size(level), entry.rights_without_write());
@@ -216,7 +216,7 @@ impl Vm {
         for (at, level) in self.zero_leaves(space, pages.clone()) {
             let mapped = pmap.lookup(space, at).expect("it is mapped");
             let used = self.remove_zeroes(pmap, space, at, level);
-            if self.give_spare_tables(pmap, space, moved(at), level) {
+            if self.frames.give_spare_tables(&self.answers, pmap, space.page(moved(at)), level) {
                 match used.referenced {
                     true => pmap.enter(space, moved(at), mapped, Access::Read),
                     false => pmap.enter_untouched(space, moved(at), mapped),

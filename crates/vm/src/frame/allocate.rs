@@ -1,21 +1,12 @@
 //! Which extent a fault or the kernel gets: of the preferred size or smaller, free or taken from a
 //! reservation.
 
-use crate::frame::Frames;
+use crate::frame::{Allocated, Frames};
 use crate::object::PageOf;
 use crate::object::population::NodeId;
 use crate::policy::{Answers, Lists, Scarce};
 use crate::reclaim::pages::List;
 use superpage_pages::{Extent, Level};
-
-/// An extent that was allocated.
-pub(super) struct Allocated {
-    pub(super) extent: Extent,
-    /// Reservations preempted for it.
-    pub(super) preempted: u32,
-    /// Whether it holds zeroes.
-    pub(super) zeroed: bool,
-}
 
 impl Frames {
     /// Allocates an extent. For each size from the preferred one down it tries, in the order of
@@ -112,12 +103,7 @@ impl Frames {
         Some(oldest)
     }
 
-    /// A base page for the kernel itself.
-    pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
-        let Allocated { extent, .. } = self.allocate(answers, Level::BASE, None)?;
-        self.drop_cached_in(extent);
-        Some(extent)
-    }
+    /// Breaks the extent of a reservation, for another.
     pub(super) fn preempt(&mut self, answers: &Answers, node: NodeId) {
         self.stats.reservations_preempted += 1;
         self.break_extent(answers.scarce.pieces, node.level, node.slot);

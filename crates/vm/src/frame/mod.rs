@@ -11,13 +11,14 @@ pub(crate) mod bitmap;
 pub(crate) mod buddy;
 pub(crate) mod busy;
 pub(crate) mod deferred;
+mod kernel;
 mod release;
+mod split;
 pub(crate) mod static_pool;
 pub(crate) mod steer;
 pub(crate) mod wired;
 pub(crate) mod zeroed;
 
-use crate::frame::allocate::Allocated;
 use crate::frame::bitmap::Bitmap;
 use crate::frame::busy::Busy;
 use crate::frame::deferred::Deferred;
@@ -80,6 +81,15 @@ pub(crate) struct Frames {
     /// free at once.
     pub(crate) reserves: bool,
     pub(crate) stats: Stats,
+}
+
+/// An extent that was allocated.
+struct Allocated {
+    extent: Extent,
+    /// Reservations preempted for it.
+    preempted: u32,
+    /// Whether it holds zeroes.
+    zeroed: bool,
 }
 
 /// How a page got its frame.
@@ -436,24 +446,6 @@ impl Frames {
             Place::BasePage => Level::BASE,
             Place::Reservation | Place::Extent => Level(walk.lowest - 1).min(self.ladder.largest()),
         }
-    }
-
-    /// Wires an extent permanently. Returns `false`, with nothing changed, if not all of it is
-    /// free.
-    pub(crate) fn wire(&mut self, extent: Extent) -> bool {
-        let taken = self.buddy.allocate_at(extent);
-        if taken {
-            self.taken(extent);
-            self.note_wired(extent);
-        }
-        taken
-    }
-
-    /// An extent that was taken is the kernel's own from now on.
-    pub(crate) fn note_wired(&mut self, extent: Extent) {
-        self.wired.push(extent);
-        self.tainted.taint(&self.ladder, extent);
-        self.stats.wired_frames += self.ladder.pages(extent.level);
     }
 
     /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not

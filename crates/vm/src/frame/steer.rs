@@ -3,8 +3,8 @@
 //! or from blocks that have such pages already (superpageblocks, van Riel, RFC of 2026). So that
 //! other blocks stay free of them, and their extents can be had.
 
-use crate::frame::Frames;
-use crate::policy::{Answers, Unmovable};
+use crate::Buddy;
+use crate::policy::Unmovable;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -69,31 +69,20 @@ impl Tainted {
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.blocks.len() * size_of::<(u64, u32)>()
     }
-}
 
-impl Frames {
-    /// Takes an extent for the kernel where the policy wants it: from the top of memory, or in a
-    /// block that has such frames. It is of 2 MB, or of what is there up to that: what the kernel
-    /// takes in base pages programs would fill up, and Linux has pages of one mobility in blocks of
-    /// that size. `None` if nothing is free there. O(blocks) for the former, O(tainted blocks) for
-    /// the latter.
-    pub(crate) fn allocate_steered(&mut self, answers: &Answers) -> Option<Extent> {
-        let frames = self.tainted.frames;
-        let all = self.buddy.frames();
+    /// A free extent where the policy wants the kernel's: at the top of memory, or in a block that
+    /// has such frames. It is of 2 MB, or of what is there up to that: what the kernel takes in
+    /// base pages programs would fill up, and Linux has pages of one mobility in blocks of 2 MB.
+    /// `None` if nothing is free there. O(blocks) for the former, O(tainted blocks) for the latter.
+    pub(crate) fn find(&self, unmovable: Unmovable, buddy: &Buddy) -> Option<Extent> {
+        let (frames, all, ladder) = (self.frames, buddy.frames(), buddy.ladder());
         let block = |block: u64| block * frames..((block + 1) * frames).min(all);
-        let find = |level: u8| match answers.reclaim.unmovable {
+        let find = |level: u8| match unmovable {
             Unmovable::Anywhere => None,
-            Unmovable::Apart => {
-                (0..all.div_ceil(frames)).rev().find_map(|at| self.buddy.find_in(block(at), Level(level)))
-            }
-            Unmovable::Blocks(_) => {
-                self.tainted.blocks.keys().find_map(|at| self.buddy.find_in(block(*at), Level(level)))
-            }
+            Unmovable::Apart => (0..all.div_ceil(frames)).rev().find_map(|at| buddy.find_in(block(at), Level(level))),
+            Unmovable::Blocks(_) => self.blocks.keys().find_map(|at| buddy.find_in(block(*at), Level(level))),
         };
-        let levels = self.ladder.levels().rev().filter(|level| self.ladder.size(*level) <= PageSize::MB2);
-        let extent = levels.map(|level| level.0).find_map(find)?;
-        let taken = self.buddy.allocate_at(extent);
-        debug_assert!(taken, "it is free");
-        Some(extent)
+        let levels = ladder.levels().rev().filter(|level| ladder.size(*level) <= PageSize::MB2);
+        levels.map(|level| level.0).find_map(find)
     }
 }

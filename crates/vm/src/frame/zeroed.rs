@@ -1,8 +1,7 @@
 //! Extents that are free and known to hold zeroes: what was zeroed ahead of any fault, in idle time
 //! or by a policy's background.
 
-use crate::memory::{Memory, Page};
-use crate::{Buddy, Vm};
+use crate::{Buddy, Memory, Page};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -70,32 +69,23 @@ impl Zeroed {
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.extents.len() * size_of::<(u32, Level)>()
     }
-}
 
-impl Vm {
-    /// Zeroes up to `most` free extents of `level` ahead of need, and returns how many: an idle
-    /// kernel calls this, or the background of a policy
-    /// ([`System::zero_ahead`](crate::System::zero_ahead)). A fault that takes a whole extent of
-    /// that level prefers them, and need not zero it; reservations are filled page by page and do
-    /// not profit. O(free extents + pages zeroed). Counted in
-    /// [`Stats::bytes_zeroed`](crate::Stats::bytes_zeroed) here, and not again at the fault.
-    pub fn zero_ahead(&mut self, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
-        let (ladder, frames) = (self.frames.ladder, &mut self.frames);
+    /// Zeroes up to `most` free extents of `level`, and returns how many. O(free extents + pages
+    /// zeroed).
+    pub(crate) fn zero_ahead(&mut self, buddy: &Buddy, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
+        let ladder = buddy.ladder();
         let pages = ladder.pages(level);
         let parts = |free: Extent| (0..ladder.pages(free.level)).step_by(pages as usize).map(move |at| free.start + at);
-        let large = frames.buddy.iter().filter(|free| free.level >= level);
+        let large = buddy.iter().filter(|free| free.level >= level);
         let all = large.flat_map(parts).map(|start| Extent { start, level });
-        let plain = |extent: &Extent| {
-            !frames.zeroed.overlaps(&ladder, *extent) && frames.buddy.cached_in(*extent).next().is_none()
-        };
+        let plain = |extent: &Extent| !self.overlaps(ladder, *extent) && buddy.cached_in(*extent).next().is_none();
         let chosen: Vec<Extent> = all.filter(plain).take(most as usize).collect();
         let mut done = 0;
         for extent in chosen {
             if memory.zero(extent.start, pages, Page::Free).is_err() {
                 break;
             }
-            frames.zeroed.extents.insert(extent.start.0 as u32, level);
-            frames.stats.bytes_zeroed += pages * ladder.base().bytes();
+            self.extents.insert(extent.start.0 as u32, level);
             done += 1;
         }
         done

@@ -130,7 +130,7 @@ impl Vm {
                 self.exhausted[level.index()] = if met { None } else { changes };
             }
         }
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         self.frames.stats.evictions > before || split
     }
 

@@ -192,7 +192,7 @@ impl Vm {
             vm.shrink(space, part.object);
             vm.drop_entry(&part);
         });
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         if self.wants.unmapped {
             self.tell(Event::Unmapped { space, range: Vpn(low).pages(high - low) });
         }
@@ -384,7 +384,7 @@ impl Vm {
             vm.drop_entry(&part);
         });
         self.reserve_again(space, low, high);
-        self.take_tables(pmap);
+        self.frames.take_tables(pmap);
         Ok(())
     }
 
@@ -516,7 +516,7 @@ impl Vm {
                 vm.space_mut(space).put(moved);
                 vm.join(space, moved.start);
             });
-            self.take_tables(pmap);
+            self.frames.take_tables(pmap);
         }
         if to_pages > from_pages
             && let Some(last) = self.space(space)?.find(to_low + moving - 1)
