@@ -76,7 +76,7 @@ impl Vm {
     /// # Errors
     /// A sentence that says what is inconsistent.
     pub fn validate(&self, pmap: &impl Pmap) -> Result<(), String> {
-        if let Some(background) = &self.background {
+        if let Some(background) = self.policy.background() {
             background.validate()?;
         }
         let superpages = self.validate_spaces(pmap)?;

@@ -1,27 +1,16 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::frame::Frames;
-use crate::frame::busy::Busy;
-use crate::frame::deferred::Deferred;
-use crate::frame::static_pool::HugePool;
-use crate::frame::steer::Tainted;
-use crate::frame::wired::Pools;
-use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
-use crate::object::population::Population;
-use crate::object::reservation::Reservations;
 use crate::policy::backoff::Backoff;
-use crate::policy::{Answers, Fit, Hints, Place, Policy, Reclaim};
-use crate::reclaim::pages::{List, Pages};
-use crate::reclaim::swap_and_cache::SwapAndCache;
-use crate::space::{Entry, Space};
-use crate::{Background, Buddy, Error, Events, Memory, PAGES_LIMIT, Pmap, Prefer, SpaceId, Stats, Time, Wants, Why};
-use alloc::boxed::Box;
+use crate::policy::running::Running;
+use crate::policy::{Answers, Policy};
+use crate::reclaim::pages::List;
+use crate::space::Space;
+use crate::{Buddy, Error, Memory, PAGES_LIMIT, Pmap, SpaceId, Stats, Why};
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
-use hashbrown::HashMap;
-use superpage_pages::{Extent, Hint, Ladder, Level, MAX_LEVELS, Pfn};
+use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
 /// The fixed parameters of a memory manager.
 #[derive(Clone, Debug)]
@@ -42,15 +31,7 @@ pub struct Vm {
     pub(crate) frames: Frames,
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
-    pub(crate) answers: Answers,
-    /// What map entries may prefer, by number; the first is nothing.
-    pub(crate) preferences: Vec<Prefer>,
-    /// The policy's background, the events that it asks for, and the time of the last call of
-    /// [`Vm::advance`].
-    pub(crate) background: Option<Box<dyn Background>>,
-    pub(crate) events: Events,
-    pub(crate) wants: Wants,
-    pub(crate) now: Time,
+    pub(crate) policy: Running,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// The state of the generator for speculative demotions: the same history yields the same
@@ -80,57 +61,11 @@ impl Vm {
     /// [`Error::PoolRoom`] if the policy's static pool cannot be made.
     pub fn new(config: Config) -> Result<Vm, Error> {
         let Config { ladder, frames, policy, swap_pages } = config;
-        if frames >= u64::from(u32::MAX) {
-            return Err(Error::Frames(frames));
-        }
-        let placing = policy.answers.place;
-        let coloured = |buddy: Buddy| buddy.with_colours(u64::from(placing.colours));
-        let fitted = |buddy: Buddy| if placing.fit == Fit::Next { buddy.with_next_fit() } else { Ok(buddy) };
-        let buddy =
-            Buddy::new(ladder, frames).and_then(coloured).and_then(fitted).map_err(|_| Error::Frames(frames))?;
-        let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
-        let (answers, background) = (policy.answers, policy.background());
-        let reclaims = answers.reclaim.pages != Reclaim::Nothing;
-        let huge = placing.pool.map(|asked| HugePool::new(&asked, &ladder, frames)).transpose()?.flatten();
-        let mut frames = Frames {
-            ladder,
-            population: Population::new(&ladder),
-            reservations: Reservations::new(),
-            pages: reclaims.then(|| Pages::new(frames, &orders)),
-            swap_and_cache: SwapAndCache::new(if reclaims { swap_pages } else { 0 }),
-            busy: Busy::default(),
-            untouched: None,
-            digests: HashMap::default(),
-            wanted: [0; MAX_LEVELS],
-            wants: false,
-            starved: false,
-            wired: Vec::new(),
-            zero_page: Vec::new(),
-            foreign: None,
-            pools: Pools::default(),
-            tainted: Tainted::new(answers.reclaim.unmovable, &ladder),
-            huge,
-            zeroed: Zeroed::default(),
-            deferred: Deferred::default(),
-            defers: answers.demote.deferred && answers.place.frames != Place::Reservation,
-            looks_at_huge: answers.demote.underused.is_some(),
-            reserves: answers.place.frames == Place::Reservation,
-            stats: Stats::default(),
-            buddy,
-        };
-        if placing.pool.is_some_and(|pool| !pool.late) {
-            frames.make_pool()?;
-        }
         Ok(Vm {
-            frames,
+            frames: Frames::new(ladder, frames, swap_pages, &policy.answers)?,
             objects: Objects::new(),
             spaces: Vec::new(),
-            answers,
-            preferences: vec![Prefer::default()],
-            wants: background.as_ref().map(|background| background.wants()).unwrap_or_default(),
-            events: background.as_ref().map(|background| background.events()).unwrap_or_default(),
-            background,
-            now: 0,
+            policy: Running::new(&policy),
             to_hash: VecDeque::new(),
             random: 0,
             exhausted: [None; MAX_LEVELS],
@@ -148,26 +83,7 @@ impl Vm {
 
     /// The answers of the policy: how the fault path behaves.
     pub fn answers(&self) -> &Answers {
-        &self.answers
-    }
-
-    /// The answers in a map entry that prefers something, or where the program's hint changes them;
-    /// `None`: the policy's.
-    #[inline]
-    pub(crate) fn answers_in(&self, entry: &Entry) -> Option<Answers> {
-        let place = &self.answers.place;
-        let hinted = place.hinted.filter(|_| entry.hint == Hint::Huge && place.hints != Hints::Ignored);
-        if entry.prefer == 0 && hinted.is_none() {
-            return None;
-        }
-        let (prefer, mut answers) = (self.preferences[entry.prefer as usize], self.answers);
-        answers.place.frames = prefer.place.unwrap_or(answers.place.frames);
-        answers.place.size = prefer.size.unwrap_or(answers.place.size);
-        if let Some(hinted) = hinted {
-            answers.place.size = prefer.hinted.unwrap_or(hinted);
-        }
-        answers.scarce.then = prefer.scarce.unwrap_or(answers.scarce.then);
-        Some(answers)
+        &self.policy.answers
     }
 
     /// The free frames: how many, and in which extents.
@@ -214,7 +130,7 @@ impl Vm {
     pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
         self.none_busy(space, 0..PAGES_LIMIT, None)?;
         pmap.flush(space);
-        self.tell_gone(space);
+        self.policy.gone(space);
         self.remove(pmap, space, 0..PAGES_LIMIT);
         Ok(())
     }
@@ -229,7 +145,7 @@ impl Vm {
         self.remove(pmap, space, 0..PAGES_LIMIT);
         pmap.destroy(space);
         self.frames.take_tables(pmap);
-        self.tell_gone(space);
+        self.policy.gone(space);
         self.spaces[space.0 as usize] = None;
         Ok(())
     }
@@ -263,7 +179,7 @@ impl Vm {
     /// # Errors
     /// [`Error::NoFrame`] if none is left: run the page daemon, and try again.
     pub fn wire_page(&mut self) -> Result<Pfn, Error> {
-        self.frames.wire_page(&self.answers).map(|frame| Pfn(u64::from(frame))).ok_or(Error::NoFrame)
+        self.frames.wire_page(&self.policy.answers).map(|frame| Pfn(u64::from(frame))).ok_or(Error::NoFrame)
     }
 
     /// Frees a frame that [`Vm::wire_page`] returned.
@@ -330,7 +246,7 @@ impl Vm {
         self.frames.metadata_bytes()
             + self.objects.metadata_bytes()
             + self.spaces.capacity() * size_of::<Option<Space>>()
-            + self.preferences.capacity() * size_of::<Prefer>()
+            + self.policy.metadata_bytes()
             + self.spaces.iter().flatten().map(Space::metadata_bytes).sum::<usize>()
     }
 

@@ -18,7 +18,7 @@ impl Vm {
     /// execute and not write. Where it wrote some through a debugger, the object in front of the
     /// file holds them, and it is none.
     pub(crate) fn is_text(&self, entry: &Entry) -> bool {
-        self.answers.promote.text
+        self.policy.answers.promote.text
             && self.objects.get(entry.object).file.is_some()
             && entry.protection.allows(Access::Execute)
             && !entry.protection.allows(Access::Write)

@@ -110,12 +110,12 @@ impl Vm {
     /// has no reserved frame: a base page where the program's hint is against it. `site` is the
     /// access that faulted, if there is one.
     pub(crate) fn preferred(&self, site: Option<&Site>, walk: &Walk) -> Level {
-        if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
+        if walk.covered > 0 || site.is_some_and(|site| !self.policy.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
         let prefer = site.map_or(0, |site| site.entry.prefer);
-        let changed = site.and_then(|site| self.answers_in(&site.entry));
-        let answers = changed.as_ref().unwrap_or(&self.answers);
+        let changed = site.and_then(|site| self.policy.answers_in(&site.entry));
+        let answers = changed.as_ref().unwrap_or(&self.policy.answers);
         let mut largest = self.frames.largest_without_overlap(answers, walk);
         if let Some(site) = site {
             largest = largest.min(site.most);
@@ -127,7 +127,7 @@ impl Vm {
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
         let extents = answers.takes_extents();
         let fits = |level| !extents || site.is_some_and(|site| self.fills_whole(site, object, level));
-        let zeroed = self.preferences[prefer as usize].only_zeroed;
+        let zeroed = self.policy.preference(prefer).only_zeroed;
         let ready = |level| !zeroed || self.frames.zeroed.find(level).is_some();
         let mut preferred = known.preferred(answers, ladder, largest, index);
         while preferred > Level::BASE && !(fits(preferred) && ready(preferred)) {
@@ -159,7 +159,7 @@ impl Vm {
         };
         let level = taken.frames.level;
         let one = level > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(level)).is_whole();
-        if one && !self.frames.give_tables(&self.answers, context.pmap, space.page(at), level) {
+        if one && !self.frames.give_tables(&self.policy.answers, context.pmap, space.page(at), level) {
             taken.undo(&mut self.frames);
             // A smaller extent needs fewer tables, a base page none.
             context.site.most = level.down();
@@ -199,9 +199,9 @@ impl Vm {
         let Site { space, at, .. } = context.site;
         let PageOf { object, index } = walk.page;
         let preferred = self.preferred(Some(&context.site), &walk);
-        let changed = self.answers_in(&context.site.entry);
+        let changed = self.policy.answers_in(&context.site.entry);
         let entry = &context.site.entry;
-        let compacts = changed.as_ref().unwrap_or(&self.answers).scarce.then.compacts(entry.hint);
+        let compacts = changed.as_ref().unwrap_or(&self.policy.answers).scarce.then.compacts(entry.hint);
         // An extent that reaches past the mapping may never fill, and one of a file is seldom worth
         // it.
         let wanted = preferred.min(huge(&self.frames.ladder));
@@ -216,11 +216,11 @@ impl Vm {
         {
             // Reservations may have been broken, and tables taken for what moved.
             walk = self.frames.population.walk(object, index);
-            if !self.frames.give_tables(&self.answers, context.pmap, space.page(at), Level::BASE) {
+            if !self.frames.give_tables(&self.policy.answers, context.pmap, space.page(at), Level::BASE) {
                 return None;
             }
         }
-        let answers = changed.as_ref().unwrap_or(&self.answers);
+        let answers = changed.as_ref().unwrap_or(&self.policy.answers);
         self.frames.take(answers, (walk, content), preferred, at.0)
     }
 
@@ -347,10 +347,10 @@ impl Vm {
             let to = Mapped { frame: frames.start, size: base, protection: rights };
             context.pmap.enter(space, at, to, access);
             self.frames.stats.mapped[0] += 1;
-            if self.answers.populate.threshold < 8 {
+            if self.policy.answers.populate.threshold < 8 {
                 full = full.max(self.prepopulate(context, object, rights));
             }
-            if self.answers.populate.around > 1 {
+            if self.policy.answers.populate.around > 1 {
                 full = full.max(self.populate_around(context, object, rights));
             }
         }

@@ -65,7 +65,7 @@ impl Vm {
                 let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
                 self.frames.release(object, from, to);
                 ends.into_iter().for_each(|frame| self.frames.split_at(frame));
-                if self.answers.place.zero_page != ZeroPage::Off {
+                if self.policy.answers.place.zero_page != ZeroPage::Off {
                     for at in (part.start..part.end).map(Vpn) {
                         let site = Site { space, entry, at, access: Access::Read, most: Level::BASE };
                         self.enter_zeroes(&mut FaultContext { pmap, memory, site }, Level::BASE);

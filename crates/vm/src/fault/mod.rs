@@ -69,7 +69,7 @@ impl Vm {
         // page.
         let pool = self.frames.huge.as_ref().filter(|_| entry.pooled != Pooled::Not);
         let least = pool.map_or(Level::BASE, HugePool::level);
-        if !self.frames.give_tables(&self.answers, pmap, space.page(at), least) {
+        if !self.frames.give_tables(&self.policy.answers, pmap, space.page(at), least) {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         }
@@ -93,16 +93,10 @@ impl Vm {
         {
             self.disown(space, entry, context.site.entry.object);
         }
-        if self.wants.fault || self.wants.starved {
-            self.tell_fault(address, &ended);
-        }
+        self.policy.fault_ended(address, entry.hint, &ended);
         let fault = ended?.since(before, &self.frames.stats);
         self.hash_if_wanted(pmap, memory);
-        if self.events.faulted
-            && let Some(background) = &mut self.background
-        {
-            background.faulted(space, at, fault.mapped);
-        }
+        self.policy.faulted(address, fault.mapped);
         Ok(fault)
     }
 
@@ -204,7 +198,9 @@ impl Vm {
             None => {
                 uniform = if writing { rights } else { self.rights_if_clean(object, rights) };
                 let mut level = self.resident_extent(pmap, site, walk);
-                if level > Level::BASE && !self.frames.give_spare_tables(&self.answers, pmap, space.page(at), level) {
+                if level > Level::BASE
+                    && !self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(at), level)
+                {
                     level = Level::BASE;
                 }
                 let pages = ladder.pages(level);

@@ -46,13 +46,13 @@ impl Vm {
     /// The part of a mapping that is to be of the pool: the pages of the pool that lie whole in it.
     /// `None` if there is none.
     pub(crate) fn part_of_pool(&self, pmap: &impl Pmap, map: &Map) -> Option<Range<u64>> {
-        let (pool, pages) = (self.answers.place.pool?, self.pool_pages()?);
+        let (pool, pages) = (self.policy.answers.place.pool?, self.pool_pages()?);
         let level = self.frames.huge.as_ref()?.level();
         let wanted = map.backing == Backing::Anonymous
             && map.growth == Growth::Fixed
             && map.protection.contains(Protection::WRITE)
             && (if map.shared { pool.shared } else { pool.private })
-            && self.answers.place.hints.allow(map.hint)
+            && self.policy.answers.place.hints.allow(map.hint)
             && pmap.contiguity(self.frames.ladder.size(level)).is_whole();
         let (start, end) = (map.start.0.next_multiple_of(pages), (map.start.0 + map.pages) & !(pages - 1));
         (wanted && start < end).then_some(start..end)
@@ -61,7 +61,7 @@ impl Vm {
     /// Reserves the pages of a part of a mapping: how it is then mapped, and `None` if it falls
     /// back to base pages.
     pub(crate) fn reserve_part(&mut self, part: &Range<u64>) -> Result<Option<Pooled>, Error> {
-        let (Some(pool), Some(pages)) = (self.answers.place.pool, self.pool_pages()) else { return Ok(None) };
+        let (Some(pool), Some(pages)) = (self.policy.answers.place.pool, self.pool_pages()) else { return Ok(None) };
         let wanted = (part.end - part.start) / pages;
         if !pool.reserves {
             return Ok(Some(Pooled::Unreserved));

@@ -35,7 +35,7 @@ impl Vm {
             let pages = self.frames.population.pages(level);
             let low = index & !(pages - 1);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
-            let enough = 8 * populated >= u64::from(self.answers.populate.threshold) * pages;
+            let enough = 8 * populated >= u64::from(self.policy.answers.populate.threshold) * pages;
             let allowed = enough && self.may_prepopulate(&context.site, object, low..low + pages);
             if !allowed || entry.page(low) != at.align_down(pages) {
                 break;
@@ -73,7 +73,7 @@ impl Vm {
         if walk.covered == 0 {
             return 0;
         }
-        let most = u64::from(self.answers.populate.around).min(self.frames.population.pages(walk.covered));
+        let most = u64::from(self.policy.answers.populate.around).min(self.frames.population.pages(walk.covered));
         let mut pages = 2;
         while pages <= most {
             let low = index & !(pages - 1);
@@ -155,7 +155,7 @@ impl Vm {
         let simple = object == entry.object && !entry.copy && self.objects.get(object).backing.is_none();
         let inside = pages.start >= entry.offset && pages.end <= entry.offset_end();
         let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, pages.start, pages.end);
-        simple && inside && self.answers.place.hints.allow(entry.hint) && cached.is_empty() && swapped.is_empty()
+        simple && inside && self.policy.answers.place.hints.allow(entry.hint) && cached.is_empty() && swapped.is_empty()
     }
 
     /// Whether all of the region of a level around a page may be populated at its first touch:
@@ -184,7 +184,10 @@ impl Vm {
         let first = Pfn(u64::from(walk.frame) - (index - low));
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
-        if differ || self.answers.promote.when == Promote::Never || !pmap.contiguity(ladder.size(level)).is_whole() {
+        if differ
+            || self.policy.answers.promote.when == Promote::Never
+            || !pmap.contiguity(ladder.size(level)).is_whole()
+        {
             let rights_beside = self.rights_if_clean(object, rights);
             pmap.enter(
                 site.space,
@@ -222,9 +225,9 @@ impl Vm {
     pub(crate) fn resident_extent(&self, pmap: &impl Pmap, site: &Site, walk: &Walk) -> Level {
         let (Site { space, entry, at, access, .. }, PageOf { object, index }) = (site, walk.page);
         let known = self.objects.get(object);
-        let wanted = (self.answers.populate.resident == Resident::Extent || self.is_text(entry))
-            && self.answers.promote.when != Promote::Never
-            && self.answers.place.hints.allow(entry.hint);
+        let wanted = (self.policy.answers.populate.resident == Resident::Extent || self.is_text(entry))
+            && self.policy.answers.promote.when != Promote::Never
+            && self.policy.answers.place.hints.allow(entry.hint);
         if !wanted || *access == Access::Write || known.file.is_none() || known.sole {
             return Level::BASE;
         }
@@ -265,17 +268,17 @@ impl Vm {
             return false;
         }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
-        if !self.frames.give_spare_tables(&self.answers, *pmap, site.space.page(at), Level::BASE) {
+        if !self.frames.give_spare_tables(&self.policy.answers, *pmap, site.space.page(at), Level::BASE) {
             return false;
         }
         let content = Content::new(object, self.objects.get(object).file, index);
-        let taken = self.frames.take_untouched(&self.answers, object.page(index), content);
+        let taken = self.frames.take_untouched(&self.policy.answers, object.page(index), content);
         let page = Page::Mapped { space: site.space, at };
         let Ok((Taken { walk, .. }, _, Filled::Now)) = self.provide(*memory, page, taken) else { return false };
         let (frame, protection) = (Pfn(u64::from(walk.frame)), self.rights_if_clean(object, rights));
         let to = Mapped { frame, size: base, protection };
         self.uncover(*pmap, site.space, at..at + 1);
-        match self.answers.promote.accessed {
+        match self.policy.answers.promote.accessed {
             Accessed::Any => pmap.enter(site.space, at, to, Access::Read),
             Accessed::All => pmap.enter_untouched(site.space, at, to),
         }

@@ -28,9 +28,9 @@ impl Vm {
     /// of sizes) if the object was only ever mapped once; otherwise the mappings of each region are
     /// checked, from the page outward, up to the first that does not fit.
     pub(crate) fn promote(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf, full: Level) -> Level {
-        let wanted =
-            self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(window.entry.hint);
-        if !wanted || self.answers.promote.accessed == Accessed::Any {
+        let wanted = self.policy.answers.promote.when == Promote::FullPopulation
+            && self.policy.answers.place.hints.allow(window.entry.hint);
+        if !wanted || self.policy.answers.promote.accessed == Accessed::Any {
             return if wanted { self.climb_to(pmap, window, leaf, full) } else { leaf.level };
         }
         let mut reached = leaf;
@@ -221,7 +221,7 @@ impl Vm {
 
     /// The level to which one call of demotion goes from `from`.
     fn demoted(&self, pmap: &impl Pmap, from: Level) -> Level {
-        let mut to = if self.answers.demote.steps == Demote::Stepwise { from.down() } else { Level::BASE };
+        let mut to = if self.policy.answers.demote.steps == Demote::Stepwise { from.down() } else { Level::BASE };
         while !pmap.contiguity(self.frames.ladder.size(to)).is_whole() {
             to = to.down();
         }
@@ -288,7 +288,7 @@ impl Vm {
         self.demote_edge(pmap, space, entry, part.start);
         self.demote_edge(pmap, space, entry, part.end);
         self.uncover(pmap, space, Vpn(part.start)..Vpn(part.end));
-        let whole = self.answers.demote.on_unmap;
+        let whole = self.policy.answers.demote.on_unmap;
         self.each_mapped(pmap, space, part, |vm, pmap, leaf| {
             let Leaf { at, frame, level, .. } = leaf;
             let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
@@ -348,7 +348,7 @@ impl Vm {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
-        let stays = level == Level::BASE || entry.pooled != Pooled::Not || !self.answers.demote.on_move;
+        let stays = level == Level::BASE || entry.pooled != Pooled::Not || !self.policy.answers.demote.on_move;
         if to.is_aligned(pages) && stays {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.
@@ -370,7 +370,7 @@ impl Vm {
     pub(crate) fn enter_again(&mut self, pmap: &mut impl Pmap, by: Move<'_>, leaf: Leaf, used: Used) {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
-        if !self.frames.give_spare_tables(&self.answers, pmap, space.page(to), level) {
+        if !self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(to), level) {
             self.note_removed(entry, leaf, used);
             if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
                 self.objects.get_mut(walk.page.object).sole = false;

@@ -106,7 +106,7 @@ impl Vm {
         if entry.hint == Hint::Base {
             return Err(Why::AdvisedAgainst);
         }
-        if !self.answers.place.hints.allow_background(entry.hint) {
+        if !self.policy.answers.place.hints.allow_background(entry.hint) {
             return Err(Why::NotAdvised);
         }
         Ok(Whole { region, entry, object, low })
@@ -188,7 +188,7 @@ impl Vm {
             self.climb_to(context.pmap, site.window(object), leaf, level) == level
         });
         if !promoted {
-            if !self.frames.give_spare_tables(&self.answers, pmap, space.page(start), level) {
+            if !self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(start), level) {
                 return Err(Why::NoExtent);
             }
             let used = self.remove_region(pmap, fit);
@@ -217,7 +217,7 @@ impl Vm {
     ) -> Result<Promoted, Why> {
         let Whole { region: Region { space, start, level }, object, low, .. } = fit.whole;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
-        if !self.frames.give_spare_tables(&self.answers, pmap, space.page(start), level) {
+        if !self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(start), level) {
             return Err(Why::NoExtent);
         }
         let extent = self.frames.buddy.allocate(level).ok_or(Why::NoExtent)?;

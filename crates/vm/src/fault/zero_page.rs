@@ -56,7 +56,7 @@ impl Vm {
     /// zero page. O(pages populated around it).
     pub(crate) fn map_zeroes(&mut self, context: &mut FaultContext<'_, impl Pmap, impl Memory>) -> Option<Fault> {
         let Site { space, entry, at, access, .. } = context.site;
-        let off = self.answers.place.zero_page == ZeroPage::Off;
+        let off = self.policy.answers.place.zero_page == ZeroPage::Off;
         if off || access == Access::Write || !self.reads_zeroes(&entry, at, Level::BASE) {
             return None;
         }
@@ -92,7 +92,7 @@ impl Vm {
         let FaultContext { pmap, memory, site: Site { space, entry, at, .. } } = context;
         let start = at.align_down(self.frames.ladder.pages(level));
         let Some(frame) = self.frames.zero_page_of(*memory, level) else { return false };
-        if !self.frames.give_spare_tables(&self.answers, *pmap, space.page(start), level) {
+        if !self.frames.give_spare_tables(&self.policy.answers, *pmap, space.page(start), level) {
             return false;
         }
         let (size, protection) = (self.frames.ladder.size(level), entry.rights_without_write());
@@ -119,14 +119,14 @@ impl Vm {
     /// take a huge page, and nothing is mapped.
     fn may_map_huge_zeroes(&self, pmap: &impl Pmap, site: &Site, level: Level) -> bool {
         let Site { space, entry, at, .. } = site;
-        let (ladder, place) = (&self.frames.ladder, self.answers_in(entry).unwrap_or(self.answers).place);
+        let (ladder, place) = (&self.frames.ladder, self.policy.answers_in(entry).unwrap_or(self.policy.answers).place);
         let pages = ladder.pages(level);
         let (start, end) = (at.align_down(pages), at.align_down(pages) + pages);
         let wanted = matches!(place.zero_page, ZeroPage::Huge | ZeroPage::HugeSplit)
             && place.frames != Place::BasePage
             && place.size.allows(ladder, level)
             && place.hints.allow(entry.hint)
-            && self.answers.promote.when != Promote::Never;
+            && self.policy.answers.promote.when != Promote::Never;
         wanted
             && level > Level::BASE
             && pmap.contiguity(ladder.size(level)).is_whole()
@@ -143,7 +143,7 @@ impl Vm {
         let pages = self.frames.ladder.pages(level);
         let start = site.at.align_down(pages);
         let leaves = self.zero_leaves(site.space, start..start + pages);
-        leaves.is_empty() || self.answers.place.zero_page == ZeroPage::Huge && leaves == [(start, level)]
+        leaves.is_empty() || self.policy.answers.place.zero_page == ZeroPage::Huge && leaves == [(start, level)]
     }
 
     /// The leaves of zeroes that map any of these pages, ascending. O(log leaves) and one step for
@@ -209,14 +209,14 @@ impl Vm {
         let pages = Vpn(entry.start)..Vpn(entry.end);
         let moved = |at: Vpn| to + (at - pages.start);
         for (at, level) in self.zero_leaves(space, pages.clone()) {
-            if self.answers.demote.on_move || !moved(at).is_aligned(self.frames.ladder.pages(level)) {
+            if self.policy.answers.demote.on_move || !moved(at).is_aligned(self.frames.ladder.pages(level)) {
                 self.split_zeroes(pmap, space, at + 1);
             }
         }
         for (at, level) in self.zero_leaves(space, pages.clone()) {
             let mapped = pmap.lookup(space, at).expect("it is mapped");
             let used = self.remove_zeroes(pmap, space, at, level);
-            if self.frames.give_spare_tables(&self.answers, pmap, space.page(moved(at)), level) {
+            if self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(moved(at)), level) {
                 match used.referenced {
                     true => pmap.enter(space, moved(at), mapped, Access::Read),
                     false => pmap.enter_untouched(space, moved(at), mapped),

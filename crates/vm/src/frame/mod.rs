@@ -29,10 +29,10 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::population::{NONE, NodeId, Population, Walk};
 use crate::object::reservation::Reservations;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::{Answers, Place};
+use crate::policy::{Answers, Fit, Place, Reclaim};
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
-use crate::{Buddy, Stats};
+use crate::{Buddy, Error, Stats};
 use alloc::vec::Vec;
 use core::ops::Range;
 use hashbrown::HashMap;
@@ -108,6 +108,51 @@ pub(crate) struct Populated {
 }
 
 impl Frames {
+    /// So many frames, all free. Panics if the policy's colours are no power of two.
+    pub(crate) fn new(ladder: Ladder, frames: u64, swap_pages: u64, answers: &Answers) -> Result<Frames, Error> {
+        if frames >= u64::from(u32::MAX) {
+            return Err(Error::Frames(frames));
+        }
+        let placing = answers.place;
+        let coloured = |buddy: Buddy| buddy.with_colours(u64::from(placing.colours));
+        let fitted = |buddy: Buddy| if placing.fit == Fit::Next { buddy.with_next_fit() } else { Ok(buddy) };
+        let buddy =
+            Buddy::new(ladder, frames).and_then(coloured).and_then(fitted).map_err(|_| Error::Frames(frames))?;
+        let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
+        let reclaims = answers.reclaim.pages != Reclaim::Nothing;
+        let huge = placing.pool.map(|asked| HugePool::new(&asked, &ladder, frames)).transpose()?.flatten();
+        let mut all = Frames {
+            ladder,
+            population: Population::new(&ladder),
+            reservations: Reservations::new(),
+            pages: reclaims.then(|| Pages::new(frames, &orders)),
+            swap_and_cache: SwapAndCache::new(if reclaims { swap_pages } else { 0 }),
+            busy: Busy::default(),
+            untouched: None,
+            digests: HashMap::default(),
+            wanted: [0; MAX_LEVELS],
+            wants: false,
+            starved: false,
+            wired: Vec::new(),
+            zero_page: Vec::new(),
+            foreign: None,
+            pools: Pools::default(),
+            tainted: Tainted::new(answers.reclaim.unmovable, &ladder),
+            huge,
+            zeroed: Zeroed::default(),
+            deferred: Deferred::default(),
+            defers: answers.demote.deferred && placing.frames != Place::Reservation,
+            looks_at_huge: answers.demote.underused.is_some(),
+            reserves: placing.frames == Place::Reservation,
+            stats: Stats::default(),
+            buddy,
+        };
+        if placing.pool.is_some_and(|pool| !pool.late) {
+            all.make_pool()?;
+        }
+        Ok(all)
+    }
+
     /// Populates a page of an object that is not populated, in its reserved frame, or else in a new
     /// reservation of at most the `preferred` size. `page`: its number where it is used, in an
     /// address space or a file. `None`, and nothing populated, if no frame is left.

@@ -140,7 +140,7 @@ impl Vm {
             } else if let Some(copy) = self.objects.only_copy(object) {
                 // The pages that are taken over may be mapped with fewer rights, or not at all.
                 self.objects.get_mut(copy).sole = false;
-                self.frames.absorb(self.answers.scarce.pieces, object, copy);
+                self.frames.absorb(self.policy.answers.scarce.pieces, object, copy);
                 self.objects.bypass(object, copy);
                 self.frames.stats.collapses += 1;
             }

@@ -112,7 +112,7 @@ impl Vm {
         }
         let preferred = self.preferred(None, &walk);
         let content = self.frames.swap_and_cache.cached(object.page(page)).map_or(content, Content::Cached);
-        let taken = self.frames.take(&self.answers, (walk, content), preferred, page);
+        let taken = self.frames.take(&self.policy.answers, (walk, content), preferred, page);
         let taken = taken.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
         let provided = self.provide(memory, Page::File { file, page }, taken);
         let (taken, kind, filled) = provided.map_err(|NoContents| FaultError::Contents(Vpn(page)))?;
@@ -197,7 +197,7 @@ impl Vm {
             return;
         }
         self.objects.get_mut(object).sole = false;
-        if self.answers.reclaim.close == Close::Inactive {
+        if self.policy.answers.reclaim.close == Close::Inactive {
             for index in self.populated(object) {
                 let frame = self.frames.population.walk(object, index).frame;
                 if let Some(pages) = &mut self.frames.pages

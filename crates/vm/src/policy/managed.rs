@@ -5,9 +5,7 @@ use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, S
 use crate::space::Window;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{
-    Address, Candidate, Compacted, Fault, FaultError, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why,
-};
+use crate::{Address, Candidate, Compacted, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why};
 use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Ladder, Level, Mapped, PageRange, Vpn};
@@ -20,14 +18,12 @@ impl Vm {
     ///
     /// Time is the caller's, in nanoseconds, and never decreases.
     pub fn advance(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, now: Time, spent: Time) -> Option<Time> {
-        let mut background = self.background.take()?;
-        debug_assert!(now >= self.now, "time never decreases");
-        self.now = now;
+        let mut background = self.policy.suspend(now)?;
         if background.next().is_some_and(|due| due <= now) {
             background.tick(now, &mut Managed { vm: self, pmap, memory, now, spent });
         }
         let next = background.next();
-        self.background = Some(background);
+        self.policy.resume(background);
         next
     }
 
@@ -39,77 +35,49 @@ impl Vm {
         memory: &mut impl Memory,
         with: impl FnOnce(&mut dyn System) -> T,
     ) -> T {
-        let now = self.now;
+        let now = self.policy.now();
         with(&mut Managed { vm: self, pmap, memory, now, spent: 0 })
     }
 
     /// Whether the policy has a background, so that [`Vm::advance`] must be called.
     #[inline]
     pub fn has_background(&self) -> bool {
-        self.background.is_some()
+        self.policy.background().is_some()
     }
 
     /// When [`Vm::advance`] is to be called next: an event may have changed what that returned.
     /// `None`: not before another event.
     pub fn due(&self) -> Option<Time> {
-        self.background.as_ref().and_then(|background| background.next())
+        self.policy.background().and_then(|background| background.next())
     }
 
     /// Why the policy's background cannot go on, if it cannot
     /// ([`Background::failed`](crate::Background::failed)).
     pub fn background_failed(&self) -> Option<String> {
-        self.background.as_ref().and_then(|background| background.failed())
+        self.policy.background().and_then(|background| background.failed())
     }
 
     /// Whether the policy wants to be told of misses in the TLBs, by [`Vm::missed`].
     #[inline]
     pub fn wants_misses(&self) -> bool {
-        self.events.missed || self.wants.miss
+        self.policy.events().missed || self.policy.wants().miss
     }
 
     /// Whether it wants to know then what the TLBs hold around the page ([`Event::Miss`]).
     pub fn wants_neighbours(&self) -> bool {
-        self.wants.miss && self.wants.neighbour
+        self.policy.wants().miss && self.policy.wants().neighbour
     }
 
     /// What the background's work at a miss costs the program, in cycles.
     pub fn miss_cycles(&self) -> u64 {
-        self.background.as_ref().map_or(0, |background| background.miss_cycles())
+        self.policy.background().map_or(0, |background| background.miss_cycles())
     }
 
     /// Tells the policy's background, if it wants to know, that it begins, and what work costs
     /// where it runs. A kernel calls this once.
     pub fn started(&mut self, costs: Option<Costs>) {
-        if self.wants.start {
-            self.tell(Event::Start { ladder: self.frames.ladder, costs });
-        }
-    }
-
-    /// Tells the background of something that it wants to know.
-    #[cold]
-    pub(crate) fn tell(&mut self, event: Event) {
-        if let Some(background) = &mut self.background {
-            background.told(event);
-        }
-    }
-
-    /// Tells the background how a fault ended, as far as it wants to know.
-    #[cold]
-    pub(crate) fn tell_fault(&mut self, at: Address, ended: &Result<Fault, FaultError>) {
-        let hint = self.hint(at.space, at.at).unwrap_or_default();
-        match *ended {
-            Ok(Fault { kind, wanted, mapped, allocated, .. }) => {
-                if self.wants.fault {
-                    self.tell(Event::Fault { at, kind, wanted, mapped });
-                }
-                if self.wants.starved && allocated.is_some_and(|allocated| allocated < wanted) {
-                    self.tell(Event::Starved { level: wanted, hint });
-                }
-            }
-            Err(FaultError::OutOfMemory(_)) if self.wants.starved => {
-                self.tell(Event::Starved { level: Level::BASE, hint });
-            }
-            Err(_) => {}
+        if self.policy.wants().start {
+            self.policy.tell(Event::Start { ladder: self.frames.ladder, costs });
         }
     }
 
@@ -124,28 +92,15 @@ impl Vm {
             && let Some(mapped) = pmap.lookup(space, at)
         {
             let level = self.level(mapped.size);
-            if self.wants.miss {
+            if self.policy.wants().miss {
                 let ladder = self.frames.ladder;
                 let neighbour = neighbour.and_then(|order| {
                     let mut larger = ladder.levels().skip(level.index() + 1);
                     larger.find(|region| ladder.pages(*region) >> order != 0)
                 });
-                self.tell(Event::Miss { at: Address { space, at }, mapped: level, neighbour });
+                self.policy.tell(Event::Miss { at: Address { space, at }, mapped: level, neighbour });
             }
-            if self.events.missed
-                && let Some(background) = &mut self.background
-            {
-                background.missed(space, at, level);
-            }
-        }
-    }
-
-    /// Tells the background, if it asked for it, that an address space has ended.
-    pub(crate) fn tell_gone(&mut self, space: SpaceId) {
-        if self.events.gone
-            && let Some(background) = &mut self.background
-        {
-            background.gone(space);
+            self.policy.missed(space, at, level);
         }
     }
 }
@@ -240,7 +195,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         self.vm.own_again(space);
         let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
-        let (pages, hints) = (ladder.pages(level), self.vm.answers.place.hints);
+        let (pages, hints) = (ladder.pages(level), self.vm.policy.answers.place.hints);
         let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
         let mut runs = Vec::new();
         for entry in map.iter().skip_while(|entry| entry.end <= first) {

@@ -36,6 +36,7 @@ mod quicksilver;
 mod reservation;
 mod romer;
 pub(crate) mod runner;
+pub(crate) mod running;
 pub(crate) mod scanner;
 mod static_pool;
 mod talluri_hill;

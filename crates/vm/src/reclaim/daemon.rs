@@ -27,7 +27,7 @@ impl Vm {
     pub(crate) fn available(&self) -> u64 {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
-        let held = if self.answers.reclaim.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
+        let held = if self.policy.answers.reclaim.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
         self.frames.buddy.frames() - stats.unknown_frames() - stats.resident_pages + held
     }
 
@@ -35,7 +35,7 @@ impl Vm {
     /// policy says more.
     fn least(&self) -> u64 {
         let frames = self.frames.buddy.frames();
-        (4 + frames * u64::from(self.answers.reclaim.aim) / 400).min(frames / 8).max(1)
+        (4 + frames * u64::from(self.policy.answers.reclaim.aim) / 400).min(frames / 8).max(1)
     }
 
     /// The number of available frames that the daemon, once woken, aims at.
@@ -85,7 +85,7 @@ impl Vm {
         let swappable = pages.count(List::Unswappable) > 0 && self.frames.swap_and_cache.vacant_slots() > 0;
         let hope = |at| self.frames.stats.resident_pages < at || swappable;
         let short = self.available() < self.least() && self.futile.is_none_or(hope);
-        short || self.answers.scarce.wake == Wake::Contiguity && contiguity
+        short || self.policy.answers.scarce.wake == Wake::Contiguity && contiguity
     }
 
     /// Runs the page daemon once: if memory is short, until enough is available or no page is left
@@ -123,7 +123,7 @@ impl Vm {
             let futile = self.frames.stats.evictions == before && !split;
             self.futile = futile.then_some(self.frames.stats.resident_pages);
         }
-        if self.answers.scarce.wake == Wake::Contiguity {
+        if self.policy.answers.scarce.wake == Wake::Contiguity {
             for level in self.frames.ladder.levels().skip(1).rev() {
                 let met = self.restore_contiguity(pmap, level, goals[level.index()]);
                 let changes = self.frames.pages.as_ref().map(|pages| pages.changes());
@@ -328,7 +328,7 @@ impl Vm {
     /// Decides pseudo-randomly whether to demote speculatively: the same history yields the same
     /// decisions.
     fn speculates(&mut self) -> bool {
-        match self.answers.demote.speculate {
+        match self.policy.answers.demote.speculate {
             0 => false,
             4.. => true,
             quarters => {
@@ -399,7 +399,7 @@ impl Vm {
                 if written {
                     continue;
                 }
-                if self.answers.reclaim.cache == Cache::Held {
+                if self.policy.answers.reclaim.cache == Cache::Held {
                     self.free_held_in(extent);
                 }
                 self.frames.stats.contiguity_restored += 1;

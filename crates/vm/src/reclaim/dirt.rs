@@ -14,7 +14,7 @@ use superpage_pages::{Level, Pfn, Protection};
 impl Vm {
     /// Whether it makes a difference to page-outs which pages of an object are dirty.
     pub(crate) fn dirt_matters(&self, object: ObjectId) -> bool {
-        match self.answers.promote.dirty {
+        match self.policy.answers.promote.dirty {
             Dirty::All => true,
             Dirty::Files => self.objects.get(object).file.is_some(),
             Dirty::Nowhere => false,
@@ -24,7 +24,8 @@ impl Vm {
     /// Whether the first write to each clean page of an object traps: such pages are mapped without
     /// the right to write.
     pub(crate) fn tracks_dirt(&self, object: ObjectId) -> bool {
-        (self.answers.demote.on_write || self.answers.reclaim.hash == Hash::Late) && self.dirt_matters(object)
+        (self.policy.answers.demote.on_write || self.policy.answers.reclaim.hash == Hash::Late)
+            && self.dirt_matters(object)
     }
 
     /// The rights with which clean pages of an object are mapped, where the map entry allows
@@ -58,7 +59,7 @@ impl Vm {
         if pmap.used(site.space, start, size).modified {
             return level;
         }
-        if self.answers.demote.on_write {
+        if self.policy.answers.demote.on_write {
             self.demote_around(pmap, site.window(walk.page.object), site.at, false);
             self.frames.stats.demotions_on_write += 1;
             return Level::BASE;
@@ -71,7 +72,7 @@ impl Vm {
     /// Queues a page that was read from its backing store for hashing, if the policy hashes.
     #[inline]
     pub(crate) fn hash_when_read(&mut self, frame: u32) {
-        if matches!(self.answers.reclaim.hash, Hash::Read | Hash::Idle) {
+        if matches!(self.policy.answers.reclaim.hash, Hash::Read | Hash::Idle) {
             self.to_hash.push_back(frame);
         }
     }
@@ -80,7 +81,7 @@ impl Vm {
     /// superpage is written: after frames are filled, and before the program goes on.
     #[inline]
     pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
-        if self.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
+        if self.policy.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
             self.idle(pmap, memory, u64::MAX);
         }
     }

@@ -19,7 +19,7 @@ impl Vm {
         frame: u32,
         level: Level,
     ) -> bool {
-        if level == Level::BASE || self.answers.demote.on_evict {
+        if level == Level::BASE || self.policy.answers.demote.on_evict {
             return false;
         }
         let Some(page) = self.frames.page_of(frame) else { return false };
@@ -86,7 +86,7 @@ impl Vm {
     /// A page that is clean and not mapped becomes a cache page, or is freed.
     pub(super) fn evicted(&mut self, page: PageOf, frame: u32) {
         self.frames.stats.evictions += 1;
-        match self.answers.reclaim.cache {
+        match self.policy.answers.reclaim.cache {
             Cache::Free => self.frames.evict(page, frame, false),
             Cache::Available => self.frames.evict(page, frame, true),
             Cache::Held => {

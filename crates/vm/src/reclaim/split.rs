@@ -16,7 +16,7 @@ impl Vm {
         while self.available() < target
             && let Some(taken) = self.frames.take_oldest()
         {
-            freed |= match (taken, self.answers.demote.underused) {
+            freed |= match (taken, self.policy.answers.demote.underused) {
                 (Ok(()), _) => true,
                 (Err(extent), Some(most)) => self.split_if_underused(pmap, memory, extent, most),
                 (Err(_), None) => false,

@@ -4,7 +4,7 @@
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{Error, Event, PAGES_LIMIT, Pmap, Prefer, SpaceId};
+use crate::{Error, PAGES_LIMIT, Pmap, Prefer, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Hint, Level, PageRange, Protection, Vpn};
 
@@ -130,9 +130,7 @@ impl Vm {
         }
         self.join(space, start);
         self.join(space, end);
-        if self.wants.mapped {
-            self.tell(Event::Mapped { space, range: map.start.pages(map.pages) });
-        }
+        self.policy.mapped(space, map.start.pages(map.pages));
         Ok(())
     }
 
@@ -140,7 +138,7 @@ impl Vm {
     fn put_new(&mut self, space: SpaceId, map: Map, pooled: Pooled) {
         let (start, end) = (map.start.0, map.start.0 + map.pages);
         let Map { protection, shared, .. } = map;
-        let hint = self.answers.place.asked(map.hint);
+        let hint = self.policy.answers.place.asked(map.hint);
         let prefer = self.space_mut(space).prefer;
         let of = |object, offset, copy, growth| Entry {
             start,
@@ -193,9 +191,7 @@ impl Vm {
             vm.drop_entry(&part);
         });
         self.frames.take_tables(pmap);
-        if self.wants.unmapped {
-            self.tell(Event::Unmapped { space, range: Vpn(low).pages(high - low) });
-        }
+        self.policy.unmapped(space, Vpn(low).pages(high - low));
     }
 
     /// Changes the part of each entry that lies in a range of a space that exists: one change of
@@ -275,7 +271,7 @@ impl Vm {
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.is_pool_free(space, low, high)?;
-        let hint = self.answers.place.asked(hint);
+        let hint = self.policy.answers.place.asked(hint);
         for entry in self.space(space)?.overlapping(low, high) {
             let part = Entry { hint, ..entry.within(low, high) };
             if entry.hint != hint && self.is_unused(&part) {
@@ -321,9 +317,7 @@ impl Vm {
         prefer: Prefer,
     ) -> Result<(), Error> {
         self.space(space)?;
-        let known = self.preferences.iter().position(|known| *known == prefer);
-        let number = known.unwrap_or(self.preferences.len());
-        let number = u16::try_from(number).map_err(|_| Error::Preferences)?;
+        let number = self.policy.number_of(&prefer)?;
         let pages = range.unwrap_or(Vpn(0).pages(PAGES_LIMIT));
         let (low, high) = bounds(pages)?;
         // What says the same again costs nothing.
@@ -333,9 +327,7 @@ impl Vm {
         if range.is_none() {
             self.space_mut(space).prefer = number;
         }
-        if known.is_none() {
-            self.preferences.push(prefer);
-        }
+        self.policy.keep(number, prefer);
         Ok(())
     }
 

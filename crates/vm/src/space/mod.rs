@@ -38,8 +38,7 @@ pub(crate) struct Entry {
     pub(crate) copy: bool,
     pub(crate) growth: Growth,
     pub(crate) hint: Hint,
-    /// What the policy's background prefers there: a number of
-    /// [`Vm::preferences`](crate::vm::Vm::preferences), 0 for nothing.
+    /// The number of what the policy's background prefers there, 0 for nothing.
     pub(crate) prefer: u16,
     /// If it is of the static pool, it begins and ends where pages of that do.
     pub(crate) pooled: Pooled,
