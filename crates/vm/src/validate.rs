@@ -139,7 +139,7 @@ impl Vm {
             format!("{reservations} reservations are on lists, but {} belong to nodes", census.reservations)
         })?;
         if let Some(pool) = &self.frames.huge {
-            let entries = self.spaces.iter().flatten().flat_map(|space| space.iter());
+            let entries = self.spaces.entries();
             pool.validate(census.pool, entries.map(|entry| self.reserved_by(entry)).sum())?;
         }
         let stats = &self.frames.stats;
@@ -155,7 +155,7 @@ impl Vm {
             format!("{untouched} pages are untouched, which is not the count")
         })?;
         self.validate_pages(pmap, census.populated)?;
-        self.validate_busy(|page, frame| !self.mappings(pmap, page, frame).is_empty())?;
+        self.validate_busy(|page, frame| !self.spaces.mappings(&self.objects, pmap, page, frame).is_empty())?;
         match census.owners.taken.iter().position(|taken| !taken) {
             Some(frame) => Err(format!("frame {frame} has no owner")),
             None => Ok(()),
@@ -194,7 +194,7 @@ impl Vm {
             format!("{listed} frames are on page lists: {populated} are populated and {cached} hold cache pages")
         })?;
         for (object, known) in self.objects.iter() {
-            for index in self.populated(object) {
+            for index in self.frames.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
                 if frames.in_pool(frame) {
                     check(pages.list(frame).is_none(), || format!("frame {frame} of the pool is on a page list"))?;
@@ -205,7 +205,7 @@ impl Vm {
                 check(!unswappable || !place && self.is_dirty(pmap, object.page(index), frame), || {
                     format!("page {index:#x} of {object:?} is marked unswappable but clean, or has a place to go")
                 })?;
-                let unmapped = || self.mappings(pmap, object.page(index), frame).is_empty();
+                let unmapped = || self.spaces.mappings(&self.objects, pmap, object.page(index), frame).is_empty();
                 check(pages.list(frame) != Some(List::Cache) || unmapped(), || {
                     format!("page {index:#x} of {object:?} is a cache page and mapped")
                 })?;
@@ -306,8 +306,7 @@ impl Vm {
     }
 
     fn validate_objects(&self) -> Result<(), String> {
-        let entries: Vec<ObjectId> =
-            self.spaces.iter().flatten().flat_map(|space| space.iter().map(|entry| entry.object)).collect();
+        let entries: Vec<ObjectId> = self.spaces.entries().map(|entry| entry.object).collect();
         for (id, object) in self.objects.iter() {
             let stand = entries.iter().filter(|entry| **entry == id).count();
             let copies: Vec<ObjectId> =
@@ -332,7 +331,7 @@ impl Vm {
     /// reappear if a window opened there.
     fn validate_reach(&self) -> Result<(), String> {
         let mut windows: BTreeMap<ObjectId, Vec<(u64, u64)>> = BTreeMap::new();
-        for entry in self.spaces.iter().flatten().flat_map(|space| space.iter()) {
+        for entry in self.spaces.entries() {
             for object in self.objects.chain(entry.object) {
                 windows.entry(object).or_default().push((entry.offset, entry.offset_end()));
             }
@@ -341,7 +340,7 @@ impl Vm {
             let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, 0, PAGES_LIMIT);
             let unpopulated = cached.into_iter().map(|(index, _)| index).chain(swapped);
             let open = windows.get(&object).map_or(&[][..], Vec::as_slice);
-            for index in self.populated(object).into_iter().chain(unpopulated) {
+            for index in self.frames.populated(object).into_iter().chain(unpopulated) {
                 check(open.iter().any(|(low, high)| (*low..*high).contains(&index)), || {
                     format!("page {index:#x} of {object:?} lies outside every window through which it can be reached")
                 })?;
@@ -353,19 +352,20 @@ impl Vm {
     /// Also counts the superpages below each node of objects that are mapped only once.
     fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
         let mut counted = MappedPages { by_level: self.validate_zeroes(pmap)?, ..MappedPages::default() };
-        for (number, space) in self.spaces.iter().enumerate() {
-            let mut end = 0;
-            check(space.as_ref().is_none_or(|space| space.index_is_right()), || {
+        for (space, map) in self.spaces.iter() {
+            let (mut end, SpaceId(number)) = (0, space);
+            check(map.index_is_right(), || {
                 format!("the map entries of space {number} by object are not those by address")
             })?;
-            for entry in space.iter().flat_map(|space| space.iter()) {
+            for entry in map.iter() {
                 check(end <= entry.start && entry.start < entry.end && entry.end <= PAGES_LIMIT, || {
                     format!("the map entry at {:#x} of space {number} overlaps or is empty", entry.start)
                 })?;
                 end = entry.end;
-                let found = space.as_ref().and_then(|space| space.find(entry.start));
-                check(found == Some(*entry), || format!("the map entry at {:#x} is not found", entry.start))?;
-                self.validate_entry(pmap, SpaceId(number as u32), entry, &mut counted)?;
+                check(map.find(entry.start) == Some(*entry), || {
+                    format!("the map entry at {:#x} is not found", entry.start)
+                })?;
+                self.validate_entry(pmap, space, entry, &mut counted)?;
             }
         }
         let MappedPages { by_level, superpages } = counted;
@@ -399,8 +399,10 @@ impl Vm {
         for index in pages {
             let at = entry.page(index);
             let name = || format!("page {:#x} of space {}", at.0, space.0);
-            let walk =
-                self.holder(entry.object, index).ok_or_else(|| format!("{} has no object that holds it", name()))?;
+            let walk = self
+                .frames
+                .holder(&self.objects, entry.object, index)
+                .ok_or_else(|| format!("{} has no object that holds it", name()))?;
             let (holder, sole) = (walk.page.object, self.objects.get(walk.page.object).sole);
             let rights = entry.rights(holder);
             let Some(found) = pmap.lookup(space, at) else {

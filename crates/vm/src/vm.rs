@@ -6,11 +6,11 @@ use crate::policy::backoff::Backoff;
 use crate::policy::running::Running;
 use crate::policy::{Answers, Policy};
 use crate::reclaim::pages::List;
-use crate::space::Space;
+use crate::space::{Entry, Pooled, Spaces};
 use crate::{Buddy, Error, Memory, PAGES_LIMIT, Pmap, SpaceId, Stats, Why};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
+use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn, Protection, Vpn};
 
 /// The fixed parameters of a memory manager.
 #[derive(Clone, Debug)]
@@ -30,14 +30,14 @@ pub struct Config {
 pub struct Vm {
     pub(crate) frames: Frames,
     pub(crate) objects: Objects,
-    pub(crate) spaces: Vec<Option<Space>>,
+    pub(crate) spaces: Spaces,
     pub(crate) policy: Running,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// The state of the generator for speculative demotions: the same history yields the same
     /// decisions.
     pub(crate) random: u64,
-    /// By level: the value of [`Pages::changes`] when the whole inactive list had no more
+    /// By level: the count of changes of the page lists when the whole inactive list had no more
     /// contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
     /// By reason: regions that were not promoted.
@@ -47,8 +47,6 @@ pub struct Vm {
     /// How many pages were resident when memory was short and the daemon found none that it could
     /// evict.
     pub(crate) futile: Option<u64>,
-    /// How many map entries have gone: what a fork shares may have no other user since.
-    pub(crate) dropped: u64,
 }
 
 impl Vm {
@@ -64,7 +62,7 @@ impl Vm {
         Ok(Vm {
             frames: Frames::new(ladder, frames, swap_pages, &policy.answers)?,
             objects: Objects::new(),
-            spaces: Vec::new(),
+            spaces: Spaces::new(ladder),
             policy: Running::new(&policy),
             to_hash: VecDeque::new(),
             random: 0,
@@ -72,7 +70,6 @@ impl Vm {
             refused: [0; Why::ALL.len()],
             backoff: Backoff::default(),
             futile: None,
-            dropped: 0,
         })
     }
 
@@ -114,12 +111,7 @@ impl Vm {
 
     /// Creates an address space with nothing mapped, with the smallest unused number.
     pub fn create_space(&mut self) -> SpaceId {
-        let slot = self.spaces.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.spaces.push(None);
-            self.spaces.len() - 1
-        });
-        self.spaces[slot] = Some(Space::default());
-        SpaceId(slot as u32)
+        self.spaces.create()
     }
 
     /// Executes another program in a process: its mappings are removed, its address space remains.
@@ -146,8 +138,44 @@ impl Vm {
         pmap.destroy(space);
         self.frames.take_tables(pmap);
         self.policy.gone(space);
-        self.spaces[space.0 as usize] = None;
+        self.spaces.remove(space);
         Ok(())
+    }
+
+    /// Forks a process. Shared mappings are shared with the child; the pages of private ones are
+    /// shared until one of the two writes, so the parent's mappings lose the right to write. The
+    /// child starts with an empty page table: it faults on resident pages. O(pages mapped).
+    ///
+    /// # Errors
+    /// The address space does not exist.
+    pub fn fork(&mut self, pmap: &mut impl Pmap, parent: SpaceId) -> Result<SpaceId, Error> {
+        let entries: Vec<Entry> = self.spaces.get(parent)?.iter().copied().collect();
+        self.frames.stats.note_peak();
+        let child = self.create_space();
+        self.spaces.share(parent, child);
+        let first = entries.first().map_or(Vpn(0), |entry| Vpn(entry.start));
+        pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)), |pmap| {
+            for entry in entries {
+                let object = self.objects.get_mut(entry.object);
+                object.entries += 1;
+                object.sole = false;
+                let copy = !entry.shared;
+                if copy && !entry.copy {
+                    self.each_mapped(pmap, parent, &entry, |vm, pmap, leaf| {
+                        if leaf.rights.contains(Protection::WRITE) {
+                            let size = vm.frames.ladder.size(leaf.level);
+                            pmap.protect(parent, leaf.at, size, entry.rights_without_write());
+                        }
+                    });
+                    self.spaces.get_mut(parent).put(Entry { copy, ..entry });
+                }
+                // What the parent has reserved in the static pool stays the parent's alone, as in
+                // Linux.
+                let pooled = if entry.pooled == Pooled::Reserved { Pooled::Unreserved } else { entry.pooled };
+                self.spaces.get_mut(child).put(Entry { copy, pooled, ..entry });
+            }
+        });
+        Ok(child)
     }
 
     /// Wires the frames of an extent permanently, as the kernel's own.
@@ -245,16 +273,7 @@ impl Vm {
     pub fn metadata_bytes(&self) -> usize {
         self.frames.metadata_bytes()
             + self.objects.metadata_bytes()
-            + self.spaces.capacity() * size_of::<Option<Space>>()
+            + self.spaces.metadata_bytes()
             + self.policy.metadata_bytes()
-            + self.spaces.iter().flatten().map(Space::metadata_bytes).sum::<usize>()
-    }
-
-    pub(crate) fn space(&self, space: SpaceId) -> Result<&Space, Error> {
-        self.spaces.get(space.0 as usize).and_then(Option::as_ref).ok_or(Error::NoSpace(space))
-    }
-
-    pub(crate) fn space_mut(&mut self, space: SpaceId) -> &mut Space {
-        self.spaces[space.0 as usize].as_mut().expect("the caller has checked that the space exists")
     }
 }

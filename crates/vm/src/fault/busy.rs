@@ -52,7 +52,7 @@ impl Vm {
             Err(NoContents) => self.frames.unpopulate(object, index, index + 1),
         }
         if self.objects.get(object).file.is_some() {
-            self.closed(object);
+            self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Vm {
         range: Range<u64>,
         another: Option<Range<u64>>,
     ) -> Result<(), Error> {
-        let map = self.space(space)?;
+        let map = self.spaces.get(space)?;
         if self.frames.busy.is_empty() {
             return Ok(());
         }

@@ -126,7 +126,7 @@ impl Vm {
         for index in low..low + self.frames.ladder.pages(region.level) {
             let walk = self.frames.population.walk(object, index);
             if walk.populated {
-                found.extend(self.mappings(pmap, object.page(index), walk.frame));
+                found.extend(self.spaces.mappings(&self.objects, pmap, object.page(index), walk.frame));
             }
         }
         found.retain(|mapping| mapping.at.is_aligned(self.frames.ladder.pages(mapping.level)));

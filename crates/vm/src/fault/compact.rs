@@ -234,7 +234,7 @@ impl Vm {
         let mut names = Vec::new();
         for at in 0..pages {
             let page = object.page(index + at);
-            let found = self.mappings(pmap, page, unit.from + at as u32);
+            let found = self.spaces.mappings(&self.objects, pmap, page, unit.from + at as u32);
             let Some(name) = self.name(page, found.first.as_ref()) else { return false };
             names.push(name);
             // A mapping is that of its first page.
@@ -269,9 +269,9 @@ impl Vm {
         if let Some(file) = self.objects.get(page.object).file {
             return Some(Page::File { file, page: page.index });
         }
-        self.spaces.iter().enumerate().find_map(|(number, space)| {
-            let entry = space.as_ref()?.holding(page.object, page.index, false).next()?;
-            Some(Page::Mapped { space: crate::SpaceId(number as u32), at: entry.page(page.index) })
+        self.spaces.iter().find_map(|(space, map)| {
+            let entry = map.holding(page.object, page.index, false).next()?;
+            Some(Page::Mapped { space, at: entry.page(page.index) })
         })
     }
 }

@@ -328,11 +328,12 @@ impl Vm {
             && from != walk.frame
             && context.pmap.lookup(space, at).is_some()
         {
-            let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
+            let behind =
+                self.objects.get(object).backing.and_then(|backing| self.frames.holder(&self.objects, backing, index));
             let behind = behind.expect("what was mapped is populated behind the page that hides it").page.object;
             self.demote_around(context.pmap, context.site.window(behind), at, false);
             let used = context.pmap.remove(space, at, base);
-            self.note_modified(used, from, 1);
+            self.frames.note_modified(used, from, 1);
             self.frames.stats.mapped[0] -= 1;
         }
         self.strand(object, walk.frame..walk.frame + 1, access == Access::Write);

@@ -19,7 +19,7 @@ impl Vm {
         let end = start + self.frames.ladder.pages(level);
         let mut at = start;
         while at < end {
-            let entry = self.space(space).ok().and_then(|map| map.find(at.0));
+            let entry = self.spaces.get(space).ok().and_then(|map| map.find(at.0));
             let walk = entry.as_ref().map(|entry| self.frames.population.walk(entry.object, entry.index(at.0)));
             let Some((walk, entry)) = walk.filter(|walk| walk.covered > 0).zip(entry) else {
                 at = at + 1;
@@ -89,7 +89,7 @@ impl Vm {
     /// object.
     fn zeroes(&self, memory: &mut impl Memory, region: Region) -> Result<(Entry, Vec<(u64, u64)>), Why> {
         let Region { space, start, level } = region;
-        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
+        let entry = self.spaces.get(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
         if entry.pooled != Pooled::Not {
             return Err(Why::Otherwise);
         }
@@ -101,7 +101,11 @@ impl Vm {
         if known.file.is_some() {
             return Err(Why::FileFolios);
         }
-        if entry.shared || entry.copy || known.backing.is_some() || !(known.sole || self.only_user(space, object)) {
+        if entry.shared
+            || entry.copy
+            || known.backing.is_some()
+            || !(known.sole || self.spaces.only_user(&self.objects, space, object))
+        {
             return Err(Why::SharedByFork);
         }
         let (low, high) = (entry.index(start.0), entry.index(start.0) + self.frames.ladder.pages(level));

@@ -60,7 +60,7 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let Address { space, at } = address;
         let before = self.frames.stats.filled();
-        let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
+        let map = self.spaces.get(space).map_err(|_| FaultError::NoSpace(space))?;
         let Some(entry) = map.find(at.0) else { return Err(FaultError::Unmapped(at)) };
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
@@ -91,7 +91,7 @@ impl Vm {
         if let Err(error) = &ended
             && !matches!(error, FaultError::Busy(_))
         {
-            self.disown(space, entry, context.site.entry.object);
+            self.spaces.disown(&mut self.objects, space, entry, context.site.entry.object);
         }
         self.policy.fault_ended(address, entry.hint, &ended);
         let fault = ended?.since(before, &self.frames.stats);
@@ -105,7 +105,7 @@ impl Vm {
         let Site { entry, access, .. } = context.site;
         let index = context.site.index();
         let writing = access == Access::Write;
-        let Some(walk) = self.holder(entry.object, index) else {
+        let Some(walk) = self.frames.holder(&self.objects, entry.object, index) else {
             let last = self.objects.chain(entry.object).last().expect("a chain has its front");
             let content = Content::new(last, self.objects.get(last).file, index);
             if let Content::Read { .. } = content
@@ -161,7 +161,7 @@ impl Vm {
     /// Gives the site's entry an object that it may write, until the fault fails.
     fn own_entry(&mut self, site: &mut Site) {
         if site.entry.copy {
-            site.entry = self.own(site.space, site.entry);
+            site.entry = self.spaces.own(&mut self.objects, site.space, site.entry);
         }
     }
 
@@ -185,10 +185,10 @@ impl Vm {
         let (kind, from) = match pmap.lookup(space, at) {
             Some(mapped) if mapped.protection.allows(access) => {
                 uniform = mapped.protection;
-                (FaultKind::Spurious, self.level(mapped.size))
+                (FaultKind::Spurious, self.frames.level(mapped.size))
             }
             Some(mapped) => {
-                let mut level = self.level(mapped.size);
+                let mut level = self.frames.level(mapped.size);
                 if writing && level > Level::BASE && self.tracks_dirt(object) {
                     level = self.first_write(pmap, site, walk, level);
                 }

@@ -33,7 +33,7 @@ impl Vm {
     /// is not. O(log entries).
     pub fn pool_page(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
         let pages = self.pool_pages()?;
-        let entry = self.space(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
+        let entry = self.spaces.get(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
         debug_assert!(entry.start.is_multiple_of(pages));
         Some(at.align_down(pages).pages(pages))
     }
@@ -81,7 +81,7 @@ impl Vm {
     /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log
     /// entries).
     pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
-        let space = self.space(space)?;
+        let space = self.spaces.get(space)?;
         let Some(pages) = self.pool_pages() else { return Ok(()) };
         let cut = [low, high].into_iter().find(|at| {
             !at.is_multiple_of(pages)
@@ -100,7 +100,7 @@ impl Vm {
             self.cuts_pool(space, low, high)?;
         }
         let (low, high) = ends(from.start.pages(moving));
-        let entries = self.space(space)?.overlapping(low, high);
+        let entries = self.spaces.get(space)?.overlapping(low, high);
         let pooled = |entry: &&Entry| entry.pooled != Pooled::Not;
         let aligned = (from.start.0 ^ to.start.0).is_multiple_of(pages);
         let grows = to.pages > from.pages && entries.last().filter(pooled).is_some();
@@ -110,7 +110,7 @@ impl Vm {
 
     /// Whether a range has pages of the pool, of which a program cannot ask anything.
     pub(crate) fn is_pool_free(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
-        let entries = self.space(space)?.overlapping(low, high);
+        let entries = self.spaces.get(space)?.overlapping(low, high);
         let pooled = entries.iter().find(|entry| entry.pooled != Pooled::Not);
         pooled.map_or(Ok(()), |entry| Err(Error::PoolPage(Vpn(entry.start.max(low)))))
     }
@@ -119,7 +119,7 @@ impl Vm {
     /// touched. O(its pages of the pool).
     pub(crate) fn reserved_by(&self, part: &Entry) -> u64 {
         let Some(pages) = self.pool_pages().filter(|_| part.pooled == Pooled::Reserved) else { return 0 };
-        let untouched = |at: &u64| self.holder(part.object, part.index(*at)).is_none();
+        let untouched = |at: &u64| self.frames.holder(&self.objects, part.object, part.index(*at)).is_none();
         (part.start..part.end).step_by(pages as usize).filter(untouched).count() as u64
     }
 
@@ -134,12 +134,12 @@ impl Vm {
     /// Reserves again what entries in a range have lost the contents of, after [`Vm::unreserve`];
     /// an entry for which too few pages are left has none reserved from then on.
     pub(crate) fn reserve_again(&mut self, space: SpaceId, low: u64, high: u64) {
-        for entry in self.space_mut(space).overlapping(low, high) {
+        for entry in self.spaces.get_mut(space).overlapping(low, high) {
             let part = entry.within(low, high);
             if part.pooled == Pooled::Reserved {
                 let wanted = self.reserved_by(&part);
                 if !self.frames.reserve_in_pool(wanted) {
-                    self.put_part(space, Entry { pooled: Pooled::Unreserved, ..part });
+                    self.spaces.put_part(&mut self.objects, space, Entry { pooled: Pooled::Unreserved, ..part });
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Vm {
     fn is_reserved(&self, entry: &Entry, index: u64) -> bool {
         let reserved = |entry: &Entry| entry.pooled == Pooled::Reserved;
         let file = self.objects.get(entry.object).file.is_some();
-        let others = || self.spaces.iter().flatten().flat_map(|space| space.holding(entry.object, index, file));
+        let others = || self.spaces.iter().flat_map(|(_, space)| space.holding(entry.object, index, file));
         reserved(entry) || entry.shared && others().any(|other| reserved(&other))
     }
 
@@ -162,7 +162,7 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let (index, writing) = (context.site.index(), context.site.access == Access::Write);
         let before = context.site.entry;
-        let found = self.holder(before.object, index);
+        let found = self.frames.holder(&self.objects, before.object, index);
         if writing || found.is_none() {
             self.own_entry(&mut context.site);
         }
@@ -230,7 +230,7 @@ impl Vm {
         let _ = self.frames.install_whole(&mut walk, extent);
         let mapped = Mapped { frame: extent.start, size, protection: own.rights(own.object) };
         context.pmap.enter(space, start, mapped, access);
-        self.note_superpage(&walk, level, true);
+        self.frames.note_superpage(&self.objects, &walk, level, true);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
         stats.faults_pool += 1;
@@ -273,7 +273,7 @@ impl Vm {
                 stats.faults_resident += 1;
                 let frame = Pfn(u64::from(walk.frame)).align_down(pages);
                 pmap.enter(space, start, Mapped { frame, size, protection: rights }, access);
-                self.note_superpage(walk, level, true);
+                self.frames.note_superpage(&self.objects, walk, level, true);
                 FaultKind::Resident
             }
         };

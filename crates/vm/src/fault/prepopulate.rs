@@ -138,7 +138,7 @@ impl Vm {
                 let leaf = Leaf {
                     at: site.entry.page(page),
                     frame: walk.frame,
-                    level: self.level(mapped.size),
+                    level: self.frames.level(mapped.size),
                     rights: mapped.protection,
                 };
                 reached = self.promote(context.pmap, site.window(object), leaf, to.max(leaf.level));
@@ -216,7 +216,7 @@ impl Vm {
         // A superpage has one dirty bit for all its pages.
         let frames = first.0 as u32..(first + pages).0 as u32;
         self.strand(object, frames, site.access == Access::Write);
-        self.note_superpage(walk, level, true);
+        self.frames.note_superpage(&self.objects, walk, level, true);
         level
     }
 
@@ -242,7 +242,10 @@ impl Vm {
                 && (low..low + pages).all(|page| {
                     // A private copy may hide a page of the file.
                     let reached = entry.object == object
-                        || self.holder(entry.object, page).is_some_and(|holder| holder.page.object == object);
+                        || self
+                            .frames
+                            .holder(&self.objects, entry.object, page)
+                            .is_some_and(|holder| holder.page.object == object);
                     let frame = population.walk(object, page).frame;
                     reached
                         && !self.frames.busy.contains(frame)

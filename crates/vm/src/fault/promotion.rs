@@ -2,13 +2,12 @@
 //! of page tables that must take superpages into account.
 
 use crate::object::ObjectId;
-use crate::object::population::Walk;
 use crate::policy::{Accessed, Demote, Promote};
 use crate::space::{Entry, Pooled, Window};
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId, Used};
 use alloc::vec::Vec;
-use superpage_pages::{Access, Level, Mapped, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Level, Mapped, Pfn, Protection, Vpn};
 
 /// A leaf of a page table: a page, the frame that it is mapped to, and the level and the rights of
 /// the mapping.
@@ -49,11 +48,11 @@ impl Vm {
         let mut at = start;
         while at - start < pages {
             let Some(mapped) = pmap.lookup(window.space, at) else { return false };
-            let first = at.align_down(ladder.pages(self.level(mapped.size)));
+            let first = at.align_down(ladder.pages(self.frames.level(mapped.size)));
             if !pmap.used(window.space, first, mapped.size).referenced {
                 return false;
             }
-            at = first + ladder.pages(self.level(mapped.size));
+            at = first + ladder.pages(self.frames.level(mapped.size));
         }
         true
     }
@@ -104,8 +103,8 @@ impl Vm {
         stats.mapped[level.index() - 1] -= ladder.ratio(level);
         if self.objects.get(object).sole {
             let walk = self.frames.population.walk(object, index);
-            self.count_superpage(&walk, level, 1);
-            self.count_children(&walk, level, 0);
+            self.frames.count_superpage(&walk, level, 1);
+            self.frames.count_children(&walk, level, 0);
         }
         true
     }
@@ -141,55 +140,12 @@ impl Vm {
             if mapped.frame != Pfn(u64::from(frame)) || mapped.protection != leaf.rights {
                 return false;
             }
-            let part = Leaf { at, frame, level: self.level(mapped.size), ..leaf };
+            let part = Leaf { at, frame, level: self.frames.level(mapped.size), ..leaf };
             if part.level != child && self.climb_to(pmap, window, part, child) != child {
                 return false;
             }
         }
         true
-    }
-
-    /// The level of a size that a page table returned. Page tables only hold sizes that this
-    /// manager entered.
-    pub(crate) fn level(&self, size: PageSize) -> Level {
-        self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
-    }
-
-    /// The walk to the page in the first object of a chain that has it: populated, cached or in
-    /// swap space.
-    pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<Walk> {
-        let mut walks = self.objects.chain(front).map(|object| self.frames.population.walk(object, index));
-        let swap_and_cache = &self.frames.swap_and_cache;
-        let elsewhere = |page| swap_and_cache.cached(page).is_some() || swap_and_cache.slot(page).is_some();
-        walks.find(|walk| walk.populated || !swap_and_cache.is_empty() && elsewhere(walk.page))
-    }
-
-    /// Counts a superpage that maps the region of a level on a path, none of which was mapped.
-    pub(crate) fn note_superpage(&mut self, walk: &Walk, level: Level, at_fault: bool) {
-        let stats = &mut self.frames.stats;
-        stats.mapped[level.index()] += 1;
-        stats.promotions[level.index()] += 1;
-        stats.promotions_at_fault += u64::from(at_fault);
-        if self.objects.get(walk.page.object).sole {
-            self.count_superpage(walk, level, 1);
-            self.count_children(walk, level, 0);
-        }
-    }
-
-    /// For an object of one mapping: changes the count of superpages at `level` on the path.
-    pub(crate) fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
-        if level.0 < self.frames.population.top {
-            let parent = self.frames.population.node_mut(level.0 + 1, walk.slots[level.index() + 1]);
-            parent.extra = parent.extra.wrapping_add_signed(change);
-        }
-    }
-
-    /// For an object of one mapping: sets how many children of the node at `level` on the path are
-    /// mapped by superpages.
-    pub(crate) fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
-        if level.0 > 1 {
-            self.frames.population.node_mut(level.0, walk.slots[level.index()]).extra = count;
-        }
     }
 
     /// One call of [`Pmap::demote`] for the mapping of level `from` at `start`, of pages of the
@@ -205,14 +161,14 @@ impl Vm {
         if self.objects.get(object).sole {
             let index = entry.index(start.0);
             let walk = self.frames.population.walk(object, index);
-            self.count_superpage(&walk, from, -1);
+            self.frames.count_superpage(&walk, from, -1);
             // Where page tables lack a size between the two, all nodes of the size above `to` have
             // such children.
             if to > Level::BASE {
                 let parents = to.up();
                 for page in (0..ladder.pages(from)).step_by(ladder.pages(parents) as usize) {
                     let walk = self.frames.population.walk(object, index + page);
-                    self.count_children(&walk, parents, ladder.ratio(parents) as u32);
+                    self.frames.count_children(&walk, parents, ladder.ratio(parents) as u32);
                 }
             }
         }
@@ -233,7 +189,7 @@ impl Vm {
     /// maps it and `keep_start` is set.
     pub(crate) fn demote_around(&mut self, pmap: &mut impl Pmap, window: Window<'_>, at: Vpn, keep_start: bool) {
         while let Some(mapped) = pmap.lookup(window.space, at) {
-            let from = self.level(mapped.size);
+            let from = self.frames.level(mapped.size);
             let start = at.align_down(self.frames.ladder.pages(from));
             if from == Level::BASE || keep_start && start == at {
                 return;
@@ -246,7 +202,7 @@ impl Vm {
     pub(crate) fn demote_edge(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, at: u64) {
         if at > entry.start && at < entry.end {
             self.split_zeroes(pmap, space, Vpn(at));
-            if let Some(walk) = self.holder(entry.object, entry.index(at)) {
+            if let Some(walk) = self.frames.holder(&self.objects, entry.object, entry.index(at)) {
                 let window = Window { space, entry, object: walk.page.object };
                 self.demote_around(pmap, window, Vpn(at), true);
             }
@@ -273,7 +229,7 @@ impl Vm {
                     at = at + 1;
                     continue;
                 };
-                let level = self.level(mapped.size);
+                let level = self.frames.level(mapped.size);
                 let pages = self.frames.ladder.pages(level);
                 let start = at.align_down(pages);
                 let frame = (mapped.frame.0 - (at - start)) as u32;
@@ -291,13 +247,14 @@ impl Vm {
         let whole = self.policy.answers.demote.on_unmap;
         self.each_mapped(pmap, space, part, |vm, pmap, leaf| {
             let Leaf { at, frame, level, .. } = leaf;
-            let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
+            let holder =
+                if level > Level::BASE { vm.frames.holder(&vm.objects, entry.object, entry.index(at.0)) } else { None };
             if let Some(walk) = holder.filter(|_| whole) {
                 vm.dissolve(pmap, Window { space, entry, object: walk.page.object }, at, level);
                 let base = vm.frames.ladder.base();
                 for page in 0..vm.frames.ladder.pages(level) {
                     let used = pmap.remove(space, at + page, base);
-                    vm.note_modified(used, frame + page as u32, 1);
+                    vm.frames.note_modified(used, frame + page as u32, 1);
                 }
                 vm.frames.stats.mapped[0] -= vm.frames.ladder.pages(level);
                 return;
@@ -315,13 +272,14 @@ impl Vm {
     /// A mapping of pages of the entry was removed.
     pub(crate) fn note_removed(&mut self, entry: &Entry, leaf: Leaf, used: Used) {
         let Leaf { at, frame, level, .. } = leaf;
-        let holder = if level > Level::BASE { self.holder(entry.object, entry.index(at.0)) } else { None };
+        let holder =
+            if level > Level::BASE { self.frames.holder(&self.objects, entry.object, entry.index(at.0)) } else { None };
         if let Some(walk) = holder
             && self.objects.get(walk.page.object).sole
         {
-            self.count_superpage(&walk, level, -1);
+            self.frames.count_superpage(&walk, level, -1);
         }
-        self.note_modified(used, frame, self.frames.ladder.pages(level));
+        self.frames.note_modified(used, frame, self.frames.ladder.pages(level));
         self.frames.stats.mapped[level.index()] -= 1;
     }
 
@@ -353,7 +311,7 @@ impl Vm {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.
             self.enter_again(pmap, by, leaf, used);
-        } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
+        } else if let Some(walk) = self.frames.holder(&self.objects, entry.object, entry.index(at.0)) {
             let window = Window { space, entry, object: walk.page.object };
             let smaller = self.demote_once(pmap, window, at, level);
             let step = self.frames.ladder.pages(smaller);
@@ -372,7 +330,7 @@ impl Vm {
         let to = by.to + (at.0 - entry.start);
         if !self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(to), level) {
             self.note_removed(entry, leaf, used);
-            if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
+            if let Some(walk) = self.frames.holder(&self.objects, entry.object, entry.index(at.0)) {
                 self.objects.get_mut(walk.page.object).sole = false;
             }
             return;

@@ -92,7 +92,7 @@ impl Vm {
             return Err(Why::TooSmall);
         }
         let pages = ladder.pages(level);
-        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
+        let entry = self.spaces.get(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
         if entry.pooled != Pooled::Not {
             return Err(Why::Otherwise);
         }
@@ -143,7 +143,10 @@ impl Vm {
         if populated.iter().any(|(_, frame)| self.frames.is_held(*frame)) {
             return Err(Why::Swapped);
         }
-        let behind = |index| !held(index) && known.backing.is_some_and(|behind| self.holder(behind, index).is_some());
+        let behind = |index| {
+            !held(index)
+                && known.backing.is_some_and(|behind| self.frames.holder(&self.objects, behind, index).is_some())
+        };
         // With a file behind it, every page has contents.
         let of_file = || self.objects.chain(object).any(|object| self.objects.get(object).file.is_some());
         if entry.copy || entry.shared || known.backing.is_some() && (of_file() || (low..high).any(behind)) {
@@ -151,7 +154,7 @@ impl Vm {
         }
         if !known.sole {
             for (position, frame) in &populated {
-                let mappings = self.mappings(pmap, object.page(low + position), *frame);
+                let mappings = self.spaces.mappings(&self.objects, pmap, object.page(low + position), *frame);
                 if mappings.into_iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
                     return Err(Why::SharedByFork);
                 }
@@ -184,7 +187,7 @@ impl Vm {
             zeroed += 1;
         }
         let promoted = mapped.is_some_and(|mapped| {
-            let leaf = Leaf { at, frame, level: self.level(mapped.size), rights };
+            let leaf = Leaf { at, frame, level: self.frames.level(mapped.size), rights };
             self.climb_to(context.pmap, site.window(object), leaf, level) == level
         });
         if !promoted {
@@ -197,7 +200,7 @@ impl Vm {
                 for smaller in (1..level.0).map(|level| Level(level + 1)) {
                     for index in (low..low + pages).step_by(self.frames.ladder.pages(smaller) as usize) {
                         let walk = self.frames.population.walk(object, index);
-                        self.count_children(&walk, smaller, 0);
+                        self.frames.count_children(&walk, smaller, 0);
                     }
                 }
             }
@@ -263,10 +266,10 @@ impl Vm {
                     at = at + 1;
                     continue;
                 };
-                let smaller = self.level(mapped.size);
+                let smaller = self.frames.level(mapped.size);
                 let of = pmap.remove(space, at, mapped.size);
                 used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
-                self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
+                self.frames.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
                 self.frames.stats.mapped[smaller.index()] -= 1;
                 at = at + self.frames.ladder.pages(smaller);
             }
@@ -283,7 +286,7 @@ impl Vm {
         let access = if used.modified { Access::Write } else { Access::Read };
         pmap.enter(space, start, Mapped { frame, size: self.frames.ladder.size(level), protection }, access);
         let walk = self.frames.population.walk(object, low);
-        self.note_superpage(&walk, level, false);
+        self.frames.note_superpage(&self.objects, &walk, level, false);
         self.frames.take_tables(pmap);
     }
 }

@@ -63,7 +63,7 @@ impl Vm {
         let fault = match context.pmap.lookup(space, at) {
             Some(mapped) => {
                 self.frames.stats.faults_spurious += 1;
-                Fault::new(FaultKind::Spurious, mapped.frame, self.level(mapped.size))
+                Fault::new(FaultKind::Spurious, mapped.frame, self.frames.level(mapped.size))
             }
             None => {
                 let huge = huge(&self.frames.ladder);
@@ -149,20 +149,20 @@ impl Vm {
     /// The leaves of zeroes that map any of these pages, ascending. O(log leaves) and one step for
     /// each.
     fn zero_leaves(&self, space: SpaceId, Range { start, end }: Range<Vpn>) -> Vec<(Vpn, Level)> {
-        let Ok(Space { zeroes, .. }) = self.space(space) else { return Vec::new() };
+        let Ok(Space { zeroes, .. }) = self.spaces.get(space) else { return Vec::new() };
         let before = zeroes.range(..start.0).next_back();
         let across = before.filter(|(at, level)| *at + self.frames.ladder.pages(**level) > start.0);
         across.into_iter().chain(zeroes.range(start.0..end.0)).map(|(at, level)| (Vpn(*at), *level)).collect()
     }
 
     fn put_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
-        self.space_mut(space).zeroes.insert(at.0, level);
+        self.spaces.get_mut(space).zeroes.insert(at.0, level);
         self.frames.stats.mapped[level.index()] += 1;
         self.frames.stats.zero_page_mapped += self.frames.ladder.pages(level);
     }
 
     fn take_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
-        self.space_mut(space).zeroes.remove(&at.0);
+        self.spaces.get_mut(space).zeroes.remove(&at.0);
         self.frames.stats.mapped[level.index()] -= 1;
         self.frames.stats.zero_page_mapped -= self.frames.ladder.pages(level);
     }
@@ -230,11 +230,11 @@ impl Vm {
     /// zeroes, and hides no contents; counts them by level.
     pub(crate) fn validate_zeroes(&self, pmap: &impl Pmap) -> Result<[u64; MAX_LEVELS], String> {
         let (mut by_level, mut mapped) = ([0; MAX_LEVELS], 0);
-        for (number, known) in self.spaces.iter().enumerate() {
-            for (at, level) in known.iter().flat_map(|known| &known.zeroes).map(|(at, level)| (Vpn(*at), *level)) {
+        for (space, map) in self.spaces.iter() {
+            for (at, level) in map.zeroes.iter().map(|(at, level)| (Vpn(*at), *level)) {
                 let pages = self.frames.ladder.pages(level);
-                let entry = known.as_ref().and_then(|known| known.find(at.0)).filter(|entry| at.0 + pages <= entry.end);
-                let leaf = pmap.lookup(SpaceId(number as u32), at);
+                let entry = map.find(at.0).filter(|entry| at.0 + pages <= entry.end);
+                let leaf = pmap.lookup(space, at);
                 let right = entry.zip(leaf).is_some_and(|(entry, leaf)| {
                     leaf.size == self.frames.ladder.size(level)
                         && leaf.protection == entry.rights_without_write()
@@ -242,7 +242,7 @@ impl Vm {
                         && self.reads_zeroes(&entry, at, level)
                 });
                 if !right {
-                    return Err(format!("{leaf:?} at page {:#x} of space {number} is no leaf of zeroes", at.0));
+                    return Err(format!("{leaf:?} at page {:#x} of space {} is no leaf of zeroes", at.0, space.0));
                 }
                 by_level[level.index()] += 1;
                 mapped += pages;

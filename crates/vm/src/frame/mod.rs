@@ -12,6 +12,7 @@ pub(crate) mod buddy;
 pub(crate) mod busy;
 pub(crate) mod deferred;
 mod kernel;
+mod mapped;
 mod release;
 mod split;
 pub(crate) mod static_pool;

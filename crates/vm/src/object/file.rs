@@ -3,9 +3,7 @@
 //! opens: the page cache.
 
 use crate::fault::fill::Content;
-use crate::object::{ObjectId, PageOf};
-use crate::policy::Close;
-use crate::reclaim::pages::List;
+use crate::object::PageOf;
 use crate::vm::Vm;
 use crate::{Error, FaultError, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};
 use crate::{Fault, FaultKind};
@@ -35,7 +33,7 @@ impl Vm {
         let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
         let known = self.objects.get_mut(object);
         known.opens = known.opens.checked_sub(1).ok_or(Error::NotOpen(file))?;
-        self.closed(object);
+        self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
         Ok(())
     }
 
@@ -130,7 +128,7 @@ impl Vm {
     pub fn sync(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, file: u32) -> Result<(), Error> {
         let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
         let (base, mut cleaned) = (self.frames.ladder.base(), Vec::new());
-        for index in self.populated(object) {
+        for index in self.frames.populated(object) {
             let frame = self.frames.population.walk(object, index).frame;
             if self.is_dirty(pmap, object.page(index), frame) {
                 cleaned.push((index, frame));
@@ -138,7 +136,7 @@ impl Vm {
         }
         // The bits are cleared first: what another processor writes meanwhile is dirty again.
         for (index, frame) in cleaned.iter().copied() {
-            for mapping in self.mappings(pmap, object.page(index), frame) {
+            for mapping in self.spaces.mappings(&self.objects, pmap, object.page(index), frame) {
                 let pages = self.frames.ladder.pages(mapping.level);
                 let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
                 // A superpage has one dirty bit for all its pages: they are all among those to be
@@ -170,44 +168,8 @@ impl Vm {
         }
         let known = self.objects.get_mut(object);
         (known.opens, known.removed) = (0, true);
-        self.closed(object);
+        self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
         Ok(())
-    }
-
-    /// The indices of the populated pages of an object, ascending.
-    pub(crate) fn populated(&self, object: ObjectId) -> Vec<u64> {
-        let mut runs = Vec::new();
-        self.frames.population.runs(object, 0, PAGES_LIMIT, &mut runs);
-        runs.into_iter().flat_map(|(from, to)| from..to).collect()
-    }
-
-    /// A file has one open or mapping less: if it was the last, its pages are deactivated or freed.
-    pub(crate) fn closed(&mut self, object: ObjectId) {
-        let known = *self.objects.get(object);
-        if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.copies > 0 {
-            return;
-        }
-        if self.frames.busy.of_all(object).is_some() {
-            // This is called again when the last read is done.
-            return;
-        }
-        if self.frames.pages.is_none() || known.removed {
-            self.frames.release(object, 0, PAGES_LIMIT);
-            self.objects.remove(object);
-            return;
-        }
-        self.objects.get_mut(object).sole = false;
-        if self.policy.answers.reclaim.close == Close::Inactive {
-            for index in self.populated(object) {
-                let frame = self.frames.population.walk(object, index).frame;
-                if let Some(pages) = &mut self.frames.pages
-                    && pages.list(frame) == Some(List::Active)
-                    && !pages.dirty(frame)
-                {
-                    pages.put(frame, List::Inactive);
-                }
-            }
-        }
     }
 
     fn may_be_long(&self, pages: u64) -> Result<(), Error> {

@@ -300,7 +300,7 @@ impl MemoryState {
     }
 }
 
-/// A region was not promoted ([`System::promote`](crate::System::promote)).
+/// A region was not promoted ([`System::promote`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// Why.

@@ -91,7 +91,7 @@ impl Vm {
         if self.wants_misses()
             && let Some(mapped) = pmap.lookup(space, at)
         {
-            let level = self.level(mapped.size);
+            let level = self.frames.level(mapped.size);
             if self.policy.wants().miss {
                 let ladder = self.frames.ladder;
                 let neighbour = neighbour.and_then(|order| {
@@ -132,7 +132,7 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
     /// The pages of a range that are in a mapping, ascending, each with its entry of the map.
     fn mapped(&self, space: SpaceId, start: Vpn, pages: u64) -> impl Iterator<Item = (Entry, Vpn)> + use<P, M> {
         let end = start.0 + pages;
-        let entries = self.vm.space(space).map(|map| map.overlapping(start.0, end)).unwrap_or_default();
+        let entries = self.vm.spaces.get(space).map(|map| map.overlapping(start.0, end)).unwrap_or_default();
         let within =
             move |entry: Entry| (entry.start.max(start.0)..entry.end.min(end)).map(move |page| (entry, Vpn(page)));
         entries.into_iter().flat_map(within)
@@ -181,8 +181,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn spaces(&mut self) -> Vec<SpaceId> {
-        let spaces = self.vm.spaces.iter().enumerate();
-        spaces.filter(|(_, space)| space.is_some()).map(|(number, _)| SpaceId(number as u32)).collect()
+        self.vm.spaces.iter().map(|(space, _)| space).collect()
     }
 
     fn scan_part(
@@ -192,8 +191,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         part: Part,
         see: &mut dyn FnMut(Sample),
     ) -> (Scanned, Option<u64>) {
-        self.vm.own_again(space);
-        let Ok(map) = self.vm.space(space) else { return (Scanned::Gone, None) };
+        self.vm.spaces.own_again(&self.vm.objects, space);
+        let Ok(map) = self.vm.spaces.get(space) else { return (Scanned::Gone, None) };
         let ladder = &self.vm.frames.ladder;
         let (pages, hints) = (ladder.pages(level), self.vm.policy.answers.place.hints);
         let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
@@ -248,13 +247,13 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let whole = vm.frames.ladder.size(level);
         let (mut untouched, mut accessed) = (0, 0);
         for (entry, at) in self.mapped(space, start, pages) {
-            let walk = vm.holder(entry.object, entry.index(at.0));
+            let walk = vm.frames.holder(&self.vm.objects, entry.object, entry.index(at.0));
             match walk {
                 Some(_) if vm.is_text(&entry) => (look.populated, look.text) = (look.populated + 1, true),
                 Some(walk) if walk.populated => {
                     let own = walk.page.object == entry.object && !entry.copy;
                     let alone = own && vm.objects.get(entry.object).sole;
-                    let others = || vm.mappings(self.pmap, walk.page, walk.frame);
+                    let others = || vm.spaces.mappings(&self.vm.objects, self.pmap, walk.page, walk.frame);
                     let others = || others().into_iter().any(|mapping| mapping.space != space || mapping.at != at);
                     if own && (alone || !others()) {
                         look.populated += 1;
@@ -270,7 +269,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                 }
             }
             if let Some(mapped) = self.lookup(space, at) {
-                let first = at.align_down(vm.frames.ladder.pages(vm.level(mapped.size)));
+                let first = at.align_down(vm.frames.ladder.pages(vm.frames.level(mapped.size)));
                 accessed += u32::from(self.pmap.used(space, first, mapped.size).referenced);
                 look.superpage |= mapped.size >= whole && level > Level::BASE;
             }
@@ -287,7 +286,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
                 continue;
             }
             let Some(mapped) = self.lookup(space, at) else { continue };
-            let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
+            let step = self.vm.frames.ladder.pages(self.vm.frames.level(mapped.size));
             self.vm.frames.stats.background_scanned += 1;
             if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {
                 // The reference is not lost for the page daemon.
@@ -346,12 +345,12 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
 
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
         let Some(start) = self.start(level, region) else { return false };
-        let Some(entry) = self.vm.space(space).ok().and_then(|map| map.find(start.0)) else { return false };
+        let Some(entry) = self.vm.spaces.get(space).ok().and_then(|map| map.find(start.0)) else { return false };
         if entry.pooled != Pooled::Not {
             return false;
         }
-        let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.level(mapped.size));
-        let holder = self.vm.holder(entry.object, entry.index(start.0));
+        let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.frames.level(mapped.size));
+        let holder = self.vm.frames.holder(&self.vm.objects, entry.object, entry.index(start.0));
         match (mapped, holder) {
             (Some(mapped), Some(walk)) if mapped == level => {
                 let window = Window { space, entry: &entry, object: walk.page.object };

@@ -304,7 +304,7 @@ impl Vm {
     fn sample(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32, pressure: bool) -> Sample {
         self.frames.stats.daemon_scanned += 1;
         let mut sample = Sample { referenced: false, level: Level::BASE, split: false };
-        for mapping in self.mappings(pmap, page, frame) {
+        for mapping in self.spaces.mappings(&self.objects, pmap, page, frame) {
             let size = self.frames.ladder.size(mapping.level);
             let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
             if mapping.level == Level::BASE {
@@ -356,7 +356,7 @@ impl Vm {
         if full == 0 {
             return;
         }
-        for mapping in self.mappings(pmap, page, frame) {
+        for mapping in self.spaces.mappings(&self.objects, pmap, page, frame) {
             if mapping.level < Level(full) {
                 let leaf = Leaf { at: mapping.at, frame, level: mapping.level, rights: mapping.rights };
                 let reached = self.promote(pmap, mapping.window(page.object), leaf, Level(full));

@@ -7,7 +7,7 @@ use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Dirty, Hash};
 use crate::vm::Vm;
-use crate::{Backed, Memory, Pmap, Used};
+use crate::{Backed, Memory, Pmap};
 use core::ops::Range;
 use superpage_pages::{Level, Pfn, Protection};
 
@@ -35,18 +35,6 @@ impl Vm {
             rights & !Protection::WRITE
         } else {
             rights
-        }
-    }
-
-    /// Keeps the dirty bit of a mapping of `count` frames that was removed, in the state of those
-    /// frames.
-    #[inline]
-    pub(crate) fn note_modified(&mut self, used: Used, first: u32, count: u64) {
-        let listed = used.modified && !self.frames.in_pool(first);
-        if let Some(pages) = &mut self.frames.pages
-            && listed
-        {
-            (first..first + count as u32).for_each(|frame| pages.set_dirty(frame, true));
         }
     }
 
@@ -115,7 +103,7 @@ impl Vm {
     /// Whether a populated page must be treated as dirty.
     pub(crate) fn is_dirty(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> bool {
         let kept = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame));
-        kept || self.mappings(pmap, page, frame).into_iter().any(|mapping| {
+        kept || self.spaces.mappings(&self.objects, pmap, page, frame).into_iter().any(|mapping| {
             let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
             pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
         })

@@ -37,7 +37,7 @@ impl Vm {
         if slots > self.frames.swap_and_cache.vacant_slots() {
             return false;
         }
-        for mapping in self.mappings(pmap, page, frame) {
+        for mapping in self.spaces.mappings(&self.objects, pmap, page, frame) {
             if mapping.level == level {
                 let leaf = Leaf { at: mapping.at.align_down(count), frame: first, level, rights: mapping.rights };
                 self.remove_one(pmap, mapping.space, &mapping.entry, leaf);
@@ -74,11 +74,11 @@ impl Vm {
     /// cannot be written meanwhile.
     pub(super) fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
         let base = self.frames.ladder.base();
-        for mapping in self.mappings(pmap, page, frame) {
+        for mapping in self.spaces.mappings(&self.objects, pmap, page, frame) {
             self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
             let used = pmap.remove(mapping.space, mapping.at, base);
             self.frames.stats.mapped[0] -= 1;
-            self.note_modified(used, frame, 1);
+            self.frames.note_modified(used, frame, 1);
         }
         self.is_dirty(pmap, page, frame)
     }

@@ -53,7 +53,9 @@ impl Vm {
             *if zero { &mut zeroes } else { &mut used } += 1;
         }
         self.frames.stats.background_scanned += u64::from(zeroes + used);
-        let Some(mapping) = self.mappings(pmap, page, first).into_iter().next() else { return false };
+        let Some(mapping) = self.spaces.mappings(&self.objects, pmap, page, first).into_iter().next() else {
+            return false;
+        };
         let region = Region { space: mapping.space, start: mapping.at, level: extent.level };
         zeroes > most && self.free_zeroes(pmap, memory, region).is_ok_and(|freed| freed > 0)
     }

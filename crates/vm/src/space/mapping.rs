@@ -114,7 +114,7 @@ impl Vm {
         let pooled = part.as_ref().map(|part| self.reserve_part(part)).transpose()?.flatten();
         self.unmap(pmap, space, map.start.pages(map.pages))?;
         // What an ended process shared may be continued.
-        self.own_again(space);
+        self.spaces.own_again(&self.objects, space);
         match part.zip(pooled) {
             Some((part, pooled)) => {
                 for (ends, pooled) in
@@ -128,8 +128,8 @@ impl Vm {
             }
             None => self.put_new(space, map, Pooled::Not),
         }
-        self.join(space, start);
-        self.join(space, end);
+        self.spaces.join(&mut self.objects, space, start);
+        self.spaces.join(&mut self.objects, space, end);
         self.policy.mapped(space, map.start.pages(map.pages));
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Vm {
         let (start, end) = (map.start.0, map.start.0 + map.pages);
         let Map { protection, shared, .. } = map;
         let hint = self.policy.answers.place.asked(map.hint);
-        let prefer = self.space_mut(space).prefer;
+        let prefer = self.spaces.get_mut(space).prefer;
         let of = |object, offset, copy, growth| Entry {
             start,
             end,
@@ -154,13 +154,15 @@ impl Vm {
             pooled,
         };
         let entry = match map.backing {
-            Backing::Anonymous => return self.put_anonymous(space, of(ObjectId(0), start, false, map.growth)),
+            Backing::Anonymous => {
+                return self.spaces.put_anonymous(&mut self.objects, space, of(ObjectId(0), start, false, map.growth));
+            }
             Backing::File { file, pages, offset } => {
                 of(self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
             }
         };
         self.objects.get_mut(entry.object).entries += 1;
-        self.space_mut(space).put(entry);
+        self.spaces.get_mut(space).put(entry);
     }
 
     /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as
@@ -184,11 +186,11 @@ impl Vm {
         self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
             vm.unreserve(&part);
             vm.remove_mapped(pmap, space, entry, &part);
-            vm.cut(space, part.start);
-            vm.cut(space, part.end);
-            vm.space_mut(space).take(part.start);
-            vm.shrink(space, part.object);
-            vm.drop_entry(&part);
+            vm.spaces.cut(&mut vm.objects, space, part.start);
+            vm.spaces.cut(&mut vm.objects, space, part.end);
+            vm.spaces.get_mut(space).take(part.start);
+            vm.spaces.shrink(&mut vm.objects, space, part.object);
+            vm.spaces.drop_entry(&mut vm.objects, &mut vm.frames, &vm.policy.answers, &part);
         });
         self.frames.take_tables(pmap);
         self.policy.unmapped(space, Vpn(low).pages(high - low));
@@ -203,7 +205,7 @@ impl Vm {
         Range { start: low, end: high }: Range<u64>,
         mut change: impl FnMut(&mut Vm, &mut P, &Entry, Entry),
     ) {
-        let entries = self.space_mut(space).overlapping(low, high);
+        let entries = self.spaces.get_mut(space).overlapping(low, high);
         pmap.gather(space, Vpn(low)..Vpn(high), |pmap| {
             entries.iter().for_each(|entry| change(self, pmap, entry, entry.within(low, high)));
         });
@@ -244,19 +246,9 @@ impl Vm {
                 }
             });
             vm.protect_zeroes(pmap, space, &part);
-            vm.put_part(space, part);
+            vm.spaces.put_part(&mut vm.objects, space, part);
         });
         Ok(())
-    }
-
-    /// Puts a part of an entry, changed, in the place of what it was, and joins it with its
-    /// neighbours where they are alike.
-    pub(crate) fn put_part(&mut self, space: SpaceId, part: Entry) {
-        self.cut(space, part.start);
-        self.cut(space, part.end);
-        self.space_mut(space).put(part);
-        self.join(space, part.start);
-        self.join(space, part.end);
     }
 
     /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes,
@@ -272,14 +264,26 @@ impl Vm {
         let (low, high) = bounds(range)?;
         self.is_pool_free(space, low, high)?;
         let hint = self.policy.answers.place.asked(hint);
-        for entry in self.space(space)?.overlapping(low, high) {
+        for entry in self.spaces.get(space)?.overlapping(low, high) {
             let part = Entry { hint, ..entry.within(low, high) };
-            if entry.hint != hint && self.is_unused(&part) {
+            if entry.hint != hint && self.spaces.is_unused(&part, &self.objects, &self.frames) {
                 [part.start, part.end].into_iter().for_each(|edge| self.split_zeroes(pmap, space, Vpn(edge)));
                 self.map_again(space, part);
             }
         }
         self.change_entries(pmap, space, range, |entry| entry.hint = hint)
+    }
+
+    /// Puts in the place of a part of an entry that holds nothing one that was mapped as it is now.
+    fn map_again(&mut self, space: SpaceId, part: Entry) {
+        self.spaces.cut(&mut self.objects, space, part.start);
+        self.spaces.cut(&mut self.objects, space, part.end);
+        self.spaces.get_mut(space).take(part.start);
+        self.spaces.shrink(&mut self.objects, space, part.object);
+        self.spaces.drop_entry(&mut self.objects, &mut self.frames, &self.policy.answers, &part);
+        self.spaces.put_anonymous(&mut self.objects, space, part);
+        self.spaces.join(&mut self.objects, space, part.start);
+        self.spaces.join(&mut self.objects, space, part.end);
     }
 
     /// Changes the entries of a range in what concerns no mapping.
@@ -298,7 +302,7 @@ impl Vm {
             if changed != part {
                 vm.demote_edge(pmap, space, entry, part.start);
                 vm.demote_edge(pmap, space, entry, part.end);
-                vm.put_part(space, changed);
+                vm.spaces.put_part(&mut vm.objects, space, changed);
             }
         });
         Ok(())
@@ -316,16 +320,16 @@ impl Vm {
         range: Option<PageRange>,
         prefer: Prefer,
     ) -> Result<(), Error> {
-        self.space(space)?;
+        self.spaces.get(space)?;
         let number = self.policy.number_of(&prefer)?;
         let pages = range.unwrap_or(Vpn(0).pages(PAGES_LIMIT));
         let (low, high) = bounds(pages)?;
         // What says the same again costs nothing.
-        if self.space(space)?.overlapping(low, high).iter().any(|entry| entry.prefer != number) {
+        if self.spaces.get(space)?.overlapping(low, high).iter().any(|entry| entry.prefer != number) {
             self.change_entries(pmap, space, pages, |entry| entry.prefer = number)?;
         }
         if range.is_none() {
-            self.space_mut(space).prefer = number;
+            self.spaces.get_mut(space).prefer = number;
         }
         self.policy.keep(number, prefer);
         Ok(())
@@ -333,18 +337,33 @@ impl Vm {
 
     /// The program's hint for a page; `None` if nothing is mapped there. O(log entries).
     pub fn hint(&self, space: SpaceId, at: Vpn) -> Option<Hint> {
-        self.space(space).ok()?.find(at.0).map(|entry| entry.hint)
+        self.spaces.get(space).ok()?.find(at.0).map(|entry| entry.hint)
+    }
+
+    /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private
+    /// copy. O(copy-on-write objects behind the map entry's).
+    pub fn maps_file_page(&self, space: SpaceId, at: Vpn) -> bool {
+        let Some(entry) = self.spaces.get(space).ok().and_then(|space| space.find(at.0)) else { return false };
+        let (mut object, index) = (entry.object, entry.index(at.0));
+        while let Some(backing) = self.objects.get(object).backing
+            && !self.frames.population.walk(object, index).populated
+        {
+            object = backing;
+        }
+        self.objects.get(object).file.is_some()
     }
 
     /// The shared mapping that has a page, whole; `None` if there is none. O(log entries).
     pub fn shared_mapping(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
-        let entry = self.space(space).ok()?.find(at.0).filter(|entry| entry.shared)?;
+        let entry = self.spaces.get(space).ok()?.find(at.0).filter(|entry| entry.shared)?;
         Some(Vpn(entry.start).pages(entry.end - entry.start))
     }
 
     /// Whether anything is mapped in a range. O(entries there).
     pub fn maps_any(&self, space: SpaceId, range: PageRange) -> bool {
-        self.space(space).is_ok_and(|space| !space.overlapping(range.start.0, range.start.0 + range.pages).is_empty())
+        self.spaces
+            .get(space)
+            .is_ok_and(|space| !space.overlapping(range.start.0, range.start.0 + range.pages).is_empty())
     }
 
     /// Discards the contents of a range and keeps its mappings; holes are no error. The next access
@@ -370,10 +389,10 @@ impl Vm {
             }
             // Pages of objects behind, and pages that others still need, must not show up here
             // again.
-            vm.cut(space, part.start);
-            vm.cut(space, part.end);
+            vm.spaces.cut(&mut vm.objects, space, part.start);
+            vm.spaces.cut(&mut vm.objects, space, part.end);
             vm.put_fresh(space, part);
-            vm.drop_entry(&part);
+            vm.spaces.drop_entry(&mut vm.objects, &mut vm.frames, &vm.policy.answers, &part);
         });
         self.reserve_again(space, low, high);
         self.frames.take_tables(pmap);
@@ -388,10 +407,10 @@ impl Vm {
     /// The address space does not exist, no mapping starts there, the range is too long, or a page
     /// to be released is busy.
     pub fn grow(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let found = self.space(space)?.find(start.0).filter(|entry| entry.start == start.0);
+        let found = self.spaces.get(space)?.find(start.0).filter(|entry| entry.start == start.0);
         let mut last = found.ok_or(Error::Unmapped(start))?;
         // Protection and copy-on-write may have cut it into several entries.
-        while let Some(next) = self.space(space)?.find(last.end).filter(|next| next.growth == Growth::Up) {
+        while let Some(next) = self.spaces.get(space)?.find(last.end).filter(|next| next.growth == Growth::Up) {
             last = next;
         }
         let end = if pages == 0 { start.0 } else { bounds(start.pages(pages))?.1 };
@@ -407,7 +426,7 @@ impl Vm {
             // What is left of the object shrinks too, unless an entry elsewhere may map the part
             // that was removed.
             if pages > 0
-                && let Some(last) = self.space(space)?.find(end - 1)
+                && let Some(last) = self.spaces.get(space)?.find(end - 1)
                 && last.growth == Growth::Up
             {
                 let object = self.objects.get_mut(last.object);
@@ -429,7 +448,7 @@ impl Vm {
     /// never used.
     fn extend(&mut self, space: SpaceId, entry: Entry, end: u64) {
         let in_file = self.file_behind(entry.object).is_some();
-        let entry = if entry.copy && !in_file { self.own(space, entry) } else { entry };
+        let entry = if entry.copy && !in_file { self.spaces.own(&mut self.objects, space, entry) } else { entry };
         let longer = Entry { end, ..entry };
         // No object of the chain may have used the indices that follow: what is there now belongs
         // to others.
@@ -439,10 +458,10 @@ impl Vm {
         if object.file.is_some() {
             // Another entry may map that part of the file.
             object.sole = false;
-            self.space_mut(space).put(longer);
+            self.spaces.get_mut(space).put(longer);
         } else if unused && !entry.copy && longer.offset_end() <= PAGES_LIMIT {
             object.high = longer.offset_end();
-            self.space_mut(space).put(longer);
+            self.spaces.get_mut(space).put(longer);
         } else {
             self.put_fresh(space, longer.within(entry.end, end));
         }
@@ -461,7 +480,7 @@ impl Vm {
             None => (self.objects.add(Object::new(part.growth, part.start, part.end)), part.start, false),
         };
         self.objects.get_mut(object).entries += 1;
-        self.space_mut(space).put(Entry { object, offset, copy, ..part });
+        self.spaces.get_mut(space).put(Entry { object, offset, copy, ..part });
     }
 
     /// Moves the mappings of a range, with their contents, or changes the length of the last one
@@ -476,7 +495,7 @@ impl Vm {
         let (low, from_end) = bounds(from)?;
         let (to_low, to_end) = bounds(to)?;
         let (PageRange { start: from, pages: from_pages }, PageRange { start: to, pages: to_pages }) = (from, to);
-        self.space(space)?.find(low).ok_or(Error::Unmapped(from))?;
+        self.spaces.get(space)?.find(low).ok_or(Error::Unmapped(from))?;
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
@@ -486,7 +505,7 @@ impl Vm {
         let (tail, new) = (low + moving..from_end, if from == to { to_low + moving } else { to_low }..to_end);
         self.none_busy(space, low..low + moving, None)?;
         self.none_busy(space, tail.clone(), Some(new.clone()))?;
-        if let Some(last) = self.space(space)?.find(low + moving - 1) {
+        if let Some(last) = self.spaces.get(space)?.find(low + moving - 1) {
             self.may_extend(&last.within(low, low + moving), to_pages - moving)?;
         }
         if !tail.is_empty() {
@@ -499,23 +518,23 @@ impl Vm {
             self.change_parts(pmap, space, low..low + moving, |vm, pmap, entry, part| {
                 vm.demote_edge(pmap, space, entry, part.start);
                 vm.demote_edge(pmap, space, entry, part.end);
-                vm.cut(space, part.start);
-                vm.cut(space, part.end);
+                vm.spaces.cut(&mut vm.objects, space, part.start);
+                vm.spaces.cut(&mut vm.objects, space, part.end);
                 let start = part.start - low + to_low;
                 let moved = Entry { start, end: start + (part.end - part.start), ..part };
                 vm.move_mapped(pmap, space, &part, &moved);
-                vm.space_mut(space).take(part.start);
-                vm.space_mut(space).put(moved);
-                vm.join(space, moved.start);
+                vm.spaces.get_mut(space).take(part.start);
+                vm.spaces.get_mut(space).put(moved);
+                vm.spaces.join(&mut vm.objects, space, moved.start);
             });
             self.frames.take_tables(pmap);
         }
         if to_pages > from_pages
-            && let Some(last) = self.space(space)?.find(to_low + moving - 1)
+            && let Some(last) = self.spaces.get(space)?.find(to_low + moving - 1)
         {
             self.extend(space, last, to_end);
         }
-        self.join(space, to_low + moving);
+        self.spaces.join(&mut self.objects, space, to_low + moving);
         Ok(())
     }
 
@@ -530,20 +549,7 @@ impl Vm {
         let ladder = &self.frames.ladder;
         let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap_or(Level::BASE);
         let (low, high) = (within.start.0, within.end.0.min(PAGES_LIMIT));
-        Ok(self.space(space)?.gap(low..high, pages, ladder.pages(level), offset).map(Vpn))
-    }
-
-    pub(super) fn cut(&mut self, space: SpaceId, at: u64) {
-        if let Some(object) = self.space_mut(space).cut(at) {
-            self.objects.get_mut(object).entries += 1;
-        }
-    }
-
-    /// Joins two entries that meet at `at` if they are alike, so that a superpage may cross `at`.
-    pub(super) fn join(&mut self, space: SpaceId, at: u64) {
-        if let Some(object) = self.space_mut(space).join(at) {
-            self.objects.get_mut(object).entries -= 1;
-        }
+        Ok(self.spaces.get(space)?.gap(low..high, pages, ladder.pages(level), offset).map(Vpn))
     }
 
     /// Frees the contents of a part of an entry, which stays, unless others can reach them. Returns
@@ -551,23 +557,9 @@ impl Vm {
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
         if object.file.is_some() {
-            return self.give_up_of_file(part);
+            return self.objects.give_up_of_file(&mut self.frames, part.object, part.offset..part.offset_end());
         }
-        let alone = object.sole || self.only_user(space, part.object);
-        if alone {
-            self.frames.release(part.object, part.offset, part.offset_end());
-        }
-        alone
-    }
-
-    /// The same for an entry that maps a file, whose pages outlive its mappings where they can.
-    pub(crate) fn give_up_of_file(&mut self, part: &Entry) -> bool {
-        let object = self.objects.get(part.object);
-        let kept = self.frames.pages.is_some() || object.opens > 0;
-        let alone = !kept && object.sole;
-        if kept {
-            self.objects.get_mut(part.object).sole = false;
-        }
+        let alone = object.sole || self.spaces.only_user(&self.objects, space, part.object);
         if alone {
             self.frames.release(part.object, part.offset, part.offset_end());
         }

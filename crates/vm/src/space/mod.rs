@@ -3,7 +3,12 @@
 
 pub(crate) mod mapping;
 mod neighbours;
+mod own;
+mod reach;
 pub(crate) mod reverse;
+mod spaces;
+
+pub(crate) use self::spaces::Spaces;
 
 use crate::SpaceId;
 use crate::object::{Growth, ObjectId};

@@ -1,9 +1,7 @@
 //! The reverse map: from a page of a memory object to its mappings.
 
-use crate::object::{ObjectId, PageOf};
-use crate::space::Entry;
-use crate::space::Window;
-use crate::vm::Vm;
+use crate::object::{ObjectId, Objects, PageOf};
+use crate::space::{Entry, Spaces, Window};
 use crate::{Pmap, SpaceId};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -58,47 +56,41 @@ impl IntoIterator for Found {
     }
 }
 
-impl Vm {
-    /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private
-    /// copy. O(copy-on-write objects behind the map entry's).
-    pub fn maps_file_page(&self, space: SpaceId, at: Vpn) -> bool {
-        let space = self.spaces.get(space.0 as usize).and_then(Option::as_ref);
-        let Some(entry) = space.and_then(|space| space.find(at.0)) else { return false };
-        let (mut object, index) = (entry.object, entry.index(at.0));
-        while let Some(backing) = self.objects.get(object).backing
-            && !self.frames.population.walk(object, index).populated
-        {
-            object = backing;
-        }
-        self.objects.get(object).file.is_some()
-    }
-
+impl Spaces {
     /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in
     /// front of the page's).
-    pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Found {
+    pub(crate) fn mappings(&self, objects: &Objects, pmap: &impl Pmap, page: PageOf, frame: u32) -> Found {
         let mut found = Found::default();
-        self.mappings_of(pmap, page, frame, &mut found);
+        self.mappings_of((objects, pmap), page, frame, &mut found);
         found
     }
 
-    fn mappings_of(&self, pmap: &impl Pmap, PageOf { object, index }: PageOf, frame: u32, found: &mut Found) {
-        let known = self.objects.get(object);
+    fn mappings_of<P: Pmap>(
+        &self,
+        (objects, pmap): (&Objects, &P),
+        PageOf { object, index }: PageOf,
+        frame: u32,
+        found: &mut Found,
+    ) {
+        let known = objects.get(object);
         if known.entries > 0 {
-            for (number, space) in self.spaces.iter().enumerate() {
-                let Some(space) = space else { continue };
-                for entry in space.holding(object, index, known.file.is_some()) {
-                    let (space, at) = (SpaceId(number as u32), entry.page(index));
+            for (space, map) in self.iter() {
+                for entry in map.holding(object, index, known.file.is_some()) {
+                    let at = entry.page(index);
                     if let Some(mapped) = pmap.lookup(space, at)
                         && mapped.frame == Pfn(u64::from(frame))
                     {
-                        let level = self.level(mapped.size);
+                        let level =
+                            self.ladder.level(mapped.size).expect("a page table holds only sizes of the ladder");
                         found.push(Mapping { space, entry, at, level, rights: mapped.protection });
                     }
                 }
             }
         }
         if known.copies > 0 {
-            self.objects.copies_of(object).for_each(|copy| self.mappings_of(pmap, copy.page(index), frame, found));
+            objects
+                .copies_of(object)
+                .for_each(|copy| self.mappings_of((objects, pmap), copy.page(index), frame, found));
         }
     }
 }
