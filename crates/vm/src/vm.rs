@@ -2,15 +2,14 @@
 
 use crate::frame::Frames;
 use crate::object::Objects;
-use crate::policy::backoff::Backoff;
 use crate::policy::running::Running;
 use crate::policy::{Answers, Policy};
+use crate::reclaim::Daemon;
 use crate::reclaim::pages::List;
 use crate::space::{Entry, Pooled, Spaces};
-use crate::{Buddy, Error, Memory, PAGES_LIMIT, Pmap, SpaceId, Stats, Why};
-use alloc::collections::VecDeque;
+use crate::{Buddy, Error, Memory, PAGES_LIMIT, Pmap, SpaceId, Stats};
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn, Protection, Vpn};
+use superpage_pages::{Extent, Ladder, Level, Pfn, Protection, Vpn};
 
 /// The fixed parameters of a memory manager.
 #[derive(Clone, Debug)]
@@ -32,21 +31,7 @@ pub struct Vm {
     pub(crate) objects: Objects,
     pub(crate) spaces: Spaces,
     pub(crate) policy: Running,
-    /// Frames whose pages are to be hashed.
-    pub(crate) to_hash: VecDeque<u32>,
-    /// The state of the generator for speculative demotions: the same history yields the same
-    /// decisions.
-    pub(crate) random: u64,
-    /// By level: the count of changes of the page lists when the whole inactive list had no more
-    /// contiguity to offer.
-    pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
-    /// By reason: regions that were not promoted.
-    pub(crate) refused: [u64; Why::ALL.len()],
-    /// When direct compaction is tried again.
-    pub(crate) backoff: Backoff,
-    /// How many pages were resident when memory was short and the daemon found none that it could
-    /// evict.
-    pub(crate) futile: Option<u64>,
+    pub(crate) daemon: Daemon,
 }
 
 impl Vm {
@@ -64,12 +49,7 @@ impl Vm {
             objects: Objects::new(),
             spaces: Spaces::new(ladder),
             policy: Running::new(&policy),
-            to_hash: VecDeque::new(),
-            random: 0,
-            exhausted: [None; MAX_LEVELS],
-            refused: [0; Why::ALL.len()],
-            backoff: Backoff::default(),
-            futile: None,
+            daemon: Daemon::default(),
         })
     }
 

@@ -18,7 +18,7 @@ impl Vm {
         // It is populated and not mapped.
         self.objects.get_mut(page.object).sole = false;
         // It is hashed once it has its contents.
-        self.to_hash.retain(|waiting| *waiting != frame);
+        self.frames.digests.cancel(frame);
         self.frames.busy.begin(page, from, frame);
         if let Some(pages) = &mut self.frames.pages {
             pages.put(frame, List::Busy);
@@ -36,14 +36,14 @@ impl Vm {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotBusy(frame))?;
         let PageOf { object, index } = self.frames.busy.end(number).ok_or(Error::NotBusy(frame))?;
         // A page that could not be evicted may be evictable now.
-        self.futile = None;
+        self.daemon.may_find();
         match read {
             Ok(()) => {
                 if let Some(pages) = &mut self.frames.pages {
                     let dirty = pages.dirty(number);
                     pages.put(number, List::Active);
                     if !dirty {
-                        self.hash_when_read(number);
+                        self.frames.hash_when_read(&self.policy.answers, number);
                     }
                 }
                 // Keeps the page from the daemon until whoever waits for it has tried again.

@@ -129,11 +129,11 @@ impl Vm {
     /// Direct compaction for a fault that wants an extent of this level, if none is free and it is
     /// not put off.
     pub(crate) fn compact_for(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> bool {
-        if self.frames.buddy.free_extents(level) > 0 || self.backoff.skips() {
+        if self.frames.buddy.free_extents(level) > 0 || self.frames.backoff.skips() {
             return false;
         }
         let free = self.compact_best(pmap, memory, level).free;
-        self.backoff.ended(free);
+        self.frames.backoff.ended(free);
         true
     }
 
@@ -248,7 +248,6 @@ impl Vm {
             let (from, to) = (unit.from + at as u32, (to.start + at).0 as u32);
             memory.copy(Pfn(u64::from(from)), Pfn(u64::from(to)), name);
             self.frames.frame_moved(from, to);
-            self.to_hash.iter_mut().filter(|waiting| **waiting == from).for_each(|waiting| *waiting = to);
         }
         self.frames.stats.bytes_copied += pages * ladder.base().bytes();
         self.frames.place_moved(unit.node, unit.position, unit.level, to.start.0 as u32);
@@ -282,9 +281,7 @@ impl crate::frame::Frames {
         if let Some(pages) = &mut self.pages {
             pages.transfer(from, to);
         }
-        if let Some(digest) = self.digests.remove(&from) {
-            self.digests.insert(to, digest);
-        }
+        self.digests.moved(from, to);
         if let Some(untouched) = &mut self.untouched
             && untouched.contains(from as usize)
         {

@@ -303,7 +303,7 @@ impl Vm {
             stats.page_ins += 1;
             stats.bytes_read += bytes;
             if !differs {
-                self.hash_when_read(frame);
+                self.frames.hash_when_read(&self.policy.answers, frame);
             }
             if filled == Filled::Later {
                 self.begin_reading(page, of, frame);
@@ -336,7 +336,7 @@ impl Vm {
             self.frames.note_modified(used, from, 1);
             self.frames.stats.mapped[0] -= 1;
         }
-        self.strand(object, walk.frame..walk.frame + 1, access == Access::Write);
+        self.frames.strand(&self.objects, object, walk.frame..walk.frame + 1, access == Access::Write);
         let start = at.align_down(self.frames.ladder.pages(level));
         self.uncover(context.pmap, space, start..start + self.frames.ladder.pages(level));
         let rights = context.site.entry.rights(object);

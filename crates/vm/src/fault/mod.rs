@@ -139,7 +139,7 @@ impl Vm {
             let rights = context.site.entry.rights(object);
             return Ok(self.map_resident(context.pmap, &context.site, &walk, rights));
         }
-        if self.frames.is_held(walk.frame) && self.available() == 1 {
+        if self.frames.is_held(walk.frame) && self.frames.available(&self.policy.answers) == 1 {
             // There is no other frame to copy it to.
             self.frames.evict(walk.page, walk.frame, false);
         } else {

@@ -108,7 +108,7 @@ impl Vm {
             return true;
         }
         let cached = absent.iter().any(|walk| self.frames.buddy.is_cached(Pfn(u64::from(walk.frame))));
-        let ample = self.has_ample(absent.len() as u64);
+        let ample = self.frames.has_ample(&self.policy.answers, absent.len() as u64);
         if cached || !ample || !self.may_prepopulate(&context.site, object, window.clone()) {
             return false;
         }
@@ -215,7 +215,7 @@ impl Vm {
         );
         // A superpage has one dirty bit for all its pages.
         let frames = first.0 as u32..(first + pages).0 as u32;
-        self.strand(object, frames, site.access == Access::Write);
+        self.frames.strand(&self.objects, object, frames, site.access == Access::Write);
         self.frames.note_superpage(&self.objects, walk, level, true);
         level
     }

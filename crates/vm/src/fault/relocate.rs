@@ -72,12 +72,12 @@ impl Vm {
                 _ => Err(Why::Otherwise),
             }
         });
-        done.inspect_err(|why| self.refused[*why as usize] += 1)
+        done.inspect_err(|why| self.policy.refused(*why))
     }
 
     /// How often regions were refused so far, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (Why, u64)> + '_ {
-        Why::ALL.iter().copied().zip(self.refused)
+        self.policy.refusals()
     }
 
     /// Finds what maps a region, and checks whether that may be promoted.

@@ -30,14 +30,14 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::population::{NONE, NodeId, Population, Walk};
 use crate::object::reservation::Reservations;
 use crate::object::{ObjectId, PageOf};
+use crate::policy::backoff::Backoff;
 use crate::policy::{Answers, Fit, Place, Reclaim};
+use crate::reclaim::digests::Digests;
 use crate::reclaim::pages::{List, Pages};
 use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::{Buddy, Error, Stats};
 use alloc::vec::Vec;
 use core::ops::Range;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
 /// All physical memory and the owner of each frame; every frame is in exactly one of the five
@@ -53,8 +53,7 @@ pub(crate) struct Frames {
     pub(crate) busy: Busy,
     /// Frames populated although nobody touched their page; allocated when the first one is.
     pub(crate) untouched: Option<Bitmap>,
-    /// Digests of contents as they are in backing store, by frame (section 4.7).
-    pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
+    pub(crate) digests: Digests,
     /// By level: failed requests for an extent of that size since the page daemon last handled them
     /// (section 5.1).
     pub(crate) wanted: [u64; MAX_LEVELS],
@@ -81,6 +80,8 @@ pub(crate) struct Frames {
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are
     /// free at once.
     pub(crate) reserves: bool,
+    /// When direct compaction is tried again.
+    pub(crate) backoff: Backoff,
     pub(crate) stats: Stats,
 }
 
@@ -130,7 +131,7 @@ impl Frames {
             swap_and_cache: SwapAndCache::new(if reclaims { swap_pages } else { 0 }),
             busy: Busy::default(),
             untouched: None,
-            digests: HashMap::default(),
+            digests: Digests::default(),
             wanted: [0; MAX_LEVELS],
             wants: false,
             starved: false,
@@ -145,6 +146,7 @@ impl Frames {
             defers: answers.demote.deferred && placing.frames != Place::Reservation,
             looks_at_huge: answers.demote.underused.is_some(),
             reserves: placing.frames == Place::Reservation,
+            backoff: Backoff::default(),
             stats: Stats::default(),
             buddy,
         };
@@ -350,10 +352,7 @@ impl Frames {
         if let Some(pages) = &mut self.pages {
             pages.remove(frame);
         }
-        // Few policies keep digests.
-        if !self.digests.is_empty() {
-            self.digests.remove(&frame);
-        }
+        self.digests.forget(frame);
         if let Some(untouched) = &mut self.untouched
             && untouched.contains(frame as usize)
         {
@@ -538,7 +537,7 @@ impl Frames {
             + self.deferred.metadata_bytes()
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
-            + self.digests.allocation_size()
+            + self.digests.bytes()
             + self.foreign.as_ref().map_or(0, Bitmap::bytes)
             + (self.wired.capacity() + self.zero_page.capacity()) * size_of::<Extent>()
             + self.pools.metadata_bytes()

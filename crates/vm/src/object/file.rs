@@ -150,7 +150,7 @@ impl Vm {
             }
         }
         for (index, frame) in cleaned {
-            self.launder(memory, object.page(index), frame);
+            self.frames.launder(&self.objects, memory, object.page(index), frame);
         }
         Ok(())
     }

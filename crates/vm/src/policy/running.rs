@@ -5,7 +5,7 @@ use super::Policy;
 use super::answers::{Answers, Hints};
 use super::background::{Background, Event, Events, Prefer, Time, Wants};
 use crate::space::Entry;
-use crate::{Address, Error, Fault, FaultError, SpaceId};
+use crate::{Address, Error, Fault, FaultError, SpaceId, Why};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,6 +22,8 @@ pub(crate) struct Running {
     wants: Wants,
     /// When the background was last called.
     now: Time,
+    /// By reason: regions that were not promoted.
+    refused: [u64; Why::ALL.len()],
 }
 
 impl Running {
@@ -35,6 +37,7 @@ impl Running {
             wants: asks.map(|background| background.wants()).unwrap_or_default(),
             background,
             now: 0,
+            refused: [0; Why::ALL.len()],
         }
     }
 
@@ -178,6 +181,16 @@ impl Running {
         {
             background.gone(space);
         }
+    }
+
+    /// A region was not promoted.
+    pub(crate) fn refused(&mut self, why: Why) {
+        self.refused[why as usize] += 1;
+    }
+
+    /// How often regions were not promoted, by reason.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Why, u64)> + '_ {
+        Why::ALL.iter().copied().zip(self.refused)
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {

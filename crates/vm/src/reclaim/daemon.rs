@@ -5,6 +5,7 @@
 use crate::fault::promotion::Leaf;
 use crate::object::PageOf;
 use crate::policy::{Cache, Wake};
+use crate::reclaim::lists::Sample;
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
 use crate::{Memory, MemoryState, Pmap};
@@ -12,37 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, MAX_LEVELS, Pfn};
 
-/// What the reference bits of a page's mappings said.
-struct Sample {
-    referenced: bool,
-    /// The level of the superpage that mapped the page with others, if any: they are aged together.
-    level: Level,
-    /// The superpage was demoted, so it is not known which of its parts were referenced.
-    split: bool,
-}
-
 impl Vm {
-    /// Frames that can be allocated without evicting a page: free, reserved and unpopulated, or
-    /// holding a cache page.
-    pub(crate) fn available(&self) -> u64 {
-        let Some(pages) = &self.frames.pages else { return 0 };
-        let stats = &self.frames.stats;
-        let held = if self.policy.answers.reclaim.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
-        self.frames.buddy.frames() - stats.unknown_frames() - stats.resident_pages + held
-    }
-
-    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the
-    /// policy says more.
-    fn least(&self) -> u64 {
-        let frames = self.frames.buddy.frames();
-        (4 + frames * u64::from(self.policy.answers.reclaim.aim) / 400).min(frames / 8).max(1)
-    }
-
-    /// The number of available frames that the daemon, once woken, aims at.
-    fn target(&self) -> u64 {
-        (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
-    }
-
     /// What memory is like now. O(levels).
     pub fn memory_state(&self) -> MemoryState {
         let (buddy, stats) = (&self.frames.buddy, &self.frames.stats);
@@ -53,22 +24,14 @@ impl Vm {
             total: buddy.frames(),
             free: buddy.free_frames(),
             available: if daemon {
-                self.available()
+                self.frames.available(&self.policy.answers)
             } else {
                 buddy.frames() - stats.unknown_frames() - stats.resident_pages
             },
-            low: if daemon { self.least() } else { 0 },
-            aim: if daemon { self.target() } else { 0 },
+            low: if daemon { self.frames.least(&self.policy.answers) } else { 0 },
+            aim: if daemon { self.frames.target(&self.policy.answers) } else { 0 },
             extents,
         }
-    }
-
-    /// Whether memory is not short with so many more frames populated: as many are left as the
-    /// daemon aims at, where there is one.
-    pub(crate) fn has_ample(&self, more: u64) -> bool {
-        let stats = &self.frames.stats;
-        let aim = if self.frames.pages.is_some() { self.target() } else { 0 };
-        self.frames.buddy.frames() >= stats.unknown_frames() + stats.resident_pages + more + aim
     }
 
     /// Whether the page daemon has work: memory is short, or a request for contiguity failed and
@@ -79,12 +42,13 @@ impl Vm {
     pub fn daemon_wanted(&self) -> bool {
         let Some(pages) = &self.frames.pages else { return false };
         // If the whole inactive list did not help, it will not until something changes.
-        let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
+        let mut goals = self.frames.wanted.iter().zip(&self.daemon.exhausted);
         let contiguity =
             self.frames.wants && goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
         let swappable = pages.count(List::Unswappable) > 0 && self.frames.swap_and_cache.vacant_slots() > 0;
         let hope = |at| self.frames.stats.resident_pages < at || swappable;
-        let short = self.available() < self.least() && self.futile.is_none_or(hope);
+        let short = self.frames.available(&self.policy.answers) < self.frames.least(&self.policy.answers)
+            && self.daemon.futile.is_none_or(hope);
         short || self.policy.answers.scarce.wake == Wake::Contiguity && contiguity
     }
 
@@ -114,20 +78,20 @@ impl Vm {
         let goals = core::mem::take(&mut self.frames.wanted);
         self.frames.wants = false;
         let starved = core::mem::take(&mut self.frames.starved);
-        if self.available() < self.least() {
-            split = self.split_deferred(pmap, memory, self.target());
+        if self.frames.available(&self.policy.answers) < self.frames.least(&self.policy.answers) {
+            split = self.split_deferred(pmap, memory, self.frames.target(&self.policy.answers));
             self.restore_memory(pmap, memory);
-            if starved && self.available() == 0 {
+            if starved && self.frames.available(&self.policy.answers) == 0 {
                 self.take_latest(pmap, memory);
             }
             let futile = self.frames.stats.evictions == before && !split;
-            self.futile = futile.then_some(self.frames.stats.resident_pages);
+            self.daemon.futile = futile.then_some(self.frames.stats.resident_pages);
         }
         if self.policy.answers.scarce.wake == Wake::Contiguity {
             for level in self.frames.ladder.levels().skip(1).rev() {
                 let met = self.restore_contiguity(pmap, level, goals[level.index()]);
                 let changes = self.frames.pages.as_ref().map(|pages| pages.changes());
-                self.exhausted[level.index()] = if met { None } else { changes };
+                self.daemon.exhausted[level.index()] = if met { None } else { changes };
             }
         }
         self.frames.take_tables(pmap);
@@ -142,12 +106,12 @@ impl Vm {
     /// daemon does, further rounds would find nothing new: they are made in one step, as many as it
     /// takes until enough pages have no activity left.
     fn restore_memory(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
-        let target = self.target();
-        if self.available() >= target {
+        let target = self.frames.target(&self.policy.answers);
+        if self.frames.available(&self.policy.answers) >= target {
             return;
         }
-        self.readmit();
-        let unswappable = self.count(List::Unswappable);
+        self.frames.readmit();
+        let unswappable = self.frames.count(List::Unswappable);
         self.scan_inactive(pmap, memory, target);
         // Enough inactive pages for this run and the next.
         let enough = 2 * target + target / 2;
@@ -156,36 +120,10 @@ impl Vm {
         // At most three passes: pages less active than the most active of those that must go;
         // these; and all if swap space is full.
         for _ in 0..3 {
-            let full = self.count(List::Unswappable) > unswappable;
-            let Some(rounds) = self.rounds_ahead(target, full) else { return };
+            let full = self.frames.count(List::Unswappable) > unswappable;
+            let Some(rounds) = self.frames.rounds_ahead(&self.policy.answers, target, full) else { return };
             self.scan_active(pmap, if full { u64::MAX } else { enough }, rounds);
             self.scan_inactive(pmap, memory, target);
-        }
-    }
-
-    /// How many rounds it takes until enough active pages for what is still missing have no
-    /// activity left; if other pages lose theirs in an earlier round, the last such round, so that
-    /// the least active are evicted first. With `all`, until no page has any, since few of them can
-    /// be evicted. `None` if nothing is missing, or no page is active.
-    fn rounds_ahead(&mut self, target: u64, all: bool) -> Option<u8> {
-        let missing = target.checked_sub(self.available()).filter(|missing| *missing > 0)?;
-        let activities = self.frames.pages.as_mut()?.activities();
-        let (mut pages, mut rounds) = (0, None);
-        for (activity, count) in (0..).zip(activities).filter(|(_, count)| *count > 0) {
-            pages += u64::from(count);
-            if pages >= missing && !all {
-                return rounds.or(Some(activity.max(1)));
-            }
-            rounds = Some(activity.max(1));
-        }
-        rounds
-    }
-
-    /// Makes pages inactive again that swap space had no room for, as many as it has room for now.
-    fn readmit(&mut self) {
-        for _ in 0..self.frames.swap_and_cache.vacant_slots() {
-            let Some(frame) = self.head_of(List::Unswappable) else { return };
-            self.put(frame, List::Inactive);
         }
     }
 
@@ -193,8 +131,8 @@ impl Vm {
     fn take_latest(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let latest: Vec<u32> = self.frames.pages.iter().flat_map(|pages| pages.latest()).collect();
         for frame in latest {
-            if self.available() == 0
-                && let Some(List::Active | List::Inactive) = self.list_of(frame)
+            if self.frames.available(&self.policy.answers) == 0
+                && let Some(List::Active | List::Inactive) = self.frames.list_of(frame)
                 && let Some(page) = self.frames.page_of(frame)
             {
                 self.take_out(pmap, memory, page, frame);
@@ -202,33 +140,17 @@ impl Vm {
         }
     }
 
-    fn count(&self, list: List) -> u64 {
-        self.frames.pages.as_ref().map_or(0, |pages| pages.count(list))
-    }
-
-    pub(super) fn is_latest(&self, frame: u32) -> bool {
-        self.frames.pages.as_ref().is_some_and(|pages| pages.is_latest(frame))
-    }
-
-    fn head_of(&self, list: List) -> Option<u32> {
-        self.frames.pages.as_ref().and_then(|pages| pages.head(list))
-    }
-
-    pub(super) fn list_of(&self, frame: u32) -> Option<List> {
-        self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
-    }
-
     /// Evicts inactive pages, the least recent first; those that were referenced become active
     /// again.
     fn scan_inactive(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) {
         // Whatever happens to the first page of the list, it leaves the list.
-        while self.available() < target
-            && let Some(frame) = self.head_of(List::Inactive)
+        while self.frames.available(&self.policy.answers) < target
+            && let Some(frame) = self.frames.head_of(List::Inactive)
             && let Some(page) = self.frames.page_of(frame)
         {
             let sample = self.sample(pmap, page, frame, true);
-            if sample.referenced || self.is_latest(frame) {
-                self.age(frame, &sample, false, 1);
+            if sample.referenced || self.frames.is_latest(frame) {
+                self.frames.age(frame, &sample, false, 1);
             } else if !self.take_out_whole(pmap, memory, frame, sample.level) {
                 self.take_out(pmap, memory, page, frame);
             }
@@ -240,12 +162,12 @@ impl Vm {
     fn scan_active(&mut self, pmap: &mut impl Pmap, enough: u64, rounds: u8) {
         // Each page once: an examined page goes to the tail, and all parts of a superpage go
         // together.
-        let mut left = self.count(List::Active);
+        let mut left = self.frames.count(List::Active);
         while left > 0
-            && let Some(frame) = self.head_of(List::Active)
+            && let Some(frame) = self.frames.head_of(List::Active)
             && let Some(page) = self.frames.page_of(frame)
         {
-            if self.count(List::Inactive) + self.available() >= enough {
+            if self.frames.count(List::Inactive) + self.frames.available(&self.policy.answers) >= enough {
                 // The last round ended here, those before it did not.
                 if let Some(pages) = &mut self.frames.pages
                     && rounds > 1
@@ -257,45 +179,11 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             let known = self.objects.get(page.object);
             let needed = known.entries > 0 || known.copies > 0;
-            left -= self.age(frame, &sample, !needed, rounds).min(left);
+            left -= self.frames.age(frame, &sample, !needed, rounds).min(left);
             if sample.referenced && sample.level == Level::BASE {
                 self.repromote(pmap, page, frame);
             }
         }
-    }
-
-    /// The page in a frame, if that is on the list.
-    fn page_on(&self, frame: u32, list: List) -> Option<PageOf> {
-        if self.list_of(frame) == Some(list) { self.frames.page_of(frame) } else { None }
-    }
-
-    pub(super) fn put(&mut self, frame: u32, list: List) {
-        if let Some(pages) = &mut self.frames.pages {
-            pages.put(frame, list);
-        }
-    }
-
-    /// Records whether a page, with those that one superpage maps with it, was referenced in so
-    /// many rounds, and moves them to their next list: active, or inactive once no activity is left
-    /// or nothing needs the object. What the last faults mapped stays active. Returns how many were
-    /// active.
-    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
-        let referenced = sample.referenced;
-        let count = self.frames.ladder.pages(sample.level) as u32;
-        let first = frame & !(count - 1);
-        let Some(pages) = &mut self.frames.pages else { return 0 };
-        let mut active = 0;
-        for frame in first..first + count {
-            match pages.list(frame) {
-                Some(List::Active) => active += 1,
-                Some(List::Inactive) => {}
-                _ => continue,
-            }
-            let activity = pages.sampled(frame, referenced, !sample.split, rounds);
-            let keep = referenced || activity > 0 && !unneeded || pages.is_latest(frame);
-            pages.put(frame, if keep { List::Active } else { List::Inactive });
-        }
-        active
     }
 
     /// Tests whether a page was referenced, in any mapping, and clears the bits. When memory is
@@ -314,7 +202,7 @@ impl Vm {
             let referenced = pmap.clear_referenced(mapping.space, start, size);
             sample.referenced |= referenced;
             sample.level = sample.level.max(mapping.level);
-            if referenced && pressure && self.speculates() {
+            if referenced && pressure && self.daemon.speculates(self.policy.answers.demote.speculate) {
                 // The bit was cleared first, so that the parts start without it and only those in
                 // use will have it again.
                 self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
@@ -323,19 +211,6 @@ impl Vm {
             }
         }
         sample
-    }
-
-    /// Decides pseudo-randomly whether to demote speculatively: the same history yields the same
-    /// decisions.
-    fn speculates(&mut self) -> bool {
-        match self.policy.answers.demote.speculate {
-            0 => false,
-            4.. => true,
-            quarters => {
-                self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                (self.random >> 62) < u64::from(quarters)
-            }
-        }
     }
 
     /// Promotes the smallest region around a page, and larger ones, whose pages were all found
@@ -400,7 +275,7 @@ impl Vm {
                     continue;
                 }
                 if self.policy.answers.reclaim.cache == Cache::Held {
-                    self.free_held_in(extent);
+                    self.frames.free_held_in(extent);
                 }
                 self.frames.stats.contiguity_restored += 1;
                 goal -= 1;
@@ -417,14 +292,14 @@ impl Vm {
     fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
         let first = extent.start.0 as u32;
         let frames = first..first + self.frames.ladder.pages(extent.level) as u32;
-        let listed = |frame| matches!(self.list_of(frame), Some(List::Active | List::Unswappable | List::Busy));
+        let listed = |frame| matches!(self.frames.list_of(frame), Some(List::Active | List::Unswappable | List::Busy));
         let stays = |frame| listed(frame) || self.frames.in_pool(frame);
         if frames.clone().any(stays) {
             return None;
         }
         let mut taken = Vec::new();
         for frame in frames.clone() {
-            match self.list_of(frame) {
+            match self.frames.list_of(frame) {
                 Some(List::Inactive) => {
                     let page = self.frames.page_of(frame)?;
                     if self.is_dirty(pmap, page, frame) {
@@ -442,26 +317,15 @@ impl Vm {
             }
         }
         for &(frame, page) in &taken {
-            if self.list_of(frame) != Some(List::Inactive) {
+            if self.frames.list_of(frame) != Some(List::Inactive) {
                 return None;
             }
             let sample = self.sample(pmap, page, frame, false);
             if sample.referenced {
-                self.age(frame, &sample, false, 1);
+                self.frames.age(frame, &sample, false, 1);
                 return None;
             }
         }
         Some(taken)
-    }
-
-    /// Frees the cache pages in an extent that still hold their frames.
-    fn free_held_in(&mut self, extent: Extent) {
-        let first = extent.start.0 as u32;
-        for frame in first..first + self.frames.ladder.pages(extent.level) as u32 {
-            if let Some(PageOf { object, index }) = self.page_on(frame, List::Cache) {
-                self.frames.split_at(frame);
-                self.frames.unpopulate(object, index, index + 1);
-            }
-        }
     }
 }

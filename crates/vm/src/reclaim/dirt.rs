@@ -3,9 +3,10 @@
 //! contents; and dirty pages are written out.
 
 use crate::fault::site::Site;
+use crate::frame::Frames;
 use crate::object::population::Walk;
-use crate::object::{ObjectId, PageOf};
-use crate::policy::{Dirty, Hash};
+use crate::object::{ObjectId, Objects, PageOf};
+use crate::policy::{Answers, Dirty, Hash};
 use crate::vm::Vm;
 use crate::{Backed, Memory, Pmap};
 use core::ops::Range;
@@ -53,23 +54,15 @@ impl Vm {
             return Level::BASE;
         }
         let first = walk.frame - (site.at - start) as u32;
-        self.to_hash.extend(first..first + pages as u32);
+        self.frames.digests.wait(first..first + pages as u32);
         level
-    }
-
-    /// Queues a page that was read from its backing store for hashing, if the policy hashes.
-    #[inline]
-    pub(crate) fn hash_when_read(&mut self, frame: u32) {
-        if matches!(self.policy.answers.reclaim.hash, Hash::Read | Hash::Idle) {
-            self.to_hash.push_back(frame);
-        }
     }
 
     /// Hashes the queued pages, if the policy hashes when a page is read or before a clean
     /// superpage is written: after frames are filled, and before the program goes on.
     #[inline]
     pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
-        if self.policy.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
+        if self.policy.answers.reclaim.hash != Hash::Idle && !self.frames.digests.none_waits() {
             self.idle(pmap, memory, u64::MAX);
         }
     }
@@ -80,7 +73,7 @@ impl Vm {
     pub fn idle(&mut self, pmap: &impl Pmap, memory: &mut impl Memory, most: u64) -> u64 {
         let mut hashed = 0;
         while hashed < most
-            && let Some(frame) = self.to_hash.pop_front()
+            && let Some(frame) = self.frames.digests.next_waiting()
         {
             // The page may have been evicted or written since: then its digest would say nothing.
             if self.frames.busy.contains(frame) {
@@ -92,7 +85,7 @@ impl Vm {
                 hashed += 1;
                 // Another processor may have written it meanwhile.
                 if !self.is_dirty(pmap, page, frame) {
-                    self.frames.digests.insert(frame, digest);
+                    self.frames.digests.put(frame, digest);
                 }
             }
         }
@@ -108,27 +101,37 @@ impl Vm {
             pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
         })
     }
+}
+
+impl Frames {
+    /// Queues a page that was read from its backing store for hashing, if the policy hashes.
+    #[inline]
+    pub(crate) fn hash_when_read(&mut self, answers: &Answers, frame: u32) {
+        if matches!(answers.reclaim.hash, Hash::Read | Hash::Idle) {
+            self.digests.wait(frame..frame + 1);
+        }
+    }
 
     /// Whether there is a place to write a page to.
-    pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
-        !self.needs_slot(page) || self.frames.swap_and_cache.vacant_slots() > 0
+    pub(crate) fn can_be_written(&self, objects: &Objects, page: PageOf) -> bool {
+        !self.needs_slot(objects, page) || self.swap_and_cache.vacant_slots() > 0
     }
 
     /// Whether a page has no place to be written to yet.
-    pub(crate) fn needs_slot(&self, page: PageOf) -> bool {
-        self.objects.get(page.object).file.is_none() && self.frames.swap_and_cache.slot(page).is_none()
+    pub(crate) fn needs_slot(&self, objects: &Objects, page: PageOf) -> bool {
+        objects.get(page.object).file.is_none() && self.swap_and_cache.slot(page).is_none()
     }
 
     /// Where there is no swap space, pages that were just populated in frames side by side go where
     /// the daemon does not look, if they are not of a file and the access, or what filled them,
     /// made them dirty. O(pages), in a few steps for runs.
     #[inline(always)]
-    pub(crate) fn strand(&mut self, object: ObjectId, frames: Range<u32>, written: bool) {
-        if self.frames.swap_and_cache.has_slots() {
+    pub(crate) fn strand(&mut self, objects: &Objects, object: ObjectId, frames: Range<u32>, written: bool) {
+        if self.swap_and_cache.has_slots() {
             return;
         }
-        if let Some(pages) = &mut self.frames.pages
-            && self.objects.get(object).file.is_none()
+        if let Some(pages) = &mut self.pages
+            && objects.get(object).file.is_none()
         {
             if written {
                 return pages.strand(frames);
@@ -142,42 +145,42 @@ impl Vm {
     }
 
     /// Where a page is written to; `None` if swap space is full.
-    fn backing(&mut self, page: PageOf) -> Option<Backed> {
-        match self.objects.get(page.object).file {
+    fn backing(&mut self, objects: &Objects, page: PageOf) -> Option<Backed> {
+        match objects.get(page.object).file {
             Some(file) => Some(Backed::File { file, page: page.index }),
-            None => self.frames.swap_and_cache.assign_slot(page).map(|slot| Backed::Swap { slot }),
+            None => self.swap_and_cache.assign_slot(page).map(|slot| Backed::Swap { slot }),
         }
     }
 
     /// Writes a page out that is treated as dirty, unless its digest shows that it has not changed.
     /// Returns `false` if swap space is full. Clearing the dirty bits of mappings is left to the
     /// caller.
-    pub(crate) fn launder(&mut self, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
+    pub(crate) fn launder(&mut self, objects: &Objects, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let contents = Pfn(u64::from(frame));
-        if let Some(known) = self.frames.digests.get(&frame).copied() {
+        if let Some(known) = self.digests.get(frame) {
             let now = memory.digest(contents);
-            self.frames.stats.pages_hashed += 1;
-            self.frames.digests.insert(frame, now);
+            self.stats.pages_hashed += 1;
+            self.digests.put(frame, now);
             if now == known {
-                self.frames.stats.pages_spared += 1;
+                self.stats.pages_spared += 1;
                 self.set_clean(frame);
                 return true;
             }
         }
-        let Some(backed) = self.backing(page) else {
-            self.frames.digests.remove(&frame);
+        let Some(backed) = self.backing(objects, page) else {
+            self.digests.forget(frame);
             return false;
         };
         memory.write(backed, contents);
-        let stats = &mut self.frames.stats;
+        let stats = &mut self.stats;
         stats.page_outs += 1;
-        stats.bytes_written += self.frames.ladder.base().bytes();
+        stats.bytes_written += self.ladder.base().bytes();
         self.set_clean(frame);
         true
     }
 
     fn set_clean(&mut self, frame: u32) {
-        if let Some(pages) = &mut self.frames.pages {
+        if let Some(pages) = &mut self.pages {
             pages.set_dirty(frame, false);
         }
     }

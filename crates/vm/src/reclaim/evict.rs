@@ -28,11 +28,11 @@ impl Vm {
         let frames = first..first + count as u32;
         let mut slots = 0;
         for frame in frames.clone() {
-            let inactive = matches!(self.list_of(frame), Some(List::Inactive | List::Unswappable));
-            let Some(page) = self.frames.page_of(frame).filter(|_| inactive && !self.is_latest(frame)) else {
+            let inactive = matches!(self.frames.list_of(frame), Some(List::Inactive | List::Unswappable));
+            let Some(page) = self.frames.page_of(frame).filter(|_| inactive && !self.frames.is_latest(frame)) else {
                 return false;
             };
-            slots += u64::from(self.needs_slot(page) && self.is_dirty(pmap, page, frame));
+            slots += u64::from(self.frames.needs_slot(&self.objects, page) && self.is_dirty(pmap, page, frame));
         }
         if slots > self.frames.swap_and_cache.vacant_slots() {
             return false;
@@ -57,15 +57,15 @@ impl Vm {
     /// stays as it is, unless another processor wrote it meanwhile: then it is no longer mapped.
     pub(super) fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) {
         let dirty = self.is_dirty(pmap, page, frame);
-        if dirty && !self.can_be_written(page) {
-            return self.put(frame, List::Unswappable);
+        if dirty && !self.frames.can_be_written(&self.objects, page) {
+            return self.frames.put(frame, List::Unswappable);
         }
         if self.unmap_everywhere(pmap, page, frame) || dirty {
-            if !dirty && !self.can_be_written(page) {
+            if !dirty && !self.frames.can_be_written(&self.objects, page) {
                 self.objects.get_mut(page.object).sole = false;
-                return self.put(frame, List::Unswappable);
+                return self.frames.put(frame, List::Unswappable);
             }
-            self.launder(memory, page, frame);
+            self.frames.launder(&self.objects, memory, page, frame);
         }
         self.evicted(page, frame);
     }
@@ -92,7 +92,7 @@ impl Vm {
             Cache::Held => {
                 // Populated, but no longer mapped.
                 self.objects.get_mut(page.object).sole = false;
-                self.put(frame, List::Cache);
+                self.frames.put(frame, List::Cache);
             }
         }
     }

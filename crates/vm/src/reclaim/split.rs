@@ -13,7 +13,7 @@ impl Vm {
     /// frame. O(pages of those that are looked at).
     pub(crate) fn split_deferred(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) -> bool {
         let mut freed = false;
-        while self.available() < target
+        while self.frames.available(&self.policy.answers) < target
             && let Some(taken) = self.frames.take_oldest()
         {
             freed |= match (taken, self.policy.answers.demote.underused) {
