@@ -1,60 +1,18 @@
 //! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed
 //! from scratch.
 
-use crate::frame::bitmap::Bitmap;
 use crate::frame::static_pool::HugePool;
-use crate::object::population::{NONE, NodeId};
+use crate::frame::validate::check;
 use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{PAGES_LIMIT, Pmap, SpaceId};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use superpage_pages::{Level, MAX_LEVELS, Pfn};
-
-/// The owner of each frame.
-struct Owners {
-    taken: Vec<bool>,
-}
-
-impl Owners {
-    fn take(&mut self, first: u64, frames: u64, who: &str) -> Result<(), String> {
-        for frame in first..first + frames {
-            let taken =
-                self.taken.get_mut(frame as usize).ok_or_else(|| format!("{who} has frame {frame} beyond memory"))?;
-            if core::mem::replace(taken, true) {
-                return Err(format!("{who} has frame {frame}, which has another owner too"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What the walk over the population maps counted.
-struct Census {
-    owners: Owners,
-    populated: u64,
-    reservations: usize,
-    /// Extents of the static pool that hold a page.
-    pool: u64,
-    nodes: [usize; MAX_LEVELS],
-    /// Superpages mapped just below a node, in objects of one mapping: by level and slot.
-    superpages: BTreeMap<(u8, u32), u32>,
-}
-
-/// What is known of a node from those above it.
-#[derive(Clone, Copy)]
-struct Above {
-    /// The slot of its parent.
-    parent: u32,
-    /// Whether an extent above it holds its region.
-    covered: bool,
-    /// Whether its object was only ever mapped once.
-    sole: bool,
-}
 
 /// The pages that page tables map.
 #[derive(Default)]
@@ -62,10 +20,6 @@ struct MappedPages {
     by_level: [u64; MAX_LEVELS],
     /// Of objects that are mapped only once: by level and slot of the node just above them.
     superpages: BTreeMap<(u8, u32), u32>,
-}
-
-fn check(right: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(message()) }
 }
 
 impl Vm {
@@ -81,85 +35,18 @@ impl Vm {
         }
         let superpages = self.validate_spaces(pmap)?;
         self.validate_objects()?;
-        let buddy = &self.frames.buddy;
-        buddy.validate()?;
-        let mut census = Census {
-            owners: Owners { taken: vec![false; buddy.frames() as usize] },
-            populated: 0,
-            reservations: 0,
-            pool: 0,
-            nodes: [0; MAX_LEVELS],
-            superpages,
-        };
-        for extent in buddy.iter() {
-            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the buddy allocator")?;
-        }
-        for extent in &self.frames.wired {
-            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the kernel")?;
-        }
-        for frame in self.frames.foreign.iter().flat_map(Bitmap::iter) {
-            census.owners.take(frame as u64, 1, "somebody else")?;
-        }
-        for extent in self.frames.pools.extents() {
-            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
-        }
-        for extent in self.frames.huge.iter().flat_map(HugePool::free) {
-            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the static pool")?;
-        }
-        for extent in self.frames.deferred.held() {
-            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a huge page to be split")?;
-        }
-        let deferred = self.frames.deferred.held().map(|extent| self.frames.ladder.pages(extent.level)).sum::<u64>();
-        check(deferred == self.frames.stats.deferred_pages, || {
-            format!("huge pages to be split hold {deferred} frames, which is not the count")
-        })?;
-        self.frames.deferred.validate(&self.frames.ladder)?;
-        self.frames.zeroed.validate(&self.frames.buddy)?;
-        let immovable = self.frames.wired.iter().copied().chain(self.frames.pools.extents());
-        self.frames.tainted.validate(&self.frames.ladder, immovable)?;
-        self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
-        let population = &self.frames.population;
-        let mut roots = 0;
-        for (object, index, slot) in population.all_roots() {
-            let owner = population.owner(slot);
-            check((owner.object, owner.index) == (object, index), || format!("root {slot} has the wrong owner"))?;
-            check(self.objects.iter().any(|(id, _)| id == object), || format!("root {slot} has no object"))?;
-            let above = Above { parent: NONE, covered: false, sole: self.objects.get(object).sole };
-            self.validate_node(&mut census, NodeId { level: population.top, slot }, above)?;
-            roots += 1;
-        }
-        let listed: usize = self.objects.iter().map(|(object, _)| population.roots_of(object).count()).sum();
-        check(listed == roots, || format!("objects list {listed} roots of {roots}"))?;
-        for level in 1..=population.top {
-            let (seen, used) = (census.nodes[level as usize], population.nodes_in_use(level));
-            check(seen == used, || format!("{used} nodes of level {level} are in use, but {seen} are in maps"))?;
-        }
-        let reservations = self.frames.reservations.validate()?;
-        check(reservations == census.reservations, || {
-            format!("{reservations} reservations are on lists, but {} belong to nodes", census.reservations)
-        })?;
+        let (populated, pooled) = self.frames.validate(&self.objects, superpages)?;
         if let Some(pool) = &self.frames.huge {
-            let entries = self.spaces.entries();
-            pool.validate(census.pool, entries.map(|entry| self.reserved_by(entry)).sum())?;
+            pool.validate(pooled, self.spaces.entries().map(|entry| self.reserved_by(entry)).sum())?;
         }
-        let stats = &self.frames.stats;
-        let untouched = self.frames.untouched.as_ref().map_or(0, |untouched| untouched.count() as u64);
-        let touched = census.populated - untouched;
-        check(stats.resident_pages == census.populated && stats.touched_pages == touched, || {
-            format!(
-                "{} pages are resident and {} touched, not {}",
-                stats.resident_pages, stats.touched_pages, census.populated
-            )
-        })?;
-        check(stats.untouched_pages == untouched, || {
-            format!("{untouched} pages are untouched, which is not the count")
-        })?;
-        self.validate_pages(pmap, census.populated)?;
-        self.validate_busy(|page, frame| !self.spaces.mappings(&self.objects, pmap, page, frame).is_empty())?;
-        match census.owners.taken.iter().position(|taken| !taken) {
-            Some(frame) => Err(format!("frame {frame} has no owner")),
-            None => Ok(()),
-        }
+        self.validate_pages(pmap, populated)?;
+        self.validate_busy(|page, frame| !self.spaces.mappings(&self.objects, pmap, page, frame).is_empty())
+    }
+
+    /// The number of frames without an owner: not free, not wired, not in a reservation or a memory
+    /// object. O(nodes).
+    pub fn leaked_frames(&self) -> u64 {
+        self.frames.leaked()
     }
 
     /// Checks the page lists, the cache pages and swap space, and the links from frames back to
@@ -216,91 +103,6 @@ impl Vm {
                     )
                 })?;
             }
-        }
-        Ok(())
-    }
-
-    /// The number of frames without an owner: not free, not wired, not in a reservation or a memory
-    /// object. O(nodes).
-    pub fn leaked_frames(&self) -> u64 {
-        let population = &self.frames.population;
-        let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
-        let stats = &self.frames.stats;
-        let others = stats.unknown_frames();
-        self.frames.buddy.frames() - self.frames.buddy.free_frames() - others - owned
-    }
-
-    fn owned(&self, level: u8, slot: u32) -> u64 {
-        let population = &self.frames.population;
-        let node = population.node(level, slot);
-        if node.frame != NONE {
-            return population.pages(level);
-        }
-        if level == 1 {
-            return u64::from(population.some(level, slot));
-        }
-        let children = (0..population.ratio(level)).map(|position| population.child(level, slot, position));
-        children.filter(|child| *child != NONE).map(|child| self.owned(level - 1, child)).sum()
-    }
-
-    fn validate_node(&self, census: &mut Census, node: NodeId, above: Above) -> Result<(), String> {
-        let (NodeId { level, slot }, Above { parent, covered, sole }) = (node, above);
-        let population = &self.frames.population;
-        let (node, ratio, pages) = (population.node(level, slot), population.ratio(level), population.pages(level));
-        let name = || format!("node {slot} of level {level}");
-        census.nodes[level as usize] += 1;
-        check(node.parent == parent, || format!("{} has the wrong parent", name()))?;
-        let has_extent = node.frame != NONE;
-        let full = population.is_full(level, slot);
-        if has_extent {
-            check(!covered, || format!("{} has an extent inside another", name()))?;
-            check(u64::from(node.frame) % pages == 0, || format!("{} has a misaligned extent", name()))?;
-            census.owners.take(u64::from(node.frame), pages, &name())?;
-            if self.frames.in_pool(node.frame) {
-                let whole = self.frames.huge.as_ref().is_some_and(|pool| pool.level() == Level(level));
-                check(whole && full, || format!("{} has a part of a page of the pool", name()))?;
-                census.pool += 1;
-            }
-        }
-        check((has_extent && !full) == (node.reservation != NONE), || format!("{} has the wrong reservation", name()))?;
-        if node.reservation != NONE {
-            census.reservations += 1;
-            let reservations = &self.frames.reservations;
-            let back = reservations.node(node.reservation);
-            check(back == NodeId { level, slot }, || format!("the reservation of {} belongs to another node", name()))?;
-            let (list, right) = (reservations.list(node.reservation), population.largest_free(level, slot, level - 1));
-            check(Some(list) == right, || format!("the reservation of {} is on list {list}, not {right:?}", name()))?;
-        }
-        let covered = covered || has_extent;
-        let (mut some, mut complete) = (0, 0);
-        for position in 0..ratio {
-            if level == 1 {
-                if population.bit(slot, position) {
-                    (some, complete) = (some + 1, complete + 1);
-                    if !covered {
-                        census.owners.take(u64::from(population.single(slot, position)), 1, &name())?;
-                    }
-                }
-                continue;
-            }
-            let child = population.child(level, slot, position);
-            if child != NONE {
-                some += 1;
-                complete += u32::from(population.is_full(level - 1, child));
-                let above = Above { parent: slot, covered, sole };
-                self.validate_node(census, NodeId { level: level - 1, slot: child }, above)?;
-            }
-        }
-        let counts = (population.some(level, slot), population.full(level, slot));
-        check(counts == (some, complete), || format!("{} counts {counts:?} children, not {some}, {complete}", name()))?;
-        check(some > 0, || format!("{} is empty", name()))?;
-        if level == 1 {
-            census.populated += u64::from(some);
-        } else if sole {
-            let superpages = census.superpages.get(&(level, slot)).copied().unwrap_or(0);
-            check(node.extra == superpages, || {
-                format!("{} counts {} children mapped by superpages, not {superpages}", name(), node.extra)
-            })?;
         }
         Ok(())
     }

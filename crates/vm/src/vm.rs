@@ -174,10 +174,7 @@ impl Vm {
     /// not profit. O(free extents + pages zeroed). Counted in
     /// [`Stats::bytes_zeroed`](crate::Stats::bytes_zeroed) here, and not again at the fault.
     pub fn zero_ahead(&mut self, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
-        let done = self.frames.zeroed.zero_ahead(&self.frames.buddy, memory, level, most);
-        let ladder = &self.frames.ladder;
-        self.frames.stats.bytes_zeroed += done * ladder.size(level).bytes();
-        done
+        self.frames.zero_ahead(memory, level, most)
     }
 
     /// Allocates a frame for the kernel's own use: from a pool of contiguous frames, or wherever
@@ -202,13 +199,13 @@ impl Vm {
     /// The number of blocks of memory with frames that cannot move, where the policy steers these
     /// ([`Unmovable`](crate::Unmovable)); otherwise 0.
     pub fn tainted_blocks(&self) -> u64 {
-        self.frames.tainted.count()
+        self.frames.tainted_blocks()
     }
 
     /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts
     /// whole pools.
     pub fn kernel_frames(&self) -> u64 {
-        self.frames.pools.used()
+        self.frames.kernel_frames()
     }
 
     /// Gives a free base page to somebody whom the manager does not know, such as a program that
@@ -223,7 +220,7 @@ impl Vm {
 
     /// The frames of somebody else, ascending.
     pub fn held(&self) -> impl Iterator<Item = Pfn> + '_ {
-        self.frames.foreign.iter().flat_map(|foreign| foreign.iter()).map(|frame| Pfn(frame as u64))
+        self.frames.held()
     }
 
     /// From now on base pages that are allocated singly come from all over memory, at random: as on
@@ -240,12 +237,7 @@ impl Vm {
     /// The reservations that would yield an extent of this size, in the order of preemption.
     /// O(reservations there).
     pub fn reservations(&self, level: Level) -> impl Iterator<Item = Extent> + '_ {
-        let lists = &self.frames.reservations;
-        lists.iter(level.0).map(|id| {
-            let node = lists.node(id);
-            let first = self.frames.population.node(node.level, node.slot).frame;
-            Extent { start: Pfn(u64::from(first)), level: Level(node.level) }
-        })
+        self.frames.reservations(level)
     }
 
     /// The bytes that the manager's own structures hold: frames, reservations, population maps,

@@ -10,7 +10,7 @@
 
 use crate::fault::promotion::{Leaf, Move};
 use crate::object::PageOf;
-use crate::object::population::{NONE, NodeId};
+use crate::object::population::NodeId;
 use crate::policy::Pieces;
 use crate::space::reverse::Mapping;
 use crate::vm::Vm;
@@ -272,32 +272,5 @@ impl Vm {
             let entry = map.holding(page.object, page.index, false).next()?;
             Some(Page::Mapped { space, at: entry.page(page.index) })
         })
-    }
-}
-
-impl crate::frame::Frames {
-    /// What is kept by frame goes with a page that moves.
-    fn frame_moved(&mut self, from: u32, to: u32) {
-        if let Some(pages) = &mut self.pages {
-            pages.transfer(from, to);
-        }
-        self.digests.moved(from, to);
-        if let Some(untouched) = &mut self.untouched
-            && untouched.contains(from as usize)
-        {
-            untouched.remove(from as usize);
-            untouched.insert(to as usize);
-        }
-    }
-
-    /// A node has its extent, or one of its pages its frame, elsewhere.
-    fn place_moved(&mut self, NodeId { level, slot }: NodeId, position: u32, of: Level, to: u32) {
-        if of == Level::BASE {
-            self.set_single(slot, position, to);
-        } else {
-            debug_assert_eq!(self.population.node(level, slot).reservation, NONE);
-            self.take_extent(level, slot);
-            self.set_extent(level, slot, to);
-        }
     }
 }

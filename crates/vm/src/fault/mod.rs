@@ -3,20 +3,20 @@
 
 mod busy;
 mod collapse_text;
-pub(crate) mod compact;
-pub(crate) mod fill;
-pub(crate) mod give_back;
-pub(crate) mod pooled;
-pub(crate) mod prepopulate;
+mod compact;
+mod fill;
+mod give_back;
+mod pooled;
+mod prepopulate;
 pub(crate) mod promotion;
-pub(crate) mod relocate;
+mod relocate;
 pub(crate) mod site;
 mod zero_page;
 
-use crate::fault::fill::Content;
 use crate::fault::promotion::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::frame::static_pool::HugePool;
+use crate::frame::taken::Content;
 use crate::object::PageOf;
 use crate::object::population::Walk;
 use crate::space::Pooled;

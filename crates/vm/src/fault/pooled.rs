@@ -32,21 +32,16 @@ impl Vm {
     /// The pages of the static pool's page around a page that is mapped from the pool; `None` if it
     /// is not. O(log entries).
     pub fn pool_page(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
-        let pages = self.pool_pages()?;
+        let pages = self.frames.pool_pages()?;
         let entry = self.spaces.get(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
         debug_assert!(entry.start.is_multiple_of(pages));
         Some(at.align_down(pages).pages(pages))
     }
 
-    /// Base pages in one of the pool, if there is one.
-    fn pool_pages(&self) -> Option<u64> {
-        self.frames.huge.as_ref().map(|pool| self.frames.ladder.pages(pool.level()))
-    }
-
     /// The part of a mapping that is to be of the pool: the pages of the pool that lie whole in it.
     /// `None` if there is none.
     pub(crate) fn part_of_pool(&self, pmap: &impl Pmap, map: &Map) -> Option<Range<u64>> {
-        let (pool, pages) = (self.policy.answers.place.pool?, self.pool_pages()?);
+        let (pool, pages) = (self.policy.answers.place.pool?, self.frames.pool_pages()?);
         let level = self.frames.huge.as_ref()?.level();
         let wanted = map.backing == Backing::Anonymous
             && map.growth == Growth::Fixed
@@ -61,7 +56,9 @@ impl Vm {
     /// Reserves the pages of a part of a mapping: how it is then mapped, and `None` if it falls
     /// back to base pages.
     pub(crate) fn reserve_part(&mut self, part: &Range<u64>) -> Result<Option<Pooled>, Error> {
-        let (Some(pool), Some(pages)) = (self.policy.answers.place.pool, self.pool_pages()) else { return Ok(None) };
+        let (Some(pool), Some(pages)) = (self.policy.answers.place.pool, self.frames.pool_pages()) else {
+            return Ok(None);
+        };
         let wanted = (part.end - part.start) / pages;
         if !pool.reserves {
             return Ok(Some(Pooled::Unreserved));
@@ -82,7 +79,7 @@ impl Vm {
     /// entries).
     pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let space = self.spaces.get(space)?;
-        let Some(pages) = self.pool_pages() else { return Ok(()) };
+        let Some(pages) = self.frames.pool_pages() else { return Ok(()) };
         let cut = [low, high].into_iter().find(|at| {
             !at.is_multiple_of(pages)
                 && space.find(*at).is_some_and(|entry| entry.pooled != Pooled::Not && entry.start < *at)
@@ -93,7 +90,7 @@ impl Vm {
     /// Checks what a move may do to pages of the pool: it moves them whole, and to where they are
     /// aligned; what is mapped from the pool does not grow, as in Linux.
     pub(crate) fn may_move_pool(&self, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
-        let Some(pages) = self.pool_pages() else { return Ok(()) };
+        let Some(pages) = self.frames.pool_pages() else { return Ok(()) };
         let ends = |range: PageRange| (range.start.0, range.start.0 + range.pages);
         let moving = from.pages.min(to.pages);
         for (low, high) in [ends(from), ends(to), ends(from.start.pages(moving))] {
@@ -118,7 +115,7 @@ impl Vm {
     /// How many pages of the pool an entry, or a part of one, keeps reserved: those that it has not
     /// touched. O(its pages of the pool).
     pub(crate) fn reserved_by(&self, part: &Entry) -> u64 {
-        let Some(pages) = self.pool_pages().filter(|_| part.pooled == Pooled::Reserved) else { return 0 };
+        let Some(pages) = self.frames.pool_pages().filter(|_| part.pooled == Pooled::Reserved) else { return 0 };
         let untouched = |at: &u64| self.frames.holder(&self.objects, part.object, part.index(*at)).is_none();
         (part.start..part.end).step_by(pages as usize).filter(untouched).count() as u64
     }

@@ -3,14 +3,12 @@
 //! ASPLOS 1994), or pages of a reservation around one that is touched (fault-around), so that a
 //! sequential fill has fewer faults.
 
-use crate::fault::fill::{Content, Taken};
 use crate::fault::promotion::Leaf;
 use crate::fault::site::{FaultContext, Site};
-use crate::frame::Frames;
-use crate::frame::bitmap::Bitmap;
+use crate::frame::taken::{Content, Taken};
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::{Accessed, Answers, Promote, Resident};
+use crate::policy::{Accessed, Promote, Resident};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
 use alloc::vec::Vec;
@@ -287,57 +285,5 @@ impl Vm {
         }
         self.frames.stats.mapped[Level::BASE.index()] += 1;
         true
-    }
-}
-
-impl Frames {
-    /// Populates a page whose frame is reserved, though nobody touches it.
-    fn take_untouched(&mut self, answers: &Answers, PageOf { object, index }: PageOf, content: Content) -> Taken {
-        let walk = self.population.walk(object, index);
-        let peak = self.stats.peak_touched_pages;
-        let taken = self.take(answers, (walk, content), Level::BASE, index).expect("the frame is reserved");
-        self.note_untouched(taken.walk.frame..taken.walk.frame + 1, peak);
-        taken
-    }
-
-    /// Whether the page in the frame was populated although nobody touched it.
-    pub(crate) fn is_untouched(&self, frame: u32) -> bool {
-        self.untouched.as_ref().is_some_and(|untouched| untouched.contains(frame as usize))
-    }
-
-    /// Records that a page was populated in the frame although nobody touched it.
-    pub(crate) fn frame_used_untouched(&mut self, frame: u32) {
-        let peak = self.stats.peak_touched_pages;
-        self.frame_used(frame);
-        self.note_untouched(frame..frame + 1, peak);
-    }
-
-    /// The same for frames side by side.
-    pub(crate) fn frames_used_untouched(&mut self, frames: Range<u32>) {
-        let count = u64::from(frames.end - frames.start);
-        if count == 0 {
-            return;
-        }
-        let peak = self.stats.peak_touched_pages;
-        self.list_used(frames.clone());
-        self.stats.touched_pages += count;
-        self.stats.resident_pages += count;
-        self.stats.peak_resident_pages = self.stats.peak_resident_pages.max(self.stats.resident_pages);
-        self.note_untouched(frames, peak);
-    }
-
-    /// Changes the pages of frames from touched to untouched; `peak`: the most that were touched
-    /// before.
-    fn note_untouched(&mut self, frames: Range<u32>, peak: u64) {
-        if self.untouched.is_none() {
-            self.untouched = Bitmap::new(self.buddy.frames() as usize).ok();
-        }
-        if let Some(untouched) = &mut self.untouched {
-            let count = frames.len();
-            untouched.insert_run(frames.start as usize, count);
-            self.stats.touched_pages -= count as u64;
-            self.stats.peak_touched_pages = peak;
-            self.stats.untouched_pages += count as u64;
-        }
     }
 }

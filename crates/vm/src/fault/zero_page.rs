@@ -7,48 +7,21 @@
 
 use crate::fault::promotion::Move;
 use crate::fault::site::{FaultContext, Site};
-use crate::frame::Frames;
 use crate::policy::{Place, Promote, ZeroPage, huge};
 use crate::space::{Entry, Space};
 use crate::vm::Vm;
 use crate::{Fault, FaultKind};
-use crate::{Memory, Page, Pmap, SpaceId, Used};
+use crate::{Memory, Pmap, SpaceId, Used};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use superpage_pages::{Access, Extent, Level, MAX_LEVELS, Mapped, Pfn, Vpn};
-
-impl Frames {
-    /// Whether it is a frame of zeroes: a leaf that maps it holds no page.
-    pub(crate) fn is_zero_page(&self, frame: Pfn) -> bool {
-        self.zero_page.iter().any(|extent| frame.align_down(self.ladder.pages(extent.level)) == extent.start)
-    }
-
-    /// The first frame of the zero page of a level. It is taken and zeroed at the first call, and
-    /// kept. `None` if no extent of that size is free, or cannot be zeroed.
-    fn zero_page_of(&mut self, memory: &mut impl Memory, level: Level) -> Option<Pfn> {
-        if let Some(known) = self.zero_page.iter().find(|extent| extent.level == level) {
-            return Some(known.start);
-        }
-        let (extent, pages) = (self.buddy.allocate(level)?, self.ladder.pages(level));
-        if !self.taken(extent) {
-            if memory.zero(extent.start, pages, Page::Free).is_err() {
-                self.free(extent);
-                return None;
-            }
-            self.stats.bytes_zeroed += pages * self.ladder.base().bytes();
-        }
-        self.note_wired(extent);
-        self.zero_page.push(extent);
-        Some(extent.start)
-    }
-}
+use superpage_pages::{Access, Extent, Level, MAX_LEVELS, Mapped, Vpn};
 
 impl Vm {
     /// The frames of the zero page, which are wired; none before it is first mapped.
     pub fn zero_page(&self) -> impl Iterator<Item = Extent> + '_ {
-        self.frames.zero_page.iter().copied()
+        self.frames.zero_pages()
     }
 
     /// Resolves a fault by mapping the zero page: a huge one if it may, else a base one. `None`,
@@ -248,10 +221,9 @@ impl Vm {
                 mapped += pages;
             }
         }
-        let wired = self.frames.zero_page.iter().all(|extent| self.frames.wired.contains(extent));
-        match wired && mapped == self.frames.stats.zero_page_mapped {
+        match mapped == self.frames.stats.zero_page_mapped {
             true => Ok(by_level),
-            false => Err(format!("{mapped} pages map the zero page, which is not the count, or it is not wired")),
+            false => Err(format!("{mapped} pages map the zero page, which is not the count")),
         }
     }
 }

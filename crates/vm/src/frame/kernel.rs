@@ -1,10 +1,10 @@
-//! Frames for the kernel's own use, and for page tables: in pools, or singly wherever a base page
-//! is free.
+//! Frames for the kernel's own use: in pools, or singly wherever a base page is free; for page
+//! tables; and those of zeroes, mapped or free.
 
 use crate::frame::{Allocated, Frames};
 use crate::object::population::NONE;
 use crate::policy::{Answers, Wired};
-use crate::{Address, Pmap};
+use crate::{Address, Memory, Page, Pmap};
 use superpage_pages::{Extent, Level, Pfn};
 
 /// A pool is at most this share of memory.
@@ -116,5 +116,56 @@ impl Frames {
             assert!(ours, "frame {} was not given for page tables", frame.0);
             self.stats.table_frames -= 1;
         }
+    }
+
+    /// The extents of the zero page.
+    pub(crate) fn zero_pages(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.zero_page.iter().copied()
+    }
+
+    /// Whether it is a frame of zeroes: a leaf that maps it holds no page.
+    pub(crate) fn is_zero_page(&self, frame: Pfn) -> bool {
+        self.zero_page.iter().any(|extent| frame.align_down(self.ladder.pages(extent.level)) == extent.start)
+    }
+
+    /// The first frame of the zero page of a level. It is taken and zeroed at the first call, and
+    /// kept. `None` if no extent of that size is free, or cannot be zeroed.
+    pub(crate) fn zero_page_of(&mut self, memory: &mut impl Memory, level: Level) -> Option<Pfn> {
+        if let Some(known) = self.zero_page.iter().find(|extent| extent.level == level) {
+            return Some(known.start);
+        }
+        let (extent, pages) = (self.buddy.allocate(level)?, self.ladder.pages(level));
+        if !self.taken(extent) {
+            if memory.zero(extent.start, pages, Page::Free).is_err() {
+                self.free(extent);
+                return None;
+            }
+            self.stats.bytes_zeroed += pages * self.ladder.base().bytes();
+        }
+        self.note_wired(extent);
+        self.zero_page.push(extent);
+        Some(extent.start)
+    }
+
+    /// Zeroes up to so many free extents of a level ahead of need, and returns how many.
+    pub(crate) fn zero_ahead(&mut self, memory: &mut impl Memory, level: Level, most: u64) -> u64 {
+        let done = self.zeroed.zero_ahead(&self.buddy, memory, level, most);
+        self.stats.bytes_zeroed += done * self.ladder.size(level).bytes();
+        done
+    }
+
+    /// Whether an extent of just this level was zeroed ahead.
+    pub(crate) fn has_zeroed(&self, level: Level) -> bool {
+        self.zeroed.find(level).is_some()
+    }
+
+    /// Frames of pools in use.
+    pub(crate) fn kernel_frames(&self) -> u64 {
+        self.pools.used()
+    }
+
+    /// Blocks of memory with frames that cannot move, where these are steered.
+    pub(crate) fn tainted_blocks(&self) -> u64 {
+        self.tainted.count()
     }
 }

@@ -7,18 +7,20 @@
 //! keep the structures consistent; they know nothing of page tables.
 
 mod allocate;
-pub(crate) mod bitmap;
+mod bitmap;
 pub(crate) mod buddy;
 pub(crate) mod busy;
-pub(crate) mod deferred;
+mod deferred;
+mod kept;
 mod kernel;
-mod mapped;
 mod release;
 mod split;
 pub(crate) mod static_pool;
-pub(crate) mod steer;
-pub(crate) mod wired;
-pub(crate) mod zeroed;
+mod steer;
+pub(crate) mod taken;
+pub(crate) mod validate;
+mod wired;
+mod zeroed;
 
 use crate::frame::bitmap::Bitmap;
 use crate::frame::busy::Busy;
@@ -46,13 +48,13 @@ pub(crate) struct Frames {
     pub(crate) ladder: Ladder,
     pub(crate) buddy: Buddy,
     pub(crate) population: Population,
-    pub(crate) reservations: Reservations,
+    reservations: Reservations,
     /// For the page daemon; `None` where the policy reclaims nothing.
     pub(crate) pages: Option<Pages>,
     pub(crate) swap_and_cache: SwapAndCache,
     pub(crate) busy: Busy,
     /// Frames populated although nobody touched their page; allocated when the first one is.
-    pub(crate) untouched: Option<Bitmap>,
+    untouched: Option<Bitmap>,
     pub(crate) digests: Digests,
     /// By level: failed requests for an extent of that size since the page daemon last handled them
     /// (section 5.1).
@@ -61,25 +63,25 @@ pub(crate) struct Frames {
     pub(crate) wants: bool,
     /// Whether a request for a base page has failed since then.
     pub(crate) starved: bool,
-    pub(crate) wired: Vec<Extent>,
+    wired: Vec<Extent>,
     /// The zero page: one extent for each level at which it was mapped; these are wired.
-    pub(crate) zero_page: Vec<Extent>,
+    zero_page: Vec<Extent>,
     /// Frames of somebody whom the manager does not know, which can move; allocated when there is
     /// one.
-    pub(crate) foreign: Option<Bitmap>,
-    pub(crate) pools: Pools,
-    pub(crate) tainted: Tainted,
+    foreign: Option<Bitmap>,
+    pools: Pools,
+    tainted: Tainted,
     /// The static pool, if the policy has one.
     pub(crate) huge: Option<HugePool>,
-    pub(crate) zeroed: Zeroed,
-    pub(crate) deferred: Deferred,
+    zeroed: Zeroed,
+    deferred: Deferred,
     /// Whether huge pages of which a part is unmapped are split later.
-    pub(crate) defers: bool,
+    defers: bool,
     /// Whether all huge pages wait there to be looked at.
-    pub(crate) looks_at_huge: bool,
+    looks_at_huge: bool,
     /// Whether frames of an extent can be reserved. If not, those that cease to be populated are
     /// free at once.
-    pub(crate) reserves: bool,
+    reserves: bool,
     /// When direct compaction is tried again.
     pub(crate) backoff: Backoff,
     pub(crate) stats: Stats,
@@ -493,31 +495,19 @@ impl Frames {
         }
     }
 
-    /// Gives a base page to somebody else. Returns `false`, with nothing changed, if it is not
-    /// free, or there is no memory for the bitmap.
-    pub(crate) fn hold(&mut self, frame: Pfn) -> bool {
-        let extent = Extent { start: frame, level: Level::BASE };
-        if self.foreign.is_none() && self.buddy.is_free(extent) {
-            self.foreign = Bitmap::new(self.buddy.frames() as usize).ok();
-        }
-        let taken = self.foreign.is_some() && self.buddy.allocate_at(extent);
-        if taken {
-            self.taken(extent);
-            self.foreign_moved(None, frame.0 as u32);
-        }
-        taken
+    /// The reservations that would yield an extent of this size, in the order of preemption.
+    pub(crate) fn reservations(&self, level: Level) -> impl Iterator<Item = Extent> + '_ {
+        let lists = &self.reservations;
+        lists.iter(level.0).map(|id| {
+            let node = lists.node(id);
+            let first = self.population.node(node.level, node.slot).frame;
+            Extent { start: Pfn(u64::from(first)), level: Level(node.level) }
+        })
     }
 
-    /// Somebody else's page is in this frame now.
-    pub(crate) fn foreign_moved(&mut self, from: Option<u32>, to: u32) {
-        let foreign = self.foreign.as_mut().expect("there is one");
-        from.into_iter().for_each(|from| foreign.remove(from as usize));
-        foreign.insert(to as usize);
-        self.stats.foreign_frames = foreign.count() as u64;
-    }
-
-    pub(crate) fn is_foreign(&self, frame: u32) -> bool {
-        self.foreign.as_ref().is_some_and(|foreign| foreign.contains(frame as usize))
+    /// Base pages in one of the static pool, if there is one.
+    pub(crate) fn pool_pages(&self) -> Option<u64> {
+        self.huge.as_ref().map(|pool| self.ladder.pages(pool.level()))
     }
 
     /// Extents that cannot move: the kernel's, and those of the static pool.

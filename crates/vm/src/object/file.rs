@@ -2,7 +2,7 @@
 //! memory object like any other; if the policy reclaims pages, its pages outlive its mappings and
 //! opens: the page cache.
 
-use crate::fault::fill::Content;
+use crate::frame::taken::Content;
 use crate::object::PageOf;
 use crate::vm::Vm;
 use crate::{Error, FaultError, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};

@@ -2,9 +2,9 @@
 //! and what of a page is dirty.
 
 mod arrived;
-pub(crate) mod daemon;
+mod daemon;
 pub(crate) mod digests;
-pub(crate) mod dirt;
+mod dirt;
 mod evict;
 mod journal;
 mod lists;
