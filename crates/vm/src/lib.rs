@@ -36,11 +36,14 @@ extern crate alloc;
 mod error;
 mod fault;
 mod frame;
+mod managed;
 mod memory;
 mod object;
 mod outcome;
 mod pmap;
 mod policy;
+mod process;
+mod queue;
 mod reclaim;
 mod soft;
 mod space;
@@ -66,8 +69,8 @@ pub use policy::{
     Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Stacks, StaticPool, Target, Unmovable, Values,
     Wake, Wired, ZeroPage, planned,
 };
+pub use process::mapping::{Backing, Map};
 pub use soft::SoftPmap;
-pub use space::mapping::{Backing, Map};
 pub use stats::Stats;
 pub use superpage_pages::Mapped;
 pub use vm::{Config, Vm};

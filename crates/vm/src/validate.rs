@@ -4,7 +4,7 @@
 use crate::frame::static_pool::HugePool;
 use crate::frame::validate::check;
 use crate::object::{ObjectId, PageOf};
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
 use crate::{PAGES_LIMIT, Pmap, SpaceId};

@@ -1,7 +1,7 @@
 //! Reads from a slow store: how they begin and end, and what is refused meanwhile.
 
 use crate::object::{ObjectId, PageOf};
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Error, NoContents, PAGES_LIMIT, SpaceId};
@@ -52,7 +52,7 @@ impl Vm {
             Err(NoContents) => self.frames.unpopulate(object, index, index + 1),
         }
         if self.objects.get(object).file.is_some() {
-            self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
+            self.frames.closed(&mut self.objects, self.policy.answers.reclaim.close, object);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ impl Vm {
             return Level::BASE;
         }
         let prefer = site.map_or(0, |site| site.entry.prefer);
-        let changed = site.and_then(|site| self.policy.answers_in(&site.entry));
+        let changed = site.and_then(|site| self.policy.answers_in(site.entry.prefer, site.entry.hint));
         let answers = changed.as_ref().unwrap_or(&self.policy.answers);
         let mut largest = self.frames.largest_without_overlap(answers, walk);
         if let Some(site) = site {
@@ -106,7 +106,7 @@ impl Vm {
         let Site { space, at, .. } = context.site;
         let PageOf { object, index } = walk.page;
         let preferred = self.preferred(Some(&context.site), &walk);
-        let changed = self.policy.answers_in(&context.site.entry);
+        let changed = self.policy.answers_in(context.site.entry.prefer, context.site.entry.hint);
         let entry = &context.site.entry;
         let compacts = changed.as_ref().unwrap_or(&self.policy.answers).scarce.then.compacts(entry.hint);
         // An extent that reaches past the mapping may never fill, and one of a file is seldom worth

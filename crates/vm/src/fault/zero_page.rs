@@ -92,7 +92,10 @@ impl Vm {
     /// take a huge page, and nothing is mapped.
     fn may_map_huge_zeroes(&self, pmap: &impl Pmap, site: &Site, level: Level) -> bool {
         let Site { space, entry, at, .. } = site;
-        let (ladder, place) = (&self.frames.ladder, self.policy.answers_in(entry).unwrap_or(self.policy.answers).place);
+        let (ladder, place) = (
+            &self.frames.ladder,
+            self.policy.answers_in(entry.prefer, entry.hint).unwrap_or(self.policy.answers).place,
+        );
         let pages = ladder.pages(level);
         let (start, end) = (at.align_down(pages), at.align_down(pages) + pages);
         let wanted = matches!(place.zero_page, ZeroPage::Huge | ZeroPage::HugeSplit)

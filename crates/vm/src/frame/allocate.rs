@@ -5,7 +5,7 @@ use crate::frame::{Allocated, Frames};
 use crate::object::PageOf;
 use crate::object::population::NodeId;
 use crate::policy::{Answers, Lists, Scarce};
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use superpage_pages::{Extent, Level};
 
 impl Frames {

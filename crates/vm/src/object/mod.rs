@@ -10,8 +10,6 @@
 //! mapped, so what is aligned in the object (and so in physical memory) is aligned in virtual
 //! memory too. Copy-on-write objects keep the indices.
 
-mod file;
-mod page_cache;
 pub(crate) mod population;
 pub(crate) mod reservation;
 

@@ -26,7 +26,6 @@ mod kcompactd;
 mod keys;
 mod khugepaged;
 mod leshy;
-mod managed;
 mod mthp;
 mod parameter;
 mod pcc;

@@ -4,7 +4,6 @@
 use super::Policy;
 use super::answers::{Answers, Hints};
 use super::background::{Background, Event, Events, Prefer, Time, Wants};
-use crate::space::Entry;
 use crate::{Address, Error, Fault, FaultError, SpaceId, Why};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -41,16 +40,16 @@ impl Running {
         }
     }
 
-    /// The answers in a map entry that prefers something, or where the program's hint changes them;
-    /// `None`: the policy's.
+    /// The answers in a map entry that prefers something, by number, or where the program's hint
+    /// changes them; `None`: the policy's.
     #[inline]
-    pub(crate) fn answers_in(&self, entry: &Entry) -> Option<Answers> {
+    pub(crate) fn answers_in(&self, prefer: u16, hint: Hint) -> Option<Answers> {
         let place = &self.answers.place;
-        let hinted = place.hinted.filter(|_| entry.hint == Hint::Huge && place.hints != Hints::Ignored);
-        if entry.prefer == 0 && hinted.is_none() {
+        let hinted = place.hinted.filter(|_| hint == Hint::Huge && place.hints != Hints::Ignored);
+        if prefer == 0 && hinted.is_none() {
             return None;
         }
-        let (prefer, mut answers) = (self.preferences[entry.prefer as usize], self.answers);
+        let (prefer, mut answers) = (self.preferences[prefer as usize], self.answers);
         answers.place.frames = prefer.place.unwrap_or(answers.place.frames);
         answers.place.size = prefer.size.unwrap_or(answers.place.size);
         if let Some(hinted) = hinted {

@@ -3,10 +3,10 @@
 //! demotion (section 4.6).
 
 use crate::fault::promotion::Leaf;
+use crate::frame::lists::Sample;
 use crate::object::PageOf;
 use crate::policy::{Cache, Wake};
-use crate::reclaim::lists::Sample;
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use crate::vm::Vm;
 use crate::{Memory, MemoryState, Pmap};
 use alloc::vec;

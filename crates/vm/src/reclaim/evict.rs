@@ -4,7 +4,7 @@
 use crate::fault::promotion::Leaf;
 use crate::object::PageOf;
 use crate::policy::Cache;
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use crate::{Memory, Pmap, Vm};
 use superpage_pages::Level;
 

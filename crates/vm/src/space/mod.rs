@@ -1,7 +1,6 @@
 //! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory
 //! object.
 
-pub(crate) mod mapping;
 mod neighbours;
 mod own;
 mod reach;

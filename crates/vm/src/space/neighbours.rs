@@ -17,7 +17,7 @@ impl Entry {
 impl Spaces {
     /// Whether this part of an entry is of private memory of fixed size that was never moved, and
     /// holds nothing.
-    pub(super) fn is_unused(&self, part: &Entry, objects: &Objects, frames: &Frames) -> bool {
+    pub(crate) fn is_unused(&self, part: &Entry, objects: &Objects, frames: &Frames) -> bool {
         let known = objects.get(part.object);
         let alone = known.file.is_none() && known.backing.is_none() && known.copies == 0;
         let mut held = Vec::new();
@@ -30,7 +30,7 @@ impl Spaces {
 
     /// Puts an entry of anonymous memory that holds nothing: of the object of a neighbour that it
     /// continues, or of one of its own.
-    pub(super) fn put_anonymous(&mut self, objects: &mut Objects, space: SpaceId, new: Entry) {
+    pub(crate) fn put_anonymous(&mut self, objects: &mut Objects, space: SpaceId, new: Entry) {
         let of = |object| Entry { object, ..new };
         let object = self.continued(objects, space, of);
         let entry = of(object.unwrap_or_else(|| objects.add(Object::new(new.growth, new.start, new.end))));
@@ -65,7 +65,7 @@ impl Spaces {
 
     /// Lets an object of fixed size that one space alone maps end where its entries do, before one
     /// is dropped that was taken from the space.
-    pub(super) fn shrink(&self, objects: &mut Objects, space: SpaceId, id: ObjectId) {
+    pub(crate) fn shrink(&self, objects: &mut Objects, space: SpaceId, id: ObjectId) {
         let ends = self.get(space).ok().and_then(|space| space.ends(id));
         let object = objects.get_mut(id);
         if let Some(ends) = ends.filter(|_| object.sole && object.file.is_none() && object.growth == Growth::Fixed) {
@@ -74,14 +74,14 @@ impl Spaces {
     }
 
     /// Cuts the entry that holds `at` in two there, if one does and begins before it.
-    pub(super) fn cut(&mut self, objects: &mut Objects, space: SpaceId, at: u64) {
+    pub(crate) fn cut(&mut self, objects: &mut Objects, space: SpaceId, at: u64) {
         if let Some(object) = self.get_mut(space).cut(at) {
             objects.get_mut(object).entries += 1;
         }
     }
 
     /// Joins two entries that meet at `at` if they are alike, so that a superpage may cross `at`.
-    pub(super) fn join(&mut self, objects: &mut Objects, space: SpaceId, at: u64) {
+    pub(crate) fn join(&mut self, objects: &mut Objects, space: SpaceId, at: u64) {
         if let Some(object) = self.get_mut(space).join(at) {
             objects.get_mut(object).entries -= 1;
         }

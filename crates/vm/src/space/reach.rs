@@ -17,7 +17,7 @@ impl Spaces {
         objects.get_mut(object).entries -= 1;
         self.dropped += 1;
         if objects.get(object).file.is_some() {
-            objects.give_up_of_file(frames, object, entry.offset..entry.offset_end());
+            frames.give_up_of_file(objects, object, entry.offset..entry.offset_end());
         } else {
             self.forsake(objects, frames, object, entry.offset..entry.offset_end());
         }
@@ -25,7 +25,7 @@ impl Spaces {
         while let Some(object) = next.take() {
             let known = objects.get(object);
             if known.file.is_some() {
-                objects.closed(frames, answers.reclaim.close, object);
+                frames.closed(objects, answers.reclaim.close, object);
             } else if known.entries == 0 && known.copies == 0 {
                 next = objects.remove(object);
             } else if let Some(copy) = objects.only_copy(object) {

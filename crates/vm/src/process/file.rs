@@ -33,7 +33,7 @@ impl Vm {
         let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
         let known = self.objects.get_mut(object);
         known.opens = known.opens.checked_sub(1).ok_or(Error::NotOpen(file))?;
-        self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
+        self.frames.closed(&mut self.objects, self.policy.answers.reclaim.close, object);
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Vm {
         }
         let known = self.objects.get_mut(object);
         (known.opens, known.removed) = (0, true);
-        self.objects.closed(&mut self.frames, self.policy.answers.reclaim.close, object);
+        self.frames.closed(&mut self.objects, self.policy.answers.reclaim.close, object);
         Ok(())
     }
 

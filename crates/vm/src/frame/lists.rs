@@ -3,16 +3,16 @@
 use crate::frame::Frames;
 use crate::object::PageOf;
 use crate::policy::{Answers, Cache};
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 use superpage_pages::{Extent, Level};
 
 /// What the reference bits of a page's mappings said.
-pub(super) struct Sample {
-    pub(super) referenced: bool,
+pub(crate) struct Sample {
+    pub(crate) referenced: bool,
     /// The level of the superpage that mapped the page with others, if any: they are aged together.
-    pub(super) level: Level,
+    pub(crate) level: Level,
     /// The superpage was demoted, so it is not known which of its parts were referenced.
-    pub(super) split: bool,
+    pub(crate) split: bool,
 }
 
 impl Frames {
@@ -27,13 +27,13 @@ impl Frames {
 
     /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, unless the
     /// policy says more.
-    pub(super) fn least(&self, answers: &Answers) -> u64 {
+    pub(crate) fn least(&self, answers: &Answers) -> u64 {
         let frames = self.buddy.frames();
         (4 + frames * u64::from(answers.reclaim.aim) / 400).min(frames / 8).max(1)
     }
 
     /// The number of available frames that the daemon, once woken, aims at.
-    pub(super) fn target(&self, answers: &Answers) -> u64 {
+    pub(crate) fn target(&self, answers: &Answers) -> u64 {
         (4 * self.least(answers)).min(self.buddy.frames() / 4).max(1)
     }
 
@@ -45,19 +45,19 @@ impl Frames {
         self.buddy.frames() >= stats.unknown_frames() + stats.resident_pages + more + aim
     }
 
-    pub(super) fn count(&self, list: List) -> u64 {
+    pub(crate) fn count(&self, list: List) -> u64 {
         self.pages.as_ref().map_or(0, |pages| pages.count(list))
     }
 
-    pub(super) fn is_latest(&self, frame: u32) -> bool {
+    pub(crate) fn is_latest(&self, frame: u32) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.is_latest(frame))
     }
 
-    pub(super) fn head_of(&self, list: List) -> Option<u32> {
+    pub(crate) fn head_of(&self, list: List) -> Option<u32> {
         self.pages.as_ref().and_then(|pages| pages.head(list))
     }
 
-    pub(super) fn list_of(&self, frame: u32) -> Option<List> {
+    pub(crate) fn list_of(&self, frame: u32) -> Option<List> {
         self.pages.as_ref().and_then(|pages| pages.list(frame))
     }
 
@@ -65,7 +65,7 @@ impl Frames {
     /// activity left; if other pages lose theirs in an earlier round, the last such round, so that
     /// the least active are evicted first. With `all`, until no page has any, since few of them can
     /// be evicted. `None` if nothing is missing, or no page is active.
-    pub(super) fn rounds_ahead(&mut self, answers: &Answers, target: u64, all: bool) -> Option<u8> {
+    pub(crate) fn rounds_ahead(&mut self, answers: &Answers, target: u64, all: bool) -> Option<u8> {
         let missing = target.checked_sub(self.available(answers)).filter(|missing| *missing > 0)?;
         let activities = self.pages.as_mut()?.activities();
         let (mut pages, mut rounds) = (0, None);
@@ -80,7 +80,7 @@ impl Frames {
     }
 
     /// Makes pages inactive again that swap space had no room for, as many as it has room for now.
-    pub(super) fn readmit(&mut self) {
+    pub(crate) fn readmit(&mut self) {
         for _ in 0..self.swap_and_cache.vacant_slots() {
             let Some(frame) = self.head_of(List::Unswappable) else { return };
             self.put(frame, List::Inactive);
@@ -88,11 +88,11 @@ impl Frames {
     }
 
     /// The page in a frame, if that is on the list.
-    pub(super) fn page_on(&self, frame: u32, list: List) -> Option<PageOf> {
+    pub(crate) fn page_on(&self, frame: u32, list: List) -> Option<PageOf> {
         if self.list_of(frame) == Some(list) { self.page_of(frame) } else { None }
     }
 
-    pub(super) fn put(&mut self, frame: u32, list: List) {
+    pub(crate) fn put(&mut self, frame: u32, list: List) {
         if let Some(pages) = &mut self.pages {
             pages.put(frame, list);
         }
@@ -102,7 +102,7 @@ impl Frames {
     /// many rounds, and moves them to their next list: active, or inactive once no activity is left
     /// or nothing needs the object. What the last faults mapped stays active. Returns how many were
     /// active.
-    pub(super) fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
+    pub(crate) fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
         let referenced = sample.referenced;
         let count = self.ladder.pages(sample.level) as u32;
         let first = frame & !(count - 1);
@@ -122,7 +122,7 @@ impl Frames {
     }
 
     /// Frees the cache pages in an extent that still hold their frames.
-    pub(super) fn free_held_in(&mut self, extent: Extent) {
+    pub(crate) fn free_held_in(&mut self, extent: Extent) {
         let first = extent.start.0 as u32;
         for frame in first..first + self.ladder.pages(extent.level) as u32 {
             if let Some(PageOf { object, index }) = self.page_on(frame, List::Cache) {

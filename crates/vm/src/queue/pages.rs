@@ -21,8 +21,8 @@ mod tests;
 mod validate;
 
 use crate::object::population::NONE;
-use crate::reclaim::arrived::Arrived;
-use crate::reclaim::journal::{Cursor, Journal};
+use crate::queue::arrived::Arrived;
+use crate::queue::journal::{Cursor, Journal};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;

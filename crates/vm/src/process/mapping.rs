@@ -557,7 +557,7 @@ impl Vm {
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
         if object.file.is_some() {
-            return self.objects.give_up_of_file(&mut self.frames, part.object, part.offset..part.offset_end());
+            return self.frames.give_up_of_file(&mut self.objects, part.object, part.offset..part.offset_end());
         }
         let alone = object.sole || self.spaces.only_user(&self.objects, space, part.object);
         if alone {

@@ -1,7 +1,7 @@
 //! The lists beside plain queues of frames, after each operation.
 
 use super::*;
-use crate::reclaim::journal::RUN;
+use crate::queue::journal::RUN;
 use alloc::collections::VecDeque;
 use superpage_pages::Random;
 

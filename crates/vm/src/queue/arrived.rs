@@ -1,7 +1,7 @@
 //! Frames that have just arrived on the page lists, before their states and the journals of the
 //! lists know.
 
-use crate::reclaim::pages::List;
+use crate::queue::pages::List;
 
 /// How many frames arrive before the lists take them: as many misses of the cache as a processor
 /// has under way at once, a few times over, and few enough for a search.
