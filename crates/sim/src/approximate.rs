@@ -2,7 +2,7 @@
 //! that it leaves. All that shows rows asks here.
 
 use crate::predictions;
-use crate::row::{Row, Sampled};
+use crate::{Row, Sampled};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_report::{InSample, KeyKind, Keys, count, time};

@@ -5,8 +5,8 @@
 //! within a piece of the stream too. What programs have touched changes at accesses that are known
 //! before anything runs ([`Touch`]).
 
-use crate::requests::{Place, Touch};
 use crate::simulation::Simulation;
+use crate::stream::{Place, Touch};
 use superpage_pages::Level;
 
 /// Sums over instructions, in base pages.

@@ -1,16 +1,8 @@
 //! Modelled time: counts times the costs in the machine file.
 
-use crate::KernelModel;
-use crate::estimate::Whole;
 use superpage_keys::Counts;
 use superpage_mmu::{Counters, Machine, Remaps, UseBits};
 use superpage_vm::Stats;
-
-/// The program's own instructions, at the machine's rate without TLB misses.
-pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
-    // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
-    (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64
-}
 
 /// The kernel's work as counts, which are the same on all machines; each makes its own cycles of
 /// them.
@@ -139,15 +131,4 @@ impl Kernel {
     pub(crate) fn locked(&self) -> u64 {
         self.fault + self.zero + self.copy + self.promotion
     }
-}
-
-/// The values of the machine file that nobody has published and that matter with or without lines,
-/// as `key = value`. With a model of the kernel, its own in place of the costs that it replaces.
-pub(crate) fn assumed(machine: &Machine, lines: bool, kernel: Option<&KernelModel>) -> Vec<String> {
-    let of_lines =
-        |key: &str| key.starts_with("instruction-cache") || key == "memory.overlap" || key == "memory.streams";
-    let replaced = |key: &str| kernel.is_some() && (key == "costs.fault" || key == "costs.switch");
-    let those = machine.assumed().iter().filter(|(key, _)| (lines || !of_lines(key)) && !replaced(key));
-    let of_kernel = kernel.into_iter().flat_map(|kernel| kernel.assumed.iter().cloned());
-    those.map(|(key, value)| format!("{key} = {value}")).chain(of_kernel).collect()
 }

@@ -23,12 +23,13 @@
 //! it again later. So the whole stream has about the recorded counts at least, and an estimate
 //! below them is too low by the difference.
 
+mod sampled;
 mod student;
 
+pub use self::sampled::Sampled;
 use self::student::{freedom, student};
-use crate::piece::Window;
-use crate::row::{Row, Sampled};
-use crate::simulation::Counted;
+use crate::counted::Counted;
+use crate::stream::Window;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use superpage_keys::Counts;
@@ -203,6 +204,14 @@ pub(crate) struct Whole {
     /// The program's misses in line caches; 0 of a sampled stream, which has no lines.
     pub(crate) data_cycles: u64,
     pub(crate) sampled: Option<Sampled>,
+}
+
+impl Whole {
+    /// The program's own instructions in cycles, at the machine's rate without TLB misses.
+    pub(crate) fn program_cycles(&self, machine: &Machine) -> u64 {
+        // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
+        (self.instructions as f64 * machine.costs.cycles_per_instruction) as u64
+    }
 }
 
 impl Windows {
@@ -454,6 +463,41 @@ impl Evidence {
         }
     }
 
+    /// Sets the errors of a row by itself.
+    pub(crate) fn own_errors(&self, sampled: &mut Sampled) {
+        sampled.no_errors = self.no_errors().map(Into::into);
+        sampled.tlb_misses_error = self.error(Estimated::misses, self.rare());
+        let rare = self.rare_cost(|walks| walks.references);
+        sampled.walk_memory_references_error = self.error(|counts| counts.walk_references, rare);
+        sampled.cycles_error = self.error(Estimated::translation, self.rare_cycles());
+    }
+
+    /// Whether rows of both can be compared: a run that ended early has different windows.
+    pub(crate) fn has_windows_of(&self, theirs: &Evidence) -> bool {
+        self.windows.len() == theirs.windows.len()
+    }
+
+    /// The error of the misses saved against `theirs`, in percent. What few windows show in both
+    /// rows is equal only if both are the `same` row.
+    pub(crate) fn reduction_error(&self, theirs: &Evidence, same: bool) -> Option<f64> {
+        let ratio = |basis| self.counts(basis).misses() / theirs.counts(basis).misses();
+        let few = self.rare() + theirs.rare() * ratio(Basis::All) + self.apart(theirs);
+        let least = if same { 0.0 } else { few };
+        self.ratio_error(|basis| 100.0 * ratio(basis), 100.0 * least / theirs.counts(Basis::All).misses())
+    }
+
+    /// The error of the speedup against `theirs`, where the two rows have these cycles.
+    pub(crate) fn speedup_error(&self, theirs: &Evidence, cycles: [u64; 2], same: bool) -> Option<f64> {
+        // All other cycles are known.
+        let rest = |cycles: u64, evidence: &Evidence| cycles as f64 - evidence.counts(Basis::All).translation();
+        let rests = (rest(cycles[0], self), rest(cycles[1], theirs));
+        let own_time = |basis| rests.0 + self.counts(basis).translation();
+        let their_time = |basis| rests.1 + theirs.counts(basis).translation();
+        let speedup = |basis| their_time(basis) / own_time(basis);
+        let few = theirs.rare_cycles() + self.rare_cycles() * speedup(Basis::All);
+        self.ratio_error(speedup, if same { 0.0 } else { few } / own_time(Basis::All))
+    }
+
     /// Half the width of the 95 % interval of a value of the estimated counts, by its spread over
     /// the windows.
     fn spread(&self, value: impl Fn(Basis) -> f64) -> Option<f64> {
@@ -574,51 +618,6 @@ fn forgets(machine: &Machine) -> bool {
 fn fills(machine: &Machine) -> bool {
     let fills = |tlb: &TlbSpec| tlb.joins.is_none() && 2 * tlb.entries <= Sampling::SHORT;
     machine.range_tlb.is_none() && machine.perforated.is_none() && machine.tlb.iter().all(fills)
-}
-
-/// Sets the errors of a row of a sampled stream.
-pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
-    let (Some(sampled), Some(evidence)) = (&mut row.sampled, evidence) else { return };
-    // The page daemon runs when memory is short, and a process is killed when there is none.
-    sampled.kernel_exact = row.daemon_runs == 0 && row.error.is_none();
-    if !sampled.kernel_exact {
-        return;
-    }
-    sampled.no_errors = evidence.no_errors().map(Into::into);
-    sampled.tlb_misses_error = evidence.error(Estimated::misses, evidence.rare());
-    let rare = evidence.rare_cost(|walks| walks.references);
-    sampled.walk_memory_references_error = evidence.error(|counts| counts.walk_references, rare);
-    sampled.cycles_error = evidence.error(Estimated::translation, evidence.rare_cycles());
-}
-
-/// Sets the errors of the figures that compare a row of a sampled stream with `base`.
-pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row, theirs: Option<&Evidence>) {
-    let (Some(own), Some(theirs)) = (own, theirs) else { return };
-    let same = row.is_base();
-    let Some(sampled) = &mut row.sampled else { return };
-    let base_exact = base.sampled.as_ref().is_some_and(|base| base.kernel_exact);
-    // A run that ended early has different windows.
-    if !sampled.kernel_exact || !base_exact || own.windows.len() != theirs.windows.len() {
-        return;
-    }
-    // What few windows show in both rows is equal only if both are the same row.
-    let rare = |error: f64| if same { 0.0 } else { error };
-    if row.tlb_miss_reduction_percent.is_some() {
-        let ratio = |basis| own.counts(basis).misses() / theirs.counts(basis).misses();
-        let few = own.rare() + theirs.rare() * ratio(Basis::All) + own.apart(theirs);
-        let least = 100.0 * rare(few) / theirs.counts(Basis::All).misses();
-        sampled.tlb_miss_reduction_percent_error = own.ratio_error(|basis| 100.0 * ratio(basis), least);
-    }
-    if row.speedup.is_some() {
-        // All other cycles are known.
-        let rest = |cycles: u64, evidence: &Evidence| cycles as f64 - evidence.counts(Basis::All).translation();
-        let rests = (rest(row.cycles, own), rest(base.cycles, theirs));
-        let own_time = |basis| rests.0 + own.counts(basis).translation();
-        let their_time = |basis| rests.1 + theirs.counts(basis).translation();
-        let speedup = |basis| their_time(basis) / own_time(basis);
-        let least = rare(theirs.rare_cycles() + own.rare_cycles() * speedup(Basis::All)) / own_time(Basis::All);
-        sampled.speedup_error = own.ratio_error(speedup, least);
-    }
 }
 
 #[cfg(test)]

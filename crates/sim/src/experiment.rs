@@ -1,202 +1,17 @@
-//! Experiments: a grid of machines, policies and workloads, planned completely before anything
-//! runs, then run in one pass over each stream.
+//! Runs a plan in one pass over a stream.
 
-use crate::estimate;
+use crate::errors;
 use crate::group::groups;
-use crate::piece::{Phases, Piece};
-use crate::requests::Course;
 use crate::room::Guard;
 use crate::simulation::Simulation;
+use crate::stream::{Course, Phases, Piece};
 use crate::workers;
-use crate::{BackgroundOn, Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, TimeScale, Watch};
+use crate::{Error, Row, Run, Setup, Watch};
 use rayon::prelude::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use superpage_mmu::{Machine, Mmu};
-use superpage_pages::{Ladder, PageSize};
+use superpage_mmu::Mmu;
 use superpage_trace::{Info, Source};
-use superpage_vm::{Policy, Sizes};
-
-/// The conditions that all simulations of a grid share.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conditions {
-    /// The only superpage sizes in use; `None`: all of the machine's.
-    pub sizes: Option<Vec<PageSize>>,
-    /// Bytes of memory; `None`: the machine file's value.
-    pub memory: Option<u64>,
-    /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer sets it.
-    pub swap: Option<u64>,
-    /// Which extents hold an immovable page before the run.
-    pub fragment: Fragment,
-    /// The seed of their positions.
-    pub seed: u64,
-    /// Whether files have been read before the run.
-    pub files: Files,
-    /// The hash function for digests.
-    pub digest: Digest,
-    /// Where a policy's background and the page daemon run; `None`: on another core, unless the
-    /// machine has one alone.
-    pub background: Option<BackgroundOn>,
-    /// How much faster the clock of a policy's background goes.
-    pub time_scale: TimeScale,
-    /// The policies of the hosts of guests, by each of which every policy is run, `base` always
-    /// among them; if there are none, hosts map all memory by pages of the size that the machine
-    /// file says.
-    pub host_policies: Vec<String>,
-    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there
-    /// are none, the kernel touches nothing.
-    pub kernels: Vec<String>,
-}
-
-/// The simulations of a grid over one workload: every machine with every policy, `base` always
-/// among them, and on every host.
-///
-/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with
-/// parameters after a colon. The policy parameter `sizes=64K+512K` leaves only those superpage
-/// sizes, for that policy.
-///
-/// # Errors
-/// A name is unknown or does not fit; nothing has run.
-pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let machines = machines.iter().map(|name| crate::machine(name)).collect::<Result<Vec<_>, Error>>()?;
-    plan_machines(&machines, policies, conditions)
-}
-
-/// Like [`plan`], for machines that are already loaded.
-///
-/// # Errors
-/// As for [`plan`], or two machines have the same name.
-pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let named = policies.iter().map(|text| crate::named(text)).collect::<Result<Vec<_>, Error>>()?;
-    plan_policies(machines, &named, conditions)
-}
-
-/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`]
-/// returns, each with its name in rows.
-///
-/// # Errors
-/// As for [`plan_machines`].
-pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let hosts = conditions.host_policies.iter().map(|text| crate::named(text)).collect::<Result<Vec<_>, Error>>()?;
-    let hosts = match hosts.is_empty() {
-        true => vec![None],
-        false => with_base(&hosts)?.into_iter().map(Some).collect(),
-    };
-    on_hosts(machines, policies, &hosts, conditions)
-}
-
-/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan
-/// whose host has `base`. The hosts of the conditions are not used.
-///
-/// # Errors
-/// As for [`plan_machines`].
-pub fn plan_on_host(
-    machines: &[Machine],
-    policies: &[Named],
-    host: &Named,
-    conditions: &Conditions,
-) -> Result<Vec<Setup>, Error> {
-    on_hosts(machines, policies, &[Some(host.clone())], conditions)
-}
-
-/// A policy with its name in rows.
-type Named = (String, Policy);
-
-/// These policies, each once, and `base`, which every comparison names, even if nobody asked for
-/// it.
-fn with_base(policies: &[Named]) -> Result<Vec<Named>, Error> {
-    let mut all: Vec<Named> = Vec::new();
-    if !policies.iter().any(|(name, _)| name == "base") {
-        all.push(crate::named("base")?);
-    }
-    for policy in policies {
-        if !all.contains(policy) {
-            all.push(policy.clone());
-        }
-    }
-    Ok(all)
-}
-
-fn on_hosts(
-    machines: &[Machine],
-    policies: &[Named],
-    hosts: &[Option<Named>],
-    conditions: &Conditions,
-) -> Result<Vec<Setup>, Error> {
-    let policies = with_base(policies)?;
-    // Rows are compared with `base` by their machine's name.
-    for (i, machine) in machines.iter().enumerate() {
-        if machines[..i].iter().any(|other| other.name == machine.name) {
-            let problem = "give each its own `name`, and name none twice";
-            return Err(Error::Usage(format!("two machines are called {}: {problem}", machine.name)));
-        }
-    }
-    let kernels = conditions.kernels.iter().map(|text| KernelModel::named(text).map(Some));
-    let mut kernels = kernels.collect::<Result<Vec<_>, Error>>()?;
-    if kernels.is_empty() {
-        kernels.push(None);
-    }
-    let mut setups = Vec::new();
-    for machine in machines {
-        let shared = Arc::new(machine.clone());
-        let ladder = match &conditions.sizes {
-            Some(sizes) => only(machine, &machine.ladder(), sizes)?,
-            None => machine.ladder(),
-        };
-        for host in hosts {
-            for (name, policy) in &policies {
-                let ladder = crate::experiment::ladder(machine, &ladder, policy)?;
-                let setup = Setup::new(Arc::clone(&shared), ladder, name, policy.clone(), conditions)?;
-                for (setup, kernel) in std::iter::repeat_n(setup, kernels.len()).zip(&kernels) {
-                    let setup = match kernel {
-                        Some(kernel) => setup.with_kernel(kernel)?,
-                        None => setup,
-                    };
-                    setups.push(match host {
-                        Some(host) => setup.on_host(host)?,
-                        None => setup,
-                    });
-                }
-            }
-        }
-    }
-    Ok(setups)
-}
-
-/// The ladder of a kernel with this policy on a machine, of whose sizes these are in use.
-pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    match policy.sizes.is_empty() {
-        true => with_extents(machine, ladder, policy),
-        false => with_extents(machine, &only(machine, ladder, &policy.sizes)?, policy),
-    }
-}
-
-/// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between
-/// sizes that it has.
-fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    let place = &policy.answers.place;
-    let (own, asked) = place.size.extents();
-    // Where the program asks for superpages they may be of others.
-    let hinted = place.hinted.map(|size| size.extents().0).unwrap_or_default();
-    let extents: Sizes = own.iter().chain(hinted.iter()).collect();
-    let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
-    let fits = |size: &PageSize| *size > base && *size <= largest;
-    if let Some(size) = extents.iter().find(|size| asked && !fits(size)) {
-        let (name, policy) = (&machine.name, policy.definition().name);
-        return Err(Error::Usage(format!(
-            "machine {name}: policy {policy} takes extents of {size}, where they can be larger than {base} and up to {largest}"
-        )));
-    }
-    let extents = extents.iter().filter(|size| fits(size) && !machine.pages.sizes.contains(size));
-    let mut sizes: Vec<PageSize> = ladder.sizes().iter().copied().chain(extents).collect();
-    sizes.sort_unstable();
-    Ladder::new(&sizes).map_err(|error| Error::Usage(format!("machine {}: {error}", machine.name)))
-}
-
-fn only(machine: &Machine, ladder: &Ladder, sizes: &[PageSize]) -> Result<Ladder, Error> {
-    ladder.only(sizes).map_err(|error| Error::Usage(format!("machine {}: {error}; it has {ladder}", machine.name)))
-}
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -381,7 +196,7 @@ pub fn compare(runs: &mut [Run]) {
             // The one with the same kernel.
             let Some(base) = bases.iter().find(|base| base.row.kernel == run.row.kernel) else { continue };
             run.row.compare(&base.row);
-            estimate::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
+            errors::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
             for (part, base) in run.parts.iter_mut().zip(&base.parts) {
                 part.row.compare(&base.row);
             }

@@ -2,8 +2,8 @@
 
 use crate::disk::Disk;
 use crate::hardware::Hardware;
-use crate::kernel::outward;
 use crate::simulation::{Problem, Simulation};
+use crate::stream::outward;
 use std::collections::{BTreeMap, VecDeque};
 use superpage_pages::{PageRange, Pfn};
 use superpage_trace::{Event, ProcessId};

@@ -4,8 +4,8 @@ use crate::BackgroundOn;
 use crate::cost::Effort;
 use crate::hardware::Hardware;
 use crate::host::Host;
-use crate::requests::Asked;
 use crate::simulation::{Hold, Problem, Simulation};
+use crate::stream::{Asked, inward, outward};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_pages::{Access, Counts, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
@@ -443,18 +443,6 @@ impl Simulation {
             _ => unreachable!("{event:?} is none of address spaces"),
         }
     }
-}
-
-/// Base pages of `1 << shift` pages of the stream: all that overlap these.
-pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> PageRange {
-    let first = start >> shift;
-    Vpn(first).pages((start + pages).div_ceil(1 << shift) - first)
-}
-
-/// Base pages of `1 << shift` pages of the stream: only those that lie completely in these.
-pub(crate) fn inward(shift: u32, start: u64, pages: u64) -> PageRange {
-    let first = start.div_ceil(1 << shift);
-    Vpn(first).pages(((start + pages) >> shift).saturating_sub(first))
 }
 
 /// The least rights with which `access` is allowed.

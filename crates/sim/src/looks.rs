@@ -2,10 +2,10 @@
 //! after events, and at requests that the stream alone decides. How the stream is cut into blocks
 //! changes nothing.
 
+use crate::Every;
 use crate::host::Host;
-use crate::requests::Place;
-use crate::series::Every;
 use crate::simulation::Simulation;
+use crate::stream::Place;
 
 /// The time is looked at before each request whose number in the stream is a multiple of this.
 const REQUESTS: u64 = 64;

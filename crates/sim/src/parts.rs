@@ -1,7 +1,7 @@
 //! The results of a run beside its row: its named parts.
 
+use crate::Row;
 use crate::estimate::Evidence;
-use crate::{Every, Row};
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::Stats;
 
@@ -45,19 +45,6 @@ pub struct Part {
     /// The counts of the part. Its peaks are those within the part, its `pages` those mapped when
     /// programs had most memory mapped, and its `contiguity` what is left at its end.
     pub row: Row,
-}
-
-/// What to record during a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Watch {
-    /// Keep the state of the run so often, in [`Row::series`].
-    pub every: Option<Every>,
-    /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That
-    /// takes time in proportion to mapped memory, each time that memory shrinks from a new peak.
-    pub contiguity: bool,
-    /// Keep the program's data and instructions in the machine's line caches, together with page
-    /// tables ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
-    pub lines: bool,
 }
 
 /// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose

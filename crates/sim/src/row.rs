@@ -1,10 +1,11 @@
 //! A result row: what one policy on one machine did for one workload.
 
-use crate::cost;
+use crate::by_size;
 use crate::latency::{FaultTimes, Latencies};
 use crate::sources::{Sources, active, bloat};
 use crate::{
-    BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Setup, TimeScale,
+    BackgroundOn, ContiguousPercent, Digest, FaultLatency, Files, KernelCounts, Refusals, Sample, Sampled, Setup,
+    TimeScale,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -95,7 +96,7 @@ pub struct Row {
     #[key(count, "cycles", estimated, group = "Modelled time", from = it.cycles)]
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
-    #[key(count, "cycles", from = cost::program(it.machine, &it.whole))]
+    #[key(count, "cycles", from = it.whole.program_cycles(it.machine))]
     pub program_cycles: u64,
     /// Hits in TLB levels behind the first.
     #[key(count, "cycles", estimated, from = it.whole.tlb_hit_cycles)]
@@ -484,7 +485,7 @@ pub struct Row {
     #[key(condition, from = VERSION.into())]
     pub version: Cow<'static, str>,
     /// Values of the machine file that nobody has published and on which `cycles` depends.
-    #[key(condition, from = cost::assumed(it.machine, it.run.record.watch.lines, it.run.setup.kernel.as_ref()))]
+    #[key(condition, from = it.member.setup.assumed(it.run.record.watch.lines))]
     pub assumed: Vec<String>,
     /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text;
     /// each is a key, and a column of its own.
@@ -552,57 +553,6 @@ pub struct ShadowCounts {
     pub mtlb_misses: u64,
 }
 
-/// How the counts of a row were estimated from a sampled stream.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
-pub struct Sampled {
-    /// Recorded accesses of each period.
-    #[key(condition, "accesses")]
-    pub on: u64,
-    /// The period.
-    #[key(condition, "accesses")]
-    pub period: u64,
-    /// Recorded accesses as a share of all.
-    #[key(ratio)]
-    pub share: f64,
-    /// Windows that were measured: the second halves of those that were recorded.
-    #[key(count)]
-    pub windows: u64,
-    /// Data references that were recorded.
-    #[key(count)]
-    pub recorded_references: u64,
-    /// Misses that were counted, in windows, warming and gaps.
-    #[key(count)]
-    pub recorded_tlb_misses: u64,
-    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first
-    /// writes, and no policy depends on more until memory is short. What the page daemon then
-    /// evicts, and what comes back, depends on references that were left out; then every other
-    /// count is that of another run, and no error is given.
-    #[key(state)]
-    pub kernel_exact: bool,
-    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30
-    /// windows, several threads, TLBs with replacement that is neither LRU nor random, or a trace
-    /// that does not mark its windows or what was used last before them (before version 4 of the
-    /// file format) or not all of it (before version 8) where TLBs may hold more.
-    #[key(state)]
-    pub no_errors: Option<Cow<'static, str>>,
-    /// Half the width of the 95 % confidence interval of `tlb_misses`.
-    #[key(ratio)]
-    pub tlb_misses_error: Option<f64>,
-    /// The same of `walk_memory_references`.
-    #[key(ratio)]
-    pub walk_memory_references_error: Option<f64>,
-    /// The same of `cycles`.
-    #[key(ratio, "cycles")]
-    pub cycles_error: Option<f64>,
-    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and variation
-    /// that they share is no error of their ratio.
-    #[key(ratio, "%")]
-    pub tlb_miss_reduction_percent_error: Option<f64>,
-    /// The same of `speedup`.
-    #[key(ratio)]
-    pub speedup_error: Option<f64>,
-}
-
 impl Keys for Files {
     const STORED: Stored = Stored::Text;
 }
@@ -617,23 +567,6 @@ impl Keys for TimeScale {
 
 impl Keys for Digest {
     const STORED: Stored = Stored::Text;
-}
-
-/// What is known by size, as an object whose keys are page sizes.
-pub(crate) mod by_size {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::collections::BTreeMap;
-    use superpage_pages::PageSize;
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(pairs: &[(PageSize, T)], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_map(pairs.iter().map(|(size, value)| (size.to_string(), value)))
-    }
-
-    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        text: D,
-    ) -> Result<Vec<(PageSize, T)>, D::Error> {
-        Ok(BTreeMap::deserialize(text)?.into_iter().collect())
-    }
 }
 
 impl Row {

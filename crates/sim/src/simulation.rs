@@ -3,9 +3,11 @@
 
 use crate::average::{Averages, Sums};
 use crate::contiguous::Contiguous;
-use crate::cost::{self, Effort};
+use crate::cost::Effort;
+use crate::counted::Counted;
 use crate::disk::Disk;
-use crate::estimate::{self, Evidence, Translated, Whole};
+use crate::errors;
+use crate::estimate::{Evidence, Translated, Whole};
 use crate::files::Held;
 use crate::footprint::Footprint;
 use crate::fragment::{Fragmented, fragment};
@@ -16,16 +18,14 @@ use crate::latency::Faults;
 use crate::looks::Looks;
 use crate::memory::contiguity;
 use crate::parts::Peak;
-use crate::piece::{self, Mark, Piece, Stretch, Window};
-use crate::requests::{Along, Asked};
-use crate::series::Every;
 use crate::sources::bloat;
-use crate::{BackgroundOn, ContiguousPercent, Error, Part, Row, Run, Sample, Setup, Watch};
+use crate::stream::{self, Along, Asked, Mark, Piece, Stretch, Window};
+use crate::{BackgroundOn, ContiguousPercent, Error, Every, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Machine, Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped};
-use superpage_trace::{Event, Info, ProcessId, Sampling, Threads};
+use superpage_trace::{Event, Info, ProcessId, Sampling};
 use superpage_vm::{Config, Costs, Hash, Need, SpaceId, Vm};
 
 /// A kernel, and the machines on which it does the same, in the middle of a stream.
@@ -77,27 +77,6 @@ pub(crate) struct Processes {
     pub(crate) space: SpaceId,
     /// Whether the current process was killed: what it does is left out.
     pub(crate) dead: bool,
-}
-
-/// Counts of the stream, beside those of the manager and of the hardware.
-#[derive(Default)]
-pub(crate) struct Counted {
-    pub(crate) references: u64,
-    pub(crate) instructions: u64,
-    /// All accesses that were made.
-    pub(crate) accesses: u64,
-    /// Data references and instructions that were left out of the stream.
-    pub(crate) skipped: [u64; 2],
-    pub(crate) unmapped_accesses: u64,
-    pub(crate) widened_rights: u64,
-    /// Calls that would have cut a page of the static pool.
-    pub(crate) pool_refusals: u64,
-    pub(crate) idle_microseconds: u64,
-    pub(crate) threads: Threads,
-    /// Bytes that the kernel copied beside those that the memory manager counts.
-    pub(crate) copied_bytes: u64,
-    /// Pages hashed by the idle loop.
-    pub(crate) idle_hashed: u64,
 }
 
 /// Pages that programs have touched and still have.
@@ -269,8 +248,8 @@ impl Simulation {
             let asked = requests.stretch(index, runs(stretch));
             let end = asked.requests.len();
             match stretch.part {
-                piece::Part::Recent => self.recalled = true,
-                piece::Part::Window if std::mem::take(&mut self.recalled) => self.begin_window(),
+                stream::Part::Recent => self.recalled = true,
+                stream::Part::Window if std::mem::take(&mut self.recalled) => self.begin_window(),
                 _ => {}
             }
             if !self.processes.dead {
@@ -484,7 +463,7 @@ impl Simulation {
         let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
         let host = self.host_cycles(member);
-        let all = cost::program(machine, whole)
+        let all = whole.program_cycles(machine)
             + translation
             + kernel.total()
             + self.kernel_cycles()
@@ -633,7 +612,7 @@ impl Simulation {
                 ..if info.cut { left } else { self.row(&member) }
             };
             row.complete &= complete;
-            estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
+            errors::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
             for part in &mut member.parts {
                 part.row.workload.clone_from(&row.workload);
             }

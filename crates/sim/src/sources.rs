@@ -1,12 +1,11 @@
 //! What the keys of a row are filled from.
 
-use crate::Row;
 use crate::cost::{Effort, Kernel};
 use crate::estimate::{Translated, Whole};
 use crate::group::Member;
 use crate::host::HostCounts;
-use crate::row::Sampled;
 use crate::simulation::Simulation;
+use crate::{Row, Sampled};
 use superpage_mmu::{Counters, Machine};
 use superpage_pages::{Counts, PageSize};
 use superpage_vm::Stats;

@@ -5,9 +5,8 @@ use super::{
     Caching, Clears, Flushes, Handlers, KernelCounts, KernelModel, LINE, PAGE, PROCESS, Path, Reclaims, Vsids,
 };
 use crate::Setup;
-use crate::kernel::inward;
-use crate::requests::Asked;
 use crate::simulation::{Problem, Simulation};
+use crate::stream::{Asked, inward};
 use std::collections::BTreeMap;
 use superpage_mmu::{Block, Flush, Handler, Mmu, Request, Touch, Upkeep};
 use superpage_pages::{Access, Counts, Mapped, PageRange, Pfn, Protection, Vpn};

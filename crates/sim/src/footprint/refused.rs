@@ -1,9 +1,9 @@
 //! On which machines a model runs, and with which of its switches.
 
 use super::{KernelModel, LEFT, PAGE};
-use crate::{Error, Setup};
-use superpage_mmu::{Groups, Search};
-use superpage_pages::Bytes;
+use crate::Error;
+use superpage_mmu::{Groups, Machine, Search};
+use superpage_pages::{Bytes, PageSize};
 
 /// The switches that are of the hash table and of handlers: of machines without, they change
 /// nothing.
@@ -13,12 +13,11 @@ const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids
 const MOST_IN_CHAINS: u64 = 1 << 18;
 
 impl KernelModel {
-    /// Why this kernel cannot run on the machine of a setup, if it cannot.
-    pub(crate) fn refuses(&self, setup: &Setup) -> Result<(), Error> {
-        let machine = &setup.machine;
+    /// Why this kernel cannot run on the machine with this base page and so many frames, if it
+    /// cannot.
+    pub(crate) fn refuses(&self, machine: &Machine, base: PageSize, frames: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::Usage(format!("machine {}: {problem}", machine.name)));
-        if setup.ladder.base().bytes() != PAGE {
-            let base = setup.ladder.base();
+        if base.bytes() != PAGE {
             return refused(format!("a model of the kernel (--kernel) is for base pages of 4K, not {base}"));
         }
         let without = [
@@ -32,16 +31,16 @@ impl KernelModel {
         if let Some((_, what)) = without.into_iter().find(|(has, _)| *has) {
             return refused(format!("--kernel is for machines without {what}"));
         }
-        if setup.frames < self.pages() + LEFT {
+        if frames < self.pages() + LEFT {
             let kilobytes = |pages: u64| pages * PAGE / 1024;
-            let (need, left) = (kilobytes(self.pages()), kilobytes(setup.frames.saturating_sub(self.pages())));
+            let (need, left) = (kilobytes(self.pages()), kilobytes(frames.saturating_sub(self.pages())));
             return refused(format!(
                 "the kernel itself takes {need} KB of memory, which leaves {left} KB for programs: give at least {} KB with --memory",
                 kilobytes(self.pages() + LEFT)
             ));
         }
         let chains = machine.clustered.as_ref().is_some_and(|table| table.pages == 1);
-        if chains && setup.frames > MOST_IN_CHAINS {
+        if chains && frames > MOST_IN_CHAINS {
             let most = Bytes(MOST_IN_CHAINS * PAGE);
             return refused(format!(
                 "the kernel maps all memory, and a hashed page table then has chains that it takes minutes to go through: give at most {most} with --memory"
@@ -62,13 +61,13 @@ impl KernelModel {
         if !self.switches.table.is_on() && groups.search != Search::Software {
             return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
         }
-        self.refuses_blocks(setup, groups).or_else(refused)
+        self.refuses_blocks(frames, groups).or_else(refused)
     }
 
     /// Whether the kernel's memory lies where segments and blocks can translate it.
-    fn refuses_blocks(&self, setup: &Setup, groups: &Groups) -> Result<(), String> {
+    fn refuses_blocks(&self, frames: u64, groups: &Groups) -> Result<(), String> {
         let (first, switches) = (self.memory.first_page, &self.switches);
-        if self.device_page(setup.frames) + self.memory.device_pages > 1 << 20 {
+        if self.device_page(frames) + self.memory.device_pages > 1 << 20 {
             return Err(
                 "the kernel's memory and devices must end within its first 4 GB: give less with --memory".into()
             );
@@ -89,13 +88,13 @@ impl KernelModel {
         if !switches.blocks.is_on() {
             return Ok(());
         }
-        if !first.is_multiple_of(setup.frames.next_power_of_two()) {
+        if !first.is_multiple_of(frames.next_power_of_two()) {
             return Err(format!(
                 "memory.first-page of the kernel's model, {first:#x}, must be aligned to a block that holds all memory"
             ));
         }
-        if setup.frames * PAGE > groups.block_size {
-            let (block, memory) = (Bytes(groups.block_size), Bytes(setup.frames * PAGE));
+        if frames * PAGE > groups.block_size {
+            let (block, memory) = (Bytes(groups.block_size), Bytes(frames * PAGE));
             return Err(format!(
                 "its largest block has {block}, less than the {memory} of memory: give less with --memory, or blocks=off"
             ));

@@ -1,12 +1,11 @@
-//! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their
-//! requests for each size of base page.
+//! The stretches of the stream: runs between marks, with their counts, and the windows of a sampled
+//! stream that they lie in.
 
-use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_keys::Counts;
 use superpage_pages::{Access, Counts};
-use superpage_trace::{Batch, Error, Event, Phase, Run, Sampling, Source};
+use superpage_trace::{Event, Phase, Run, Sampling, Source};
 
 /// What happens between two runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +39,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn of(runs: &[Run]) -> Done {
+    pub(super) fn of(runs: &[Run]) -> Done {
         let (mut done, mut fetched) = (Done::default(), 0);
         for run in runs {
             let count = u64::from(run.references);
@@ -116,14 +115,6 @@ pub(crate) enum Part {
     Window,
 }
 
-/// A batch, and everything derived from it once for all simulations.
-pub(crate) struct Piece {
-    pub(crate) batch: Batch,
-    sums: Sums,
-    pub(crate) stretches: Vec<Stretch>,
-    requests: Vec<Requests>,
-}
-
 /// Tracks the windows of a sampled stream, of which each thread has its own. They are numbered in
 /// the order in which they begin. An unsampled stream is one window.
 #[derive(Clone, Debug, Default)]
@@ -160,12 +151,12 @@ impl Phases {
 
     /// Follows runs: those between two phases, of an access each, are the pages with which a window
     /// begins.
-    fn runs(&mut self, runs: usize, accesses: u64) {
+    pub(super) fn runs(&mut self, runs: usize, accesses: u64) {
         self.since = (self.since.0 + runs, self.since.1 + accesses);
     }
 
     /// What the runs that follow are.
-    fn part(&self) -> Part {
+    pub(super) fn part(&self) -> Part {
         self.parts.get(&self.current).copied().unwrap_or_default()
     }
 
@@ -181,7 +172,7 @@ impl Phases {
     }
 
     /// Handles an event; if it changes the window, returns the new one, if any.
-    fn event(&mut self, event: &Event) -> Option<Option<Window>> {
+    pub(super) fn event(&mut self, event: &Event) -> Option<Option<Window>> {
         if !self.sampled {
             return None;
         }
@@ -216,65 +207,5 @@ impl Phases {
         }
         let now = *self.window();
         (now != before).then_some(now)
-    }
-}
-
-impl Piece {
-    pub(crate) fn new(shifts: &[u32]) -> Piece {
-        let requests = shifts.iter().map(|shift| Requests::new(*shift)).collect();
-        Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
-    }
-
-    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the
-    /// sizes of base page, in the order given to [`Piece::new`].
-    pub(crate) fn fill(
-        &mut self,
-        source: &mut dyn Source,
-        phases: &mut Phases,
-        courses: &mut [Course],
-    ) -> Result<bool, Error> {
-        let more = source.fill(&mut self.batch)?;
-        self.sums.count(&self.batch.runs);
-        self.stretch(phases);
-        for (requests, course) in self.requests.iter_mut().zip(courses) {
-            requests.prepare((&self.batch, &self.sums), &self.stretches, course);
-        }
-        Ok(more)
-    }
-
-    fn stretch(&mut self, phases: &mut Phases) {
-        self.stretches.clear();
-        let mut from = 0;
-        for index in 0..self.batch.events.len() {
-            let to = self.batch.events[index].0 as usize;
-            let before = self.between(from, to, (Some(Mark::Event(index)), phases.part()));
-            phases.runs(to - from, before.done.accesses);
-            self.stretches.push(before);
-            from = to;
-            if let Some(window) = phases.event(&self.batch.events[index].1) {
-                self.stretches.push(self.between(from, from, (Some(Mark::Window(window)), Part::Other)));
-            }
-        }
-        let rest = self.between(from, self.batch.runs.len(), (None, phases.part()));
-        phases.runs(self.batch.runs.len() - from, rest.done.accesses);
-        self.stretches.push(rest);
-    }
-
-    fn between(&self, start: usize, end: usize, (mark, part): (Option<Mark>, Part)) -> Stretch {
-        let before = |run| self.sums.before(&self.batch.runs, run);
-        Stretch { start, end, done: before(end).since(&before(start)), mark, part }
-    }
-
-    /// The requests for machines whose base page has `base_shift` bits.
-    pub(crate) fn requests(&self, base_shift: u32) -> &Requests {
-        self.requests.iter().find(|requests| requests.base_shift() == base_shift).expect("one for each base page size")
-    }
-
-    /// What has been done of stretch number `index` when its request number `request` cannot be
-    /// made. O(runs).
-    pub(crate) fn until(&self, base_shift: u32, index: usize, request: usize) -> Done {
-        let stretch = &self.stretches[index];
-        let runs = &self.batch.runs[stretch.start..stretch.end];
-        Done::of(&runs[..self.requests(base_shift).run_of(index, runs, request)])
     }
 }

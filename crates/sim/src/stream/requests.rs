@@ -1,7 +1,7 @@
 //! The runs of a piece as requests to machines with one size of base page.
 
-use crate::piece::{Mark, Part, Stretch, Sums};
-use crate::touched::{Owner, Touched};
+use super::stretch::{Mark, Part, Stretch, Sums};
+use super::touched::{Owner, Touched};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
@@ -449,7 +449,7 @@ fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::piece::Done;
+    use crate::stream::stretch::Done;
     use superpage_mmu::{Machine, Mmu};
     use superpage_pages::{Mapped, Pfn, Protection};
     use superpage_trace::RunBuilder;

@@ -1,12 +1,48 @@
 //! The parts of one simulation of a grid, checked before anything runs.
 
+mod host;
+mod ladder;
+
+pub(crate) use host::HostSetup;
+pub(crate) use ladder::{ladder, only};
+
 use crate::footprint::KernelModel;
-use crate::host::HostSetup;
-use crate::{Conditions, Error, Files, Fragment};
+use crate::{Error, Files, Fragment};
 use std::sync::Arc;
 use superpage_mmu::Machine;
-use superpage_pages::{Ladder, format_bytes};
+use superpage_pages::{Ladder, PageSize, format_bytes};
 use superpage_vm::Policy;
+
+/// The conditions that all simulations of a grid share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// The only superpage sizes in use; `None`: all of the machine's.
+    pub sizes: Option<Vec<PageSize>>,
+    /// Bytes of memory; `None`: the machine file's value.
+    pub memory: Option<u64>,
+    /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer sets it.
+    pub swap: Option<u64>,
+    /// Which extents hold an immovable page before the run.
+    pub fragment: Fragment,
+    /// The seed of their positions.
+    pub seed: u64,
+    /// Whether files have been read before the run.
+    pub files: Files,
+    /// The hash function for digests.
+    pub digest: Digest,
+    /// Where a policy's background and the page daemon run; `None`: on another core, unless the
+    /// machine has one alone.
+    pub background: Option<BackgroundOn>,
+    /// How much faster the clock of a policy's background goes.
+    pub time_scale: TimeScale,
+    /// The policies of the hosts of guests, by each of which every policy is run, `base` always
+    /// among them; if there are none, hosts map all memory by pages of the size that the machine
+    /// file says.
+    pub host_policies: Vec<String>,
+    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there
+    /// are none, the kernel touches nothing.
+    pub kernels: Vec<String>,
+}
 
 /// The parts of one simulation: checked, and not yet started.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,6 +192,18 @@ impl Setup {
         Setup { name: policy.definition().name.into(), policy, ..self }
     }
 
+    /// The values of the machine file that nobody has published and that matter with or without
+    /// lines, as `key = value`. With a model of the kernel, its own in place of the costs that it
+    /// replaces.
+    pub(crate) fn assumed(&self, lines: bool) -> Vec<String> {
+        let of_lines =
+            |key: &str| key.starts_with("instruction-cache") || key == "memory.overlap" || key == "memory.streams";
+        let replaced = |key: &str| self.kernel.is_some() && (key == "costs.fault" || key == "costs.switch");
+        let those = self.machine.assumed().iter().filter(|(key, _)| (lines || !of_lines(key)) && !replaced(key));
+        let of_kernel = self.kernel.iter().flat_map(|kernel| kernel.assumed.iter().cloned());
+        those.map(|(key, value)| format!("{key} = {value}")).chain(of_kernel).collect()
+    }
+
     pub(crate) fn new(
         machine: Arc<Machine>,
         ladder: Ladder,
@@ -222,7 +270,7 @@ impl Setup {
 
     /// The same with this model of the kernel, which takes memory of its own.
     pub(crate) fn with_kernel(mut self, kernel: &KernelModel) -> Result<Setup, Error> {
-        kernel.refuses(&self)?;
+        kernel.refuses(&self.machine, self.ladder.base(), self.frames)?;
         self.frames -= kernel.pages();
         self.kernel = Some(kernel.clone());
         Ok(self)

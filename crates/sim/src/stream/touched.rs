@@ -7,7 +7,7 @@
 //! counts from its first use, through a mapping or by the kernel, until the file is removed; a page
 //! of shared memory while a mapping reaches it.
 
-use crate::kernel::{inward, outward};
+use super::pages::{inward, outward};
 use hashbrown::HashMap;
 use rangemap::RangeSet;
 use rustc_hash::FxBuildHasher;

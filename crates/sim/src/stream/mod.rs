@@ -1,0 +1,13 @@
+//! The stream as simulations take it: what follows from it, and from the size of the base page,
+//! alone. Found once for all simulations of a grid.
+
+mod pages;
+mod piece;
+mod requests;
+mod stretch;
+mod touched;
+
+pub(crate) use pages::{inward, outward};
+pub(crate) use piece::Piece;
+pub(crate) use requests::{Along, Asked, Course, Place, Touch};
+pub(crate) use stretch::{Mark, Part, Phases, Stretch, Window};
