@@ -6,7 +6,7 @@
 //! are switched, unless that empties them.
 
 use crate::counters::Counters;
-use crate::mappings::Watch;
+use crate::mappings::{Invalidate, Mapping, SpacePages};
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
 use crate::tlb::first::FirstLevel;
@@ -196,7 +196,7 @@ impl Mmu {
 
     fn run_in(&mut self, space: u32) -> u32 {
         self.catch_up();
-        self.mappings.forget_stretches();
+        self.mappings.clear_index_cache();
         self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.forget());
         std::mem::replace(&mut self.space, space)
     }
@@ -325,7 +325,7 @@ impl Mmu {
         self.drop_from_tlbs(space, pages);
         if self.upkeep.table {
             for (groups, mut reads) in self.each_groups() {
-                pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
+                pages.iter().for_each(|page| groups.flush_page(space, *page, &mut reads));
             }
         }
     }
@@ -335,15 +335,15 @@ impl Mmu {
     fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
         self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         for page in pages {
-            if let Some((head, pte, first)) = self.mappings.mapping(space, Vpn(*page)) {
-                self.first_levels.get_mut().leaf(head, first, pte);
+            if let Some(mapping) = self.mappings.mapping(space, Vpn(*page)) {
+                self.first_levels.get_mut().drop_leaf(mapping);
             }
         }
     }
 
     /// A space gets another number: nothing that TLBs and hash tables have of it is found again.
     fn renew(&mut self, space: u32) {
-        self.shot = Some((space, WHOLE));
+        self.shot = Some(SpacePages { space, pages: WHOLE });
         self.counters.groups.renewed += 1;
         for first_level in self.first_levels.get_mut() {
             first_level.forget();
@@ -426,7 +426,7 @@ impl Mmu {
     /// Accesses a line of a page without any TLB; returns whether it is mapped.
     fn access_real(&mut self, request: Request, line: u32) -> bool {
         let mapped = self.mappings.mapping(self.space, request.page());
-        let Some((head, ..)) = mapped else { return false };
+        let Some(Mapping { head, .. }) = mapped else { return false };
         let frame = self.mappings.frame_of(head, request.page());
         self.first_levels
             .get_mut()

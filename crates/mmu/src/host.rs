@@ -10,8 +10,8 @@
 
 use crate::counters::Counters;
 use crate::mappings::pte::Pte;
-use crate::mappings::{Backing, Forgotten, MappingId, Watch, Work};
-use crate::mmu::{Mmu, Used};
+use crate::mappings::{Backing, Invalidate, Mapping, MappingId, Pointer, Stale, Used, Work};
+use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
 use crate::tlb::first::FirstLevel;
 use crate::walk::formats::TABLES;
@@ -29,14 +29,14 @@ pub(crate) struct HostState {
     missed: bool,
 }
 
-/// Nothing is told of what changes: what was held of it was flushed before, or stays.
-pub(crate) struct Unwatched;
+/// No caches to invalidate: they were flushed before the change, or keep what they hold.
+pub(crate) struct NoCaches;
 
-impl Watch for Unwatched {
-    fn leaf(&mut self, _: u32, _: Vpn, _: Pte) {}
-    fn pointer(&mut self, _: usize, _: (u32, u64), _: Pte) {}
-    fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
-    fn moved(&mut self, _: Range<u64>) {}
+impl Invalidate for NoCaches {
+    fn drop_leaf(&mut self, _: Mapping) {}
+    fn drop_pointer(&mut self, _: Pointer) {}
+    fn drop_region(&mut self, _: u32, _: Vpn, _: Stale) {}
+    fn drop_lines(&mut self, _: Range<u64>) {}
 }
 
 /// The mapping of this size from this frame of the guest on.
@@ -117,29 +117,29 @@ impl Mmu {
     /// Removes a mapping of the host.
     pub fn host_remove(&mut self, at: Vpn, size: PageSize) -> Used {
         self.shoot_host();
-        let (pte, work) = self.backing().tables.remove(mapping(at, size), &mut Unwatched);
+        let (pte, work) = self.backing().tables.remove(mapping(at, size), &mut NoCaches);
         self.count_host(work);
-        Used::of(pte)
+        pte.used()
     }
 
     /// Changes the rights of a mapping of the host.
     pub fn host_protect(&mut self, at: Vpn, size: PageSize, protection: Protection) {
         self.shoot_host();
-        let work = self.backing().tables.protect(mapping(at, size), protection, &mut Unwatched);
+        let work = self.backing().tables.protect(mapping(at, size), protection, &mut NoCaches);
         self.count_host(work);
     }
 
     /// Replaces all mappings of `from` in a region by one of `to`.
     pub fn host_promote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
         self.shoot_host();
-        let work = self.backing().tables.promote(mapping(at, from), to, &mut Unwatched);
+        let work = self.backing().tables.promote(mapping(at, from), to, &mut NoCaches);
         self.count_host(work);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`.
     pub fn host_demote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
         self.shoot_host();
-        let work = self.backing().tables.demote(mapping(at, from), to, &mut Unwatched);
+        let work = self.backing().tables.demote(mapping(at, from), to, &mut NoCaches);
         self.count_host(work);
     }
 
@@ -151,7 +151,7 @@ impl Mmu {
     /// The use bits of a mapping of the host: walks that reach it set both.
     pub fn host_used(&self, at: Vpn, size: PageSize) -> Used {
         let backing = self.mappings.backing.as_ref();
-        backing.map_or(Used::default(), |backing| Used::of(backing.tables.used(mapping(at, size))))
+        backing.map_or(Used::default(), |backing| backing.tables.used(mapping(at, size)).used())
     }
 
     /// Clears the reference bit of a mapping of the host and returns whether it was set.
@@ -165,12 +165,12 @@ impl Mmu {
     }
 
     fn clear_host(&mut self, at: Vpn, size: PageSize, change: fn(Pte) -> Pte) -> Used {
-        let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut Unwatched);
+        let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut NoCaches);
         if work != Work::default() {
             self.shoot_host();
             self.count_host(work);
         }
-        Used::of(before)
+        before.used()
     }
 
     /// Announces that all mappings of the host will be removed.
@@ -181,6 +181,6 @@ impl Mmu {
     /// Frees the host's tables.
     pub fn host_destroy(&mut self) {
         self.shoot_host();
-        self.backing().tables.destroy(0, &mut Unwatched);
+        self.backing().tables.destroy(0, &mut NoCaches);
     }
 }

@@ -10,12 +10,12 @@
 
 use crate::counters::Counters;
 use crate::handler::Upkeep;
-use crate::host::{HostState, Unwatched};
+use crate::host::{HostState, NoCaches};
 use crate::machine::Machine;
 use crate::machine::Replacement;
 use crate::machine::{SHADOW_LINES, TableKind};
-use crate::mappings::pte::Pte;
-use crate::mappings::{Backing, Change, Followed, MappingId, Mappings, Work};
+use crate::mappings::pte::{Pte, Used};
+use crate::mappings::{Backing, Change, Followed, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::request::{Request, Trap};
 use crate::tlb::first::{FirstLevel, Lined};
 use crate::tlb::further::FurtherLevels;
@@ -40,7 +40,8 @@ pub struct Mmu {
     pub(crate) mappings: Mappings,
     /// Who reads of them what is counted or held has what waits served first: [`Mmu::served`].
     pub(crate) first_levels: RefCell<Vec<FirstLevel>>,
-    places: Vec<Place>,
+    /// Of each machine.
+    indices: Vec<Indices>,
     /// Whether requests of all of them may wait ([`Mmu::defer`]).
     pub(crate) may_defer: bool,
     /// Whether they have hash tables of groups.
@@ -48,9 +49,8 @@ pub struct Mmu {
     /// What is the same for all.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
-    /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any
-    /// of them.
-    pub(crate) shot: Option<(u32, Range<u64>)>,
+    /// The pages of the last shootdown, if nothing was translated since: no TLB holds any of them.
+    pub(crate) shot: Option<SpacePages>,
     /// Whether pages whose reference bit is cleared leave the TLBs.
     flushes_referenced: bool,
     pub(crate) host: HostState,
@@ -58,14 +58,14 @@ pub struct Mmu {
     pub(crate) upkeep: Upkeep,
 }
 
-/// Where a machine is. Those that differ in costs alone are at the same place.
+/// The parts of a machine, by index. Machines that differ in costs alone share all of them.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Indices {
     /// Its first level.
     first_level: usize,
-    /// Its further levels, of those behind that.
+    /// Its further levels, among those behind that.
     further: usize,
-    /// Its walker, of those behind both.
+    /// Its walker, among those behind both.
     walker: usize,
 }
 
@@ -88,7 +88,7 @@ impl Mmu {
         let alike = machines[1..].iter().all(|other| machine.shares_mappings(other));
         assert!(alike, "machines with different page tables, or whose TLBs look at use bits");
         let shape = machine.page_table.kind.shape(machine);
-        let (mut first_levels, mut places): (Vec<FirstLevel>, Vec<Place>) = (Vec::new(), Vec::new());
+        let (mut first_levels, mut indices): (Vec<FirstLevel>, Vec<Indices>) = (Vec::new(), Vec::new());
         for machine in machines {
             let [first, rest] = Tlbs::new(machine);
             let first_level = first_levels
@@ -99,12 +99,12 @@ impl Mmu {
                 first_levels.push(FirstLevel::new(first, machine));
             }
             let further = first_levels[first_level].add(rest, machine);
-            let alike = places.iter().zip(machines).find_map(|(place, other)| {
-                let near = (place.first_level, place.further) == (first_level, further);
-                (near && other.counts_like(machine)).then_some(place.walker)
+            let alike = indices.iter().zip(machines).find_map(|(others, other)| {
+                let near = (others.first_level, others.further) == (first_level, further);
+                (near && other.counts_like(machine)).then_some(others.walker)
             });
             let walker = alike.unwrap_or_else(|| first_levels[first_level].further[further].add(machine, &shape));
-            places.push(Place { first_level, further, walker });
+            indices.push(Indices { first_level, further, walker });
         }
         let mut mappings = Mappings::new(machine.ladder(), &shape);
         if machines.iter().any(|machine| machine.range_tlb.is_some()) {
@@ -118,7 +118,7 @@ impl Mmu {
         Mmu {
             mappings,
             first_levels: RefCell::new(first_levels),
-            places,
+            indices,
             walks_again: machine.page_table.kind == TableKind::Groups,
             may_defer: machines.iter().all(|machine| machine.may_defer()),
             counters: Counters::default(),
@@ -167,7 +167,7 @@ impl Mmu {
         machine: usize,
         make: impl FnOnce(&FirstLevel, &FurtherLevels, &Walker) -> T,
     ) -> T {
-        let Place { first_level, further, walker } = self.places[machine];
+        let Indices { first_level, further, walker } = self.indices[machine];
         let first_level = &self.served()[first_level];
         let further = &first_level.further[further];
         make(first_level, further, &further.walkers[walker])
@@ -252,7 +252,7 @@ impl Mmu {
     /// does not count. Costs a look at all entries.
     pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
         let own = self.mappings.mapping(self.space, page);
-        let own = own.map_or(page.0..page.0 + 1, |(_, pte, first)| {
+        let own = own.map_or(page.0..page.0 + 1, |Mapping { pte, first, .. }| {
             let size = self.mappings.ladder().sizes()[pte.size_level()];
             first.0..first.0 + size.bytes() / self.mappings.ladder().base().bytes()
         });
@@ -275,7 +275,7 @@ impl Mmu {
         self.catch_up();
         self.space = space;
         self.counters.switches += 1;
-        self.mappings.forget_stretches();
+        self.mappings.clear_index_cache();
         self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.switch(&self.mappings, space));
     }
 
@@ -375,7 +375,7 @@ impl Mmu {
             self.settle();
         }
         for first_level in self.first_levels.get_mut() {
-            first_level.retry_line(&mut self.mappings, self.space, (request, line))?;
+            first_level.retry_line(&mut self.mappings, self.space, request, line)?;
         }
         self.shot = None;
         Ok(())
@@ -477,18 +477,19 @@ impl Mmu {
         if !shot.is_empty() {
             self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         }
-        shot.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
+        shot.into_iter().for_each(|SpacePages { space, pages }| self.shoot(space, pages));
     }
 
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last
     /// shootdown of the same pages.
     pub(crate) fn shoot(&mut self, space: u32, pages: Range<u64>) {
         self.catch_up();
-        let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
-        if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
+        let covers =
+            |shot: &SpacePages| shot.space == space && shot.pages.start <= pages.start && pages.end <= shot.pages.end;
+        if !self.shot.as_ref().is_some_and(covers) {
             self.counters.shootdowns += 1;
             self.counters.shootdowns_running += u64::from(space == self.space);
-            self.shot = Some((space, pages.clone()));
+            self.shot = Some(SpacePages { space, pages: pages.clone() });
             self.keep_up(space, pages);
         }
     }
@@ -521,7 +522,7 @@ impl Mmu {
         let (pte, work) = self.mappings.remove(MappingId { space, at, size }, self.first_levels.get_mut());
         self.count_shootdown(space, at, size);
         self.finish(&change, work);
-        Used::of(pte)
+        pte.used()
     }
 
     /// Changes the rights of a mapping.
@@ -569,7 +570,7 @@ impl Mmu {
 
     /// The use bits of a mapping: its use since they were last cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
-        Used::of(self.mappings.used(MappingId { space, at, size }))
+        self.mappings.used(MappingId { space, at, size }).used()
     }
 
     /// Clears the reference bit of a mapping and returns whether it was set; the next access sets
@@ -588,20 +589,22 @@ impl Mmu {
     fn clear(&mut self, mapping: MappingId, change: fn(Pte) -> Pte, flush: bool) -> Used {
         self.catch_up();
         let MappingId { space, at, size } = mapping;
-        let (before, work) = match flush {
-            true => self.mappings.clear(mapping, change, self.first_levels.get_mut()),
-            false => self.mappings.clear(mapping, change, &mut Unwatched),
+        let (before, work) = if flush {
+            self.mappings.clear(mapping, change, self.first_levels.get_mut())
+        } else {
+            self.mappings.clear(mapping, change, &mut NoCaches)
         };
         if work != Work::default() {
-            match flush {
-                true => self.count_shootdown(space, at, size),
-                // Requests for what was used last are served without a look at its mapping.
-                false => self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget),
+            if flush {
+                self.count_shootdown(space, at, size);
+            } else {
+                // Recent requests are served without a look at their mappings.
+                self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
             }
             let work = self.mappings.work_of_bits(space, &self.pages(at, size), work);
             self.count_work(work);
         }
-        Used::of(before)
+        before.used()
     }
 
     /// Splits all shadow superpages of a space all of whose mappings will be removed: each base
@@ -642,20 +645,5 @@ impl Mmu {
     pub fn validate(&self) -> Result<(), String> {
         self.mappings.validate()?;
         self.served().iter().try_for_each(|first_level| first_level.validate(&self.mappings))
-    }
-}
-
-/// The use bits of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
-    /// Accessed since the bit was cleared.
-    pub referenced: bool,
-    /// Written since the bit was cleared.
-    pub modified: bool,
-}
-
-impl Used {
-    pub(crate) fn of(pte: Pte) -> Used {
-        Used { referenced: pte.referenced(), modified: pte.dirty() }
     }
 }

@@ -21,6 +21,7 @@ use crate::tlb::batch::{Batch, Located, kind};
 use crate::tlb::first::FirstLevel;
 use crate::tlb::further::FurtherLevels;
 use crate::tlb::noted::Noted;
+use crate::tlb::storage::EntryId;
 use crate::tlb::{Served, Tlbs};
 use superpage_pages::Access;
 
@@ -50,7 +51,7 @@ impl Passed {
     fn is_in(&self, tlbs: &Tlbs, noted: &Noted) -> bool {
         let Located { number, head, kind, .. } = self.located;
         let write = kind & !3 | Access::Write as usize;
-        let has = |kind| tlbs.has((number, head), kind);
+        let has = |kind| tlbs.has(EntryId { number, key: head }, kind);
         let held = |stayed: Stayed| has(kind) && (!stayed.written || has(write));
         self.stayed.is_some_and(held) && !noted.has(head)
     }
@@ -86,9 +87,10 @@ impl Mmu {
         let (first_levels, mappings, space) = self.in_parts();
         for first_level in first_levels {
             // Each by what it is itself, whatever others share the mappings.
-            match first_level.compared {
-                0 => first_level.recall(mappings, space, requests, stayed),
-                _ => _ = first_level.run::<false>(mappings, space, requests),
+            if first_level.compared == 0 {
+                first_level.recall(mappings, space, requests, stayed);
+            } else {
+                first_level.run::<false>(mappings, space, requests);
             }
         }
         None

@@ -37,7 +37,7 @@ impl Mappings {
         match &self.backing {
             Some(backing) if pte.size_level() > 0 => {
                 let host = backing.tables.mapping(0, Vpn(self.frame_of(head, page)));
-                pte.with_size_level(host.map_or(0, |(_, host, _)| host.size_level().min(pte.size_level())))
+                pte.with_size_level(host.map_or(0, |host| host.pte.size_level().min(pte.size_level())))
             }
             _ => pte,
         }

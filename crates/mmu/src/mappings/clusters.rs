@@ -15,7 +15,7 @@
 //! the lines that a walk reads depend only on the sequence of operations.
 
 use super::followers::{Change, Followed, Follower};
-use super::{Found, Mappings, Watch, Work};
+use super::{Found, Invalidate, Mappings, Work};
 use crate::machine::ENTRY_BYTES;
 use crate::machine::Machine;
 use std::ops::Range;
@@ -255,14 +255,10 @@ impl Mappings {
         }
         let ids = id..id + pages as u32;
         let mapped = ids.clone().filter(|id| self.ptes[*id as usize].is_leaf()).count() as u64;
-        let class = |id: u32| {
-            let (pte, frame) = self.base_page(id)?;
-            let first = frame.checked_sub(u64::from(id) & (pages - 1)).filter(|first| first.is_multiple_of(pages))?;
-            Some((first, pte.attributes(0)))
-        };
-        let mut classes = ids.filter(|id| self.ptes[*id as usize].is_leaf()).map(class);
-        let one = classes.next().flatten();
-        let together = shape.partial && one.is_some() && classes.all(|class| class == one);
+        let leaves = ids.filter(|id| self.ptes[*id as usize].is_leaf());
+        let mut placements = leaves.map(|id| self.placement(id, pages));
+        let one = placements.next().flatten();
+        let together = shape.partial && one.is_some() && placements.all(|placement| placement == one);
         (mapped > 0).then_some((if together { Form::Short } else { Form::Long }, mapped))
     }
 }
@@ -275,7 +271,7 @@ impl Follower for Clusters {
 
     /// Brings the nodes of the blocks that these pages are in up to date. The change costs the
     /// mappings that are written, and, if it joins or splits pages, those that are read.
-    fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Watch) -> Followed {
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Invalidate) -> Followed {
         let none = |work| Followed { work, shot: Vec::new() };
         let Some(mut clusters) = mappings.clusters.take() else { return none(work) };
         let Change { space, pages, .. } = change.clone();

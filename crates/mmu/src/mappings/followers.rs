@@ -6,7 +6,7 @@ use super::clusters::Clusters;
 use super::perforation::Perforation;
 use super::ranges::Ranges;
 use super::shadow::Shadow;
-use super::{Mappings, Watch, Work};
+use super::{Invalidate, Mappings, SpacePages, Work};
 use std::ops::Range;
 
 /// A change of mappings: the pages, and their frames, if they are mapped where nothing was.
@@ -23,7 +23,7 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     pub(crate) work: Work,
-    pub(crate) shot: Vec<(u32, Range<u64>)>,
+    pub(crate) shot: Vec<SpacePages>,
 }
 
 impl std::ops::AddAssign for Followed {
@@ -39,18 +39,18 @@ pub(super) trait Follower {
     fn is_kept(_: &Mappings) -> bool;
 
     /// These pages will change; of some only frames are given, which will be mapped once more.
-    fn before(_: &mut Mappings, _: &Change, _: &mut impl Watch) -> Followed {
+    fn before(_: &mut Mappings, _: &Change, _: &mut impl Invalidate) -> Followed {
         Followed::default()
     }
 
     /// All mappings of this space will be removed.
-    fn before_end(_: &mut Mappings, _space: u32, _: &mut impl Watch) -> Followed {
+    fn before_end(_: &mut Mappings, _space: u32, _: &mut impl Invalidate) -> Followed {
         Followed::default()
     }
 
     /// These pages have changed, which was so much work until here. The pages that are mapped are
     /// in a row, or it is one.
-    fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Watch) -> Followed {
+    fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Invalidate) -> Followed {
         Followed { work, shot: Vec::new() }
     }
 
@@ -65,7 +65,7 @@ pub(super) trait Follower {
     }
 
     /// Does it.
-    fn settle(_: &mut Mappings, _: &mut impl Watch) -> Followed {
+    fn settle(_: &mut Mappings, _: &mut impl Invalidate) -> Followed {
         Followed::default()
     }
 
@@ -88,26 +88,26 @@ macro_rules! followers {
 
             /// To be called before these pages change.
             #[inline(never)]
-            pub(crate) fn before(&mut self, change: &Change, watch: &mut impl Watch) -> Followed {
+            pub(crate) fn before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::before(self, change, watch); })+
+                $(if $follower::is_kept(self) { all += $follower::before(self, change, caches); })+
                 all
             }
 
             /// To be called before all mappings of a space are removed.
-            pub(crate) fn before_end(&mut self, space: u32, watch: &mut impl Watch) -> Followed {
+            pub(crate) fn before_end(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::before_end(self, space, watch); })+
+                $(if $follower::is_kept(self) { all += $follower::before_end(self, space, caches); })+
                 all
             }
 
             /// To be called after these pages have changed, which was so much work. Returns what it
             /// costs in all.
             #[inline(never)]
-            pub(crate) fn after(&mut self, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
+            pub(crate) fn after(&mut self, change: &Change, work: Work, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed { work, shot: Vec::new() };
                 $(if $follower::is_kept(self) {
-                    let followed = $follower::after(self, change, all.work, watch);
+                    let followed = $follower::after(self, change, all.work, caches);
                     all.work = followed.work;
                     all.shot.extend(followed.shot);
                 })+
@@ -129,9 +129,9 @@ macro_rules! followers {
             /// Does what changes since the last access have left to be done: a kernel's changes
             /// often come in rows, of which the next undoes what would follow from one.
             #[cold]
-            pub(crate) fn settle(&mut self, watch: &mut impl Watch) -> Followed {
+            pub(crate) fn settle(&mut self, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::settle(self, watch); })+
+                $(if $follower::is_kept(self) { all += $follower::settle(self, caches); })+
                 all
             }
 

@@ -1,76 +1,80 @@
-//! The one lookup that each request makes.
+//! The lookup of a request in the index, through a cache of its second level.
 
-use super::Mappings;
 use super::operations::Work;
+use super::pte::Used;
+use super::{Mapping, Mappings};
 use crate::request::Trap;
 use superpage_pages::Vpn;
 
-/// Cached parts of the upper index, each for what one node of the second level spans: 1 GB in pages
-/// of 4 KB. Programs use few, but far apart.
-const STRETCHES: usize = 64;
+/// The nodes that are cached. Each spans 1 GB with pages of 4 KB; programs use few, but far apart.
+const SLOTS: usize = 64;
 
-/// The place of a stretch.
+/// The slot of the node that spans the pages of this number, in units of its span.
 #[inline(always)]
-fn place(number: u64) -> usize {
-    (number ^ number >> 7) as usize % STRETCHES
+fn slot(number: u64) -> usize {
+    (number ^ number >> 7) as usize % SLOTS
 }
 
-/// Where the second level of the index has the page-table entries of one stretch of pages.
+/// A node of the second level of the index.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct CachedNode {
+    /// The number of the pages that it spans, in units of its span.
     number: u64,
+    /// Its first page-table entry.
     first: u32,
-    /// The bits of the index that count: none if the whole stretch is one page.
+    /// The bits of the index within the node; 0 if one page is as large as its span.
     mask: u32,
 }
 
-const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
+const NO_NODE: CachedNode = CachedNode { number: u64::MAX, first: 0, mask: 0 };
 
-/// A cache of the upper index, of one space.
+/// A direct-mapped cache of the second level of the index, for the current space.
 #[derive(Clone, Debug)]
-pub(super) struct Stretches {
-    all: [Stretch; STRETCHES],
+pub(super) struct IndexCache {
+    slots: [CachedNode; SLOTS],
     /// The value of [`Mappings::changes`] when they were cached.
     learned: u64,
-    /// The page-number bits of the lowest level, and those of the two lowest.
-    low_bits: (u32, u32),
+    /// The page-number bits of the lowest level.
+    lowest_bits: u32,
+    /// Those of the two lowest levels together.
+    node_bits: u32,
 }
 
-impl Stretches {
-    pub(super) fn new(bits: &[u32]) -> Stretches {
-        Stretches { all: [NO_STRETCH; STRETCHES], learned: 0, low_bits: (bits[0], bits[0] + bits[1]) }
+impl IndexCache {
+    pub(super) fn new(bits: &[u32]) -> IndexCache {
+        IndexCache { slots: [NO_NODE; SLOTS], learned: 0, lowest_bits: bits[0], node_bits: bits[0] + bits[1] }
     }
 }
 
 impl Mappings {
-    /// Empties the cache: it is for another space, or out of date.
-    pub(crate) fn forget_stretches(&mut self) {
-        self.stretches.all = [NO_STRETCH; STRETCHES];
+    /// Empties the cache of the index: for another space, or because it is out of date.
+    pub(crate) fn clear_index_cache(&mut self) {
+        self.index_cache.slots = [NO_NODE; SLOTS];
     }
 
     /// Brings the cache up to date, if the index has changed above the lowest level; call it before
     /// lookups.
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
-        if self.stretches.learned != self.changes {
-            self.stretches.learned = self.changes;
-            self.forget_stretches();
+        if self.index_cache.learned != self.changes {
+            self.index_cache.learned = self.changes;
+            self.clear_index_cache();
         }
     }
 
-    /// The page-table entry of the page: of its mapping, or an absent one; `None` if the index does
-    /// not reach that far down.
+    /// The page-table entry of the page, of its mapping or absent; `None` if the index has no node
+    /// for it.
     #[inline(always)]
     pub(crate) fn entry(&mut self, space: u32, page: Vpn) -> Option<u32> {
-        let (low, second) = self.stretches.low_bits;
-        let number = page.0 >> second;
-        let mut stretch = self.stretches.all[place(number)];
-        if stretch.number != number {
-            stretch = self.learn(space, page)?;
+        let IndexCache { lowest_bits, node_bits, .. } = self.index_cache;
+        let number = page.0 >> node_bits;
+        let mut node = self.index_cache.slots[slot(number)];
+        if node.number != number {
+            node = self.learn(space, page)?;
         }
-        let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
+        let above = node.first + ((page.0 >> lowest_bits) as u32 & node.mask);
         let pte = self.ptes[above as usize];
-        Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
+        Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << lowest_bits) - 1)) } else { above })
     }
 
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the
@@ -84,30 +88,27 @@ impl Mappings {
             return Ok(head);
         }
         if !pte.allows(access) {
-            return Err(match pte.is_leaf() {
-                true => Trap::Rights { held: pte.protection() },
-                false => Trap::Absent,
-            });
+            return Err(if pte.is_leaf() { Trap::Rights { held: pte.protection() } } else { Trap::Absent });
         }
         let used = pte.used_by(access);
         if used != *pte {
-            let set = (used.dirty() && !pte.dirty(), !pte.referenced());
+            let set = Used { referenced: !pte.referenced(), modified: used.dirty() && !pte.dirty() };
             *pte = used;
             self.note_use(head, set);
         }
         Ok(head)
     }
 
-    /// Notes that an access set the dirty bit of a mapping, its reference bit, or both.
+    /// Counts that an access `set` one or both use bits of a mapping.
     #[cold]
-    fn note_use(&mut self, head: u32, (dirty, referenced): (bool, bool)) {
-        let (pte, first, space) = (self.ptes[head as usize], self.nodes.first_page(head), self.nodes.space_of(head));
+    fn note_use(&mut self, head: u32, set: Used) {
+        let (Mapping { pte, first, .. }, space) = (self.mapping_of(head), self.nodes.space_of(head));
         let pages = first.0..first.0 + (1 << self.order(pte.size_level()));
         let entries = self.work_of_bits(space, &pages, Work { writes: 1 << pte.replicas(), traversals: 0 }).writes;
         for (bits, count) in self.use_bits.iter_mut().zip([1, entries]) {
-            bits.dirty += count * u64::from(dirty);
-            bits.referenced += count * u64::from(referenced);
-            bits.both += count * u64::from(dirty && referenced);
+            bits.dirty += count * u64::from(set.modified);
+            bits.referenced += count * u64::from(set.referenced);
+            bits.both += count * u64::from(set.modified && set.referenced);
         }
     }
 
@@ -118,17 +119,17 @@ impl Mappings {
     }
 
     #[cold]
-    fn learn(&mut self, space: u32, page: Vpn) -> Option<Stretch> {
-        let (low, second) = self.stretches.low_bits;
-        let number = page.0 >> second;
+    fn learn(&mut self, space: u32, page: Vpn) -> Option<CachedNode> {
+        let IndexCache { lowest_bits, node_bits, .. } = self.index_cache;
+        let number = page.0 >> node_bits;
         let found = self.find(space, page, 2)?;
-        let mask = (1u32 << (second - low)) - 1;
-        let stretch = match found.level {
-            2 => Stretch { number, first: found.id - ((page.0 >> low) as u32 & mask), mask },
-            _ if self.ptes[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
+        let mask = (1u32 << (node_bits - lowest_bits)) - 1;
+        let node = match found.level {
+            2 => CachedNode { number, first: found.id - ((page.0 >> lowest_bits) as u32 & mask), mask },
+            _ if self.ptes[found.id as usize].is_leaf() => CachedNode { number, first: found.id, mask: 0 },
             _ => return None,
         };
-        self.stretches.all[place(number)] = stretch;
-        Some(stretch)
+        self.index_cache.slots[slot(number)] = node;
+        Some(node)
     }
 }

@@ -26,7 +26,7 @@ use crate::machine::Machine;
 use crate::mappings::pte::Pte;
 use clusters::Clusters;
 use frames::Frames;
-use look_up::Stretches;
+use look_up::IndexCache;
 use perforation::Perforation;
 use ranges::Ranges;
 use shadow::Shadow;
@@ -37,33 +37,76 @@ pub(crate) use backing::Backing;
 pub(crate) use clusters::ClusterShape;
 pub(crate) use followers::{Change, Followed};
 pub(crate) use operations::{MappingId, Work};
-pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order};
+pub(crate) use perforation::{FRAGMENTS, MOST_PAGES, Region, Stale, fragment_order};
+pub use pte::Used;
 
-/// Notified of each page-table entry that caches may hold, just before it changes.
-pub(crate) trait Watch {
-    /// The mapping with this head, first page and page-table entry changes.
-    fn leaf(&mut self, head: u32, first: Vpn, pte: Pte);
-    /// This pointer to a table, the entry `id` of a level, which spans what has this number in
-    /// units of that, is removed.
-    fn pointer(&mut self, level: usize, at: (u32, u64), pte: Pte);
-    /// The perforated page with this first page-table entry and page has changed: this is to be
-    /// forgotten.
-    fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
-    /// Pages get other physical addresses than these frames: their lines leave the caches.
-    fn moved(&mut self, frames: Range<u64>);
+/// The caches of what is mapped: they drop what they hold of it, just before it changes.
+pub(crate) trait Invalidate {
+    /// A mapping changes.
+    fn drop_leaf(&mut self, mapping: Mapping);
+    /// A pointer to a table is removed.
+    fn drop_pointer(&mut self, pointer: Pointer);
+    /// A perforated page changes: `stale` says which parts of it. `first_id` and `first` are its
+    /// first page-table entry and page.
+    fn drop_region(&mut self, first_id: u32, first: Vpn, stale: Stale);
+    /// Pages move away from these frames: the lines of the frames are dropped.
+    fn drop_lines(&mut self, frames: Range<u64>);
+}
+
+/// A mapping: a leaf of the index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    /// Its first page-table entry, which has its rights and use bits.
+    pub(crate) head: u32,
+    /// The contents of that entry.
+    pub(crate) pte: Pte,
+    /// Its first page.
+    pub(crate) first: Vpn,
+}
+
+/// A page-table entry that points to a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pointer {
+    pub(crate) id: u32,
+    pub(crate) pte: Pte,
+    pub(crate) level: usize,
+    /// The number of what it spans, in units of that.
+    pub(crate) number: u64,
+}
+
+/// A page of an address space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpacePage {
+    pub(crate) space: u32,
+    pub(crate) page: Vpn,
+}
+
+/// Pages of an address space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SpacePages {
+    pub(crate) space: u32,
+    pub(crate) pages: Range<u64>,
 }
 
 /// No node above: a root.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
+
+/// Where pages of one size are in the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    /// The level of their page-table entries (1 is the lowest).
+    pub(crate) level: usize,
+    /// The base-two logarithm of the number of entries of a page.
+    pub(crate) replicas: u32,
+}
 
 /// The shape of the index.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     pub(crate) bits: Vec<u32>,
-    /// For pages at each level of the ladder: the level of the index where they are (1 is the
-    /// lowest), and the logarithm of the number of page-table entries there.
-    pub(crate) layouts: Vec<(usize, u32)>,
+    /// By level of the ladder.
+    pub(crate) layouts: Vec<Layout>,
     /// The pages that are mapped in a perforated page at least; 0 if there are none such.
     pub(crate) least_mapped: u32,
     /// The bytes that the page tables of the machine have for a node of each level, from the lowest
@@ -77,7 +120,7 @@ impl Shape {
     /// With the bits of the machine's table, whose nodes take as much as their page-table entries;
     /// `layout` is called with the page-number bits below the page-table entries of each level and
     /// those of a page.
-    pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> (usize, u32)) -> Shape {
+    pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> Layout) -> Shape {
         let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
         let spans = Shape::spans(&bits);
         let base = machine.ladder().base().shift();
@@ -208,7 +251,7 @@ pub(crate) struct Mappings {
     ladder: Ladder,
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     bits: Vec<u32>,
-    layouts: Vec<(usize, u32)>,
+    layouts: Vec<Layout>,
     pub(crate) nodes: Nodes,
     pub(crate) ptes: Vec<Pte>,
     /// The frame of each leaf's head.
@@ -222,7 +265,7 @@ pub(crate) struct Mappings {
     /// out of date.
     changes: u64,
     tables: Tables,
-    stretches: Stretches,
+    index_cache: IndexCache,
     perforation: Perforation,
     /// What backs the memory of a guest, where the host has a memory manager.
     pub(crate) backing: Option<Box<Backing>>,
@@ -242,7 +285,7 @@ impl Mappings {
         Mappings {
             ladder,
             nodes: Nodes { spans: Shape::spans(&bits), bits: shape.node_bits(), all: Vec::new() },
-            stretches: Stretches::new(&bits),
+            index_cache: IndexCache::new(&bits),
             bits,
             layouts: shape.layouts.clone(),
             ptes: Vec::new(),
@@ -284,9 +327,8 @@ impl Mappings {
         }
     }
 
-    /// The level of the index where pages of this level of the ladder are, and the logarithm of the
-    /// number of page-table entries they take there.
-    fn layout(&self, size_level: usize) -> (usize, u32) {
+    /// The layout of pages at this level of the ladder.
+    fn layout(&self, size_level: usize) -> Layout {
         self.layouts[size_level]
     }
 
@@ -351,22 +393,31 @@ impl Mappings {
         Some(Found { id, level })
     }
 
-    /// The head of what maps the page, its page-table entry, and its first page.
-    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Pte, Vpn)> {
+    /// The mapping of the page.
+    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<Mapping> {
         let found = self.find(space, at, 1)?;
         let pte = self.ptes[found.id as usize];
         if !pte.is_leaf() {
             return None;
         }
         let head = Mappings::head(found.id, pte);
-        let pte = self.ptes[head as usize];
-        Some((head, pte, self.nodes.first_page(head)))
+        Some(self.mapping_of(head))
     }
 
-    /// The base page that this page-table entry maps, and its frame.
-    pub(crate) fn base_page(&self, id: u32) -> Option<(Pte, u64)> {
+    /// The mapping with this head.
+    pub(crate) fn mapping_of(&self, head: u32) -> Mapping {
+        Mapping { head, pte: self.ptes[head as usize], first: self.nodes.first_page(head) }
+    }
+
+    /// This entry, which points to a table.
+    fn pointer(&self, id: u32) -> Pointer {
+        Pointer { id, pte: self.ptes[id as usize], level: self.nodes.level_of(id), number: self.nodes.number(id) }
+    }
+
+    /// The frame of the base page that this page-table entry maps, if it maps one.
+    pub(crate) fn base_frame(&self, id: u32) -> Option<u64> {
         let pte = self.ptes[id as usize];
-        (pte.is_leaf() && pte.size_level() == 0).then(|| (pte, self.frames.get(id)))
+        (pte.is_leaf() && pte.size_level() == 0).then(|| self.frames.get(id))
     }
 
     /// The frame of a page of the mapping with this head.
@@ -419,7 +470,7 @@ impl Mappings {
 
     /// Counts `gone` page-table entries of a node as absent, and frees it and those above that are
     /// empty now.
-    fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
+    fn release(&mut self, id: u32, gone: u32, caches: &mut impl Invalidate) {
         let (mut id, mut gone) = (id, gone);
         loop {
             let number = (id >> self.nodes.bits) as usize;
@@ -429,11 +480,10 @@ impl Mappings {
                 return;
             }
             self.tables.gone(self.nodes.all[number].level as usize);
-            self.dissolve(number, watch);
+            self.dissolve(number, caches);
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
-            let at = (above, self.nodes.number(above));
-            watch.pointer(self.nodes.level_of(above), at, self.ptes[above as usize]);
+            caches.drop_pointer(self.pointer(above));
             self.ptes[above as usize] = Pte::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);

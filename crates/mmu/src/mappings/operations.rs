@@ -1,8 +1,8 @@
 //! The operations that the memory manager needs on page tables: enter, remove, protect, promote,
 //! demote, and the use bits.
 
-use super::{Mappings, Watch};
-use crate::mappings::pte::Pte;
+use super::{Invalidate, Layout, Mapping, Mappings};
+use crate::mappings::pte::{Pte, Used};
 use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
 
 /// What an operation cost in page-table entries.
@@ -35,9 +35,10 @@ impl Mappings {
         let Mapped { frame, size, protection } = to;
         let size_level = self.size_level(size);
         assert!(at.is_aligned(1 << self.order(size_level)), "page {at:?} is not aligned to {size}");
-        let (level, replicas) = self.layout(size_level);
+        let Layout { level, replicas } = self.layout(size_level);
         let id = self.make(space, at, level);
-        let leaf = Pte::leaf(size_level, replicas, protection, (true, access == Access::Write));
+        let used = Used { referenced: true, modified: access == Access::Write };
+        let leaf = Pte::leaf(size_level, replicas, protection, used);
         self.write_leaf(id, leaf, frame.0);
         self.count_frames(frame.0, 1 << self.order(size_level));
         self.nodes.of(id).live += 1 << replicas;
@@ -52,7 +53,7 @@ impl Mappings {
 
     /// Takes the reference bit from the mapping that was just entered at `at`.
     pub(crate) fn never_used(&mut self, mapping: MappingId) {
-        let (head, pte) = self.expect(mapping);
+        let Mapping { head, pte, .. } = self.expect(mapping);
         self.ptes[head as usize] = pte.without_referenced();
     }
 
@@ -60,47 +61,48 @@ impl Mappings {
     pub(super) fn write_leaf(&mut self, head: u32, leaf: Pte, frame: u64) {
         let entries = &mut self.ptes[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
-        entries.fill(Pte::leaf(leaf.size_level(), leaf.replicas(), Protection::NONE, (false, false)));
+        entries.fill(Pte::leaf(leaf.size_level(), leaf.replicas(), Protection::NONE, Used::default()));
         entries[0] = leaf;
         self.frames.set(head, frame);
     }
 
-    /// The head of a mapping, which must be there.
-    pub(super) fn expect(&self, MappingId { space, at, size }: MappingId) -> (u32, Pte) {
+    /// The mapping of this name, which must be there.
+    pub(super) fn expect(&self, MappingId { space, at, size }: MappingId) -> Mapping {
         match self.mapping(space, at) {
-            Some((head, pte, first)) if first == at && pte.size_level() == self.size_level(size) => (head, pte),
+            Some(mapping) if mapping.first == at && mapping.pte.size_level() == self.size_level(size) => mapping,
             found => panic!("no mapping of {size} starts at {at:?} of space {space}, but {found:?} is there"),
         }
     }
 
     /// Removes a mapping; returns its last page-table entry.
-    pub(crate) fn remove(&mut self, mapping: MappingId, watch: &mut impl Watch) -> (Pte, Work) {
-        let (head, pte) = self.expect(mapping);
-        watch.leaf(head, mapping.at, pte);
-        self.forget_frames(head, pte, watch);
+    pub(crate) fn remove(&mut self, mapping: MappingId, caches: &mut impl Invalidate) -> (Pte, Work) {
+        let mapping = self.expect(mapping);
+        let Mapping { head, pte, .. } = mapping;
+        caches.drop_leaf(mapping);
+        self.forget_frames(head, pte, caches);
         let entries = 1 << pte.replicas();
         self.ptes[head as usize..][..entries].fill(Pte::ABSENT);
         self.changes += (self.nodes.level_of(head) > 1) as u64;
-        self.release(head, entries as u32, watch);
+        self.release(head, entries as u32, caches);
         (pte, Work { writes: entries as u64, traversals: 0 })
     }
 
     /// Changes the rights of a mapping. All its entries are written.
-    pub(crate) fn protect(&mut self, mapping: MappingId, protection: Protection, watch: &mut impl Watch) -> Work {
-        let (head, pte) = self.expect(mapping);
-        watch.leaf(head, mapping.at, pte);
-        self.ptes[head as usize] = pte.with_protection(protection);
-        Work { writes: 1 << pte.replicas(), traversals: 0 }
+    pub(crate) fn protect(&mut self, mapping: MappingId, protection: Protection, caches: &mut impl Invalidate) -> Work {
+        let mapping = self.expect(mapping);
+        caches.drop_leaf(mapping);
+        self.ptes[mapping.head as usize] = mapping.pte.with_protection(protection);
+        Work { writes: 1 << mapping.pte.replicas(), traversals: 0 }
     }
 
     /// Replaces all mappings of a region by one of `to`; `mapping` is the first of them. Cost:
     /// O(entries of the extent).
-    pub(crate) fn promote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
+    pub(crate) fn promote(&mut self, mapping: MappingId, to: PageSize, caches: &mut impl Invalidate) -> Work {
         let MappingId { space, at, size: from } = mapping;
         assert!(from < to, "a promotion from {from} to {to}");
         let size_level = self.size_level(to);
-        let (level, replicas) = self.layout(size_level);
-        let (mut head, first) = self.expect(mapping);
+        let Layout { level, replicas } = self.layout(size_level);
+        let Mapping { mut head, pte: first, .. } = self.expect(mapping);
         let frame = self.frames.get(head);
         // The node of the new leaf must not be freed with the old ones.
         let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
@@ -110,23 +112,25 @@ impl Mappings {
         let (step, pages, entries) =
             (1 << self.order(first.size_level()), 1u64 << self.order(size_level), 1 << first.replicas());
         let from_level = self.nodes.level_of(head);
-        let (mut used, mut traversals) = ((false, false), 0);
+        let (mut used, mut traversals) = (Used::default(), 0);
         for offset in (0..pages).step_by(step) {
             if offset > 0 {
-                head = match self.beside(head + entries, from_level) {
-                    true => head + entries,
-                    false => self.expect(MappingId { at: at + offset, ..mapping }).0,
+                head = if self.beside(head + entries, from_level) {
+                    head + entries
+                } else {
+                    self.expect(MappingId { at: at + offset, ..mapping }).head
                 };
             }
             let pte = self.ptes[head as usize];
             let alike = pte.protection() == first.protection() && pte.size_level() == first.size_level();
             assert!(pte.is_leaf() && alike, "page {:?} does not fit into one of {to}: {pte:?}", at + offset);
             assert_eq!(self.frames.get(head), frame + offset, "frames that are not contiguous become one of {to}");
-            used = (used.0 | pte.referenced(), used.1 | pte.dirty());
-            watch.leaf(head, at + offset, pte);
+            used.referenced |= pte.referenced();
+            used.modified |= pte.dirty();
+            caches.drop_leaf(Mapping { head, pte, first: at + offset });
             traversals += entries as u64;
             self.ptes[head as usize..][..entries as usize].fill(Pte::ABSENT);
-            self.release(head, entries, watch);
+            self.release(head, entries, caches);
         }
         self.write_leaf(place, Pte::leaf(size_level, replicas, first.protection(), used), frame);
         self.nodes.all[node].live += (1 << replicas) - 1;
@@ -135,26 +139,28 @@ impl Mappings {
     }
 
     /// Replaces one mapping by mappings of `to`. Cost: O(entries of the extent).
-    pub(crate) fn demote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
+    pub(crate) fn demote(&mut self, mapping: MappingId, to: PageSize, caches: &mut impl Invalidate) -> Work {
         let MappingId { space, at, size: from } = mapping;
         assert!(from > to, "a demotion from {from} to {to}");
-        let (old, pte) = self.expect(mapping);
-        watch.leaf(old, at, pte);
+        let mapping = self.expect(mapping);
+        let Mapping { head: old, pte, .. } = mapping;
+        caches.drop_leaf(mapping);
         let frame = self.frames.get(old);
         self.ptes[old as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
         self.nodes.of(old).live -= 1 << pte.replicas();
         self.changes += (self.nodes.level_of(old) > 1) as u64;
 
         let size_level = self.size_level(to);
-        let (level, replicas) = self.layout(size_level);
-        let leaf = Pte::leaf(size_level, replicas, pte.protection(), (pte.referenced(), pte.dirty()));
+        let Layout { level, replicas } = self.layout(size_level);
+        let leaf = Pte::leaf(size_level, replicas, pte.protection(), pte.used());
         let (step, pages, entries) = (1 << self.order(size_level), 1u64 << self.order(pte.size_level()), 1 << replicas);
         let mut head = self.make(space, at, level);
         for offset in (0..pages).step_by(step) {
             if offset > 0 {
-                head = match self.beside(head + entries, level) {
-                    true => head + entries,
-                    false => self.make(space, at + offset, level),
+                head = if self.beside(head + entries, level) {
+                    head + entries
+                } else {
+                    self.make(space, at + offset, level)
                 };
             }
             self.write_leaf(head, leaf, frame + offset);
@@ -172,18 +178,18 @@ impl Mappings {
         id & ((1 << self.bits[level - 1]) - 1) != 0
     }
 
-    /// The mapping of the page.
+    /// What the page is mapped to, as far as the memory manager knows.
     pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
-        let (head, pte, first) = self.mapping(space, at)?;
-        Some(self.mapped(head, pte, at - first))
+        let mapping = self.mapping(space, at)?;
+        Some(self.mapped(mapping.head, mapping.pte, at - mapping.first))
     }
 
-    /// What the page at this place of the mapping with this head is mapped to, as far as the memory
-    /// manager knows.
-    fn mapped(&self, head: u32, pte: Pte, place: u64) -> Mapped {
-        let (frame, size_level) = match pte.is_shadow() {
-            true => (self.shadowed(pte, place).frame, 0),
-            false => (self.frames.get(head) + place, pte.size_level()),
+    /// The same of the page with this index in the mapping with this head.
+    fn mapped(&self, head: u32, pte: Pte, index: u64) -> Mapped {
+        let (frame, size_level) = if pte.is_shadow() {
+            (self.shadowed(pte, index).frame, 0)
+        } else {
+            (self.frames.get(head) + index, pte.size_level())
         };
         Mapped { frame: Pfn(frame), size: self.ladder().sizes()[size_level], protection: pte.protection() }
     }
@@ -199,29 +205,35 @@ impl Mappings {
             heads.flat_map(move |(id, pte)| {
                 let first = self.nodes.first_page(id);
                 let pages = if pte.is_shadow() { 1 << self.order(pte.size_level()) } else { 1 };
-                (0..pages).map(move |place| (node.space, first + place, self.mapped(id, pte, place)))
+                (0..pages).map(move |index| (node.space, first + index, self.mapped(id, pte, index)))
             })
         })
     }
 
     /// The page-table entry of a mapping, for its use bits.
     pub(crate) fn used(&self, mapping: MappingId) -> Pte {
-        self.shadowed_use(mapping).unwrap_or_else(|| self.expect(mapping).1)
+        self.shadowed_use(mapping).unwrap_or_else(|| self.expect(mapping).pte)
     }
 
     /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
-    pub(crate) fn clear(&mut self, mapping: MappingId, change: fn(Pte) -> Pte, watch: &mut impl Watch) -> (Pte, Work) {
+    pub(crate) fn clear(
+        &mut self,
+        mapping: MappingId,
+        change: fn(Pte) -> Pte,
+        caches: &mut impl Invalidate,
+    ) -> (Pte, Work) {
         if self.shadows()
             && let Some(before) = self.clear_shadowed(mapping, change)
         {
             return (before, Work::default());
         }
-        let (head, pte) = self.expect(mapping);
+        let mapping = self.expect(mapping);
+        let Mapping { head, pte, .. } = mapping;
         let cleared = change(pte);
         if cleared == pte {
             return (pte, Work::default());
         }
-        watch.leaf(head, mapping.at, pte);
+        caches.drop_leaf(mapping);
         self.ptes[head as usize] = cleared;
         (pte, Work { writes: 1 << pte.replicas(), traversals: 0 })
     }
@@ -233,20 +245,20 @@ impl Mappings {
     }
 
     /// Frees all tables of a space. Mappings that are left are removed.
-    pub(crate) fn destroy(&mut self, space: u32, watch: &mut impl Watch) {
+    pub(crate) fn destroy(&mut self, space: u32, caches: &mut impl Invalidate) {
         let Some(roots) = self.roots.get_mut(space as usize) else { return };
         let roots = std::mem::take(roots);
         if !roots.is_empty() {
             self.tables.gone(self.levels());
         }
         for (_, first) in roots {
-            self.destroy_node(first, watch);
+            self.destroy_node(first, caches);
         }
         self.ended(space);
         self.changes += 1;
     }
 
-    fn destroy_node(&mut self, first: u32, watch: &mut impl Watch) {
+    fn destroy_node(&mut self, first: u32, caches: &mut impl Invalidate) {
         let number = (first >> self.nodes.bits) as usize;
         for id in first..first + (1 << self.nodes.bits) {
             if self.nodes.all[number].live == 0 {
@@ -254,19 +266,19 @@ impl Mappings {
             }
             let pte = self.ptes[id as usize];
             if pte.is_table() {
-                self.destroy_node(pte.child(), watch);
+                self.destroy_node(pte.child(), caches);
                 self.tables.gone(self.nodes.level_of(id) - 1);
-                watch.pointer(self.nodes.level_of(id), (id, self.nodes.number(id)), pte);
+                caches.drop_pointer(self.pointer(id));
                 self.ptes[id as usize] = Pte::ABSENT;
                 self.nodes.all[number].live -= 1;
             } else if pte.is_leaf() {
-                watch.leaf(id, self.nodes.first_page(id), pte);
-                self.forget_frames(id, pte, watch);
+                caches.drop_leaf(self.mapping_of(id));
+                self.forget_frames(id, pte, caches);
                 self.ptes[id as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
                 self.nodes.all[number].live -= 1 << pte.replicas();
             }
         }
-        self.dissolve(number, watch);
+        self.dissolve(number, caches);
         self.nodes.all[number].level = 0;
         self.free.push(number as u32);
     }

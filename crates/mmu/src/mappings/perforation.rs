@@ -14,7 +14,7 @@
 //! holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
 use super::followers::{Change, Followed, Follower};
-use super::{Mappings, Watch};
+use super::{Invalidate, Mappings, SpacePages};
 use crate::machine::perforated_size;
 use crate::mappings::Work;
 use superpage_pages::{PageSize, Vpn};
@@ -33,13 +33,18 @@ pub(crate) fn fragment_order(order: u32) -> u32 {
     order - FRAGMENTS.ilog2()
 }
 
-/// What pages of one extent have alike: its first frame, and their rights.
-type Class = (u64, u32);
+/// The aligned extent of frames in which a base page lies at its place, and its rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Placement {
+    /// The first frame of the extent.
+    frame: u64,
+    rights: u32,
+}
 
 /// A perforated page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Region {
-    class: Class,
+    placement: Placement,
     holes: [u64; WORDS],
     /// The base-two logarithm of the number of pages.
     order: u32,
@@ -48,7 +53,7 @@ pub(crate) struct Region {
 impl Region {
     /// The first frame of the extent.
     pub(crate) fn frame(&self) -> u64 {
-        self.class.0
+        self.placement.frame
     }
 
     /// The number of pages that are no holes.
@@ -90,16 +95,16 @@ impl Region {
     }
 }
 
-/// What TLBs must forget of a region besides the pages that changed.
+/// What TLBs must drop of a region besides the pages that changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Forgotten {
+pub(crate) struct Stale {
     /// The region's own entry.
     pub(crate) whole: bool,
     /// Fragments of its bitmap, as a bit set.
     pub(crate) fragments: u32,
 }
 
-const ALL: Forgotten = Forgotten { whole: true, fragments: (1 << FRAGMENTS) - 1 };
+const ALL: Stale = Stale { whole: true, fragments: (1 << FRAGMENTS) - 1 };
 
 /// The perforated regions of all spaces.
 #[derive(Clone, Debug)]
@@ -145,7 +150,7 @@ impl Mappings {
         first_id: u32,
         first: Vpn,
         changed: &std::ops::Range<u64>,
-        watch: &mut impl Watch,
+        caches: &mut impl Invalidate,
     ) -> (Work, bool) {
         let node = (first_id >> self.nodes.bits) as usize;
         if self.perforation.regions.len() <= node {
@@ -155,84 +160,90 @@ impl Mappings {
         let new = old.as_deref().and_then(|old| self.still_region(first_id, old, changed));
         let new = new.or_else(|| self.find_region(first_id)).map(Box::new);
         let bitmap = (1u64 << self.bits[0]).div_ceil(64);
-        let (forgotten, work) = match (&old, &new) {
+        let (stale, work) = match (&old, &new) {
             // The entry above, its shadow and the bitmap are written once all entries were read.
             (None, Some(_)) => (None, Work { writes: 2 + bitmap, traversals: 1 << self.bits[0] }),
             (Some(_), None) => (Some(ALL), Work { writes: 1, traversals: 0 }),
-            (Some(a), Some(b)) if a.class != b.class => {
+            (Some(a), Some(b)) if a.placement != b.placement => {
                 (Some(ALL), Work { writes: 2 + bitmap, traversals: 1 << self.bits[0] })
             }
             (Some(a), Some(b)) if a != b => {
                 // A page that became a hole has been shot down, with all that was known of it.
-                let filled = Forgotten { whole: false, fragments: a.differing(b) };
+                let filled = Stale { whole: false, fragments: a.differing(b) };
                 (Some(filled), Work { writes: 1, traversals: 0 })
             }
             _ => (None, Work::default()),
         };
         self.perforation.regions[node] = new;
-        if let Some(forgotten) = forgotten {
-            watch.region(first_id, first, forgotten);
+        if let Some(stale) = stale {
+            caches.drop_region(first_id, first, stale);
         }
-        (work, forgotten.is_some_and(|forgotten| forgotten.whole))
+        (work, stale.is_some_and(|stale| stale.whole))
     }
 
     /// A node of the lowest level is no more.
-    pub(super) fn dissolve(&mut self, node: usize, watch: &mut impl Watch) {
+    pub(super) fn dissolve(&mut self, node: usize, caches: &mut impl Invalidate) {
         if let Some(region) = self.perforation.regions.get_mut(node)
             && region.take().is_some()
         {
             let first_id = (node as u32) << self.nodes.bits;
-            watch.region(first_id, self.nodes.first_page(first_id), ALL);
+            caches.drop_region(first_id, self.nodes.first_page(first_id), ALL);
         }
     }
 
-    /// The class of a page, if it can be part of a perforated page.
-    fn class(&self, id: u32) -> Option<Class> {
-        let place = u64::from(id & ((1 << self.nodes.bits) - 1));
-        let (pte, frame) = self.base_page(id)?;
-        let first = frame.checked_sub(place).filter(|first| first.is_multiple_of(1 << self.bits[0]))?;
-        Some((first, pte.attributes(0)))
+    /// The placement of the base page of this entry among extents of so many frames, a power of
+    /// two, if it is mapped and at its place in one.
+    pub(super) fn placement(&self, id: u32, frames: u64) -> Option<Placement> {
+        let index = u64::from(id) & (frames - 1);
+        let first = self.base_frame(id)?.checked_sub(index).filter(|first| first.is_multiple_of(frames))?;
+        Some(Placement { frame: first, rights: self.ptes[id as usize].attributes(0) })
     }
 
-    /// The region after these places have changed, without a look at others: if more than half of
-    /// what is mapped there is of its class, no other class can be larger.
+    /// The same among the extents that regions need.
+    fn placement_in_region(&self, id: u32) -> Option<Placement> {
+        self.placement(id, 1 << self.bits[0])
+    }
+
+    /// The region after the pages at these places have changed, without a look at the others: while
+    /// more than half of what is mapped there lies in its extent, no other extent has more.
     fn still_region(&self, first_id: u32, old: &Region, changed: &std::ops::Range<u64>) -> Option<Region> {
         let mut region = old.clone();
         for place in changed.start as u32..changed.end as u32 {
-            region.set_hole(place, self.class(first_id + place) != Some(region.class));
+            region.set_hole(place, self.placement_in_region(first_id + place) != Some(region.placement));
         }
         let pages = region.pages();
         (pages >= self.perforation.least && 2 * pages > self.nodes.live_of(first_id)).then_some(region)
     }
 
-    /// The region of this node as it is mapped now: of the classes that are large enough, the
-    /// largest; the first of those.
+    /// The region of this node as it is mapped now: of the extents that hold enough of its pages,
+    /// the one that holds most; of several, the one with the first page.
     fn find_region(&self, first_id: u32) -> Option<Region> {
         let least = self.perforation.least;
         if self.nodes.live_of(first_id) < least {
             return None;
         }
         let ids = first_id..first_id + (1 << self.bits[0]);
-        // At least a third of all are needed: two counters find every class that is that large.
-        let mut common: [(Option<Class>, u32); 2] = [(None, 0); 2];
-        for class in ids.clone().filter_map(|id| self.class(id)) {
-            match common.iter_mut().find(|(held, _)| *held == Some(class)) {
+        // At least a third of all are needed: two counters find every placement of so many.
+        let mut common: [(Option<Placement>, u32); 2] = [(None, 0); 2];
+        for placement in ids.clone().filter_map(|id| self.placement_in_region(id)) {
+            match common.iter_mut().find(|(held, _)| *held == Some(placement)) {
                 Some((_, count)) => *count += 1,
                 None => match common.iter_mut().find(|(_, count)| *count == 0) {
-                    Some(free) => *free = (Some(class), 1),
+                    Some(free) => *free = (Some(placement), 1),
                     None => common.iter_mut().for_each(|(_, count)| *count -= 1),
                 },
             }
         }
-        let region = |class: Class| {
-            let mut region = Region { class, holes: [0; WORDS], order: self.bits[0] };
+        let region = |placement: Placement| {
+            let mut region = Region { placement, holes: [0; WORDS], order: self.bits[0] };
             for (place, id) in (0..).zip(ids.clone()) {
-                region.set_hole(place, self.class(id) != Some(class));
+                region.set_hole(place, self.placement_in_region(id) != Some(placement));
             }
             region
         };
         let first = |region: &Region| (0..1 << self.bits[0]).find(|place| !region.is_hole(*place));
-        let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| region.pages() >= least);
+        let found =
+            common.iter().filter_map(|(placement, _)| placement.map(region)).filter(|region| region.pages() >= least);
         found.max_by_key(|region| (region.pages(), std::cmp::Reverse(first(region))))
     }
 }
@@ -243,18 +254,18 @@ impl Follower for Perforation {
         mappings.perforates()
     }
 
-    fn after(mappings: &mut Mappings, change: &Change, work: Work, watch: &mut impl Watch) -> Followed {
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed { work, shot: Vec::new() };
         let (Change { space, pages, .. }, mut shot, span) = (change, false, 1 << mappings.bits[0]);
         for first in (pages.start / span * span..pages.end).step_by(span as usize) {
             if let Some(found) = mappings.find(*space, Vpn(first), 1).filter(|found| found.level == 1) {
                 let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
-                let (more, ends) = mappings.update(found.id, Vpn(first), &changed, watch);
+                let (more, ends) = mappings.update(found.id, Vpn(first), &changed, caches);
                 shot |= ends;
                 followed.work += more;
             }
         }
-        followed.shot.extend(shot.then(|| (*space, pages.clone())));
+        followed.shot.extend(shot.then(|| SpacePages { space: *space, pages: pages.clone() }));
         followed
     }
 

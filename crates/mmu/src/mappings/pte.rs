@@ -7,6 +7,15 @@ use superpage_pages::{MAX_LEVELS, Protection};
 pub(crate) const SIZE_LEVELS: usize = 1 << 5;
 const _: () = assert!(MAX_LEVELS <= SIZE_LEVELS);
 
+/// The use bits of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// Accessed since the bit was cleared.
+    pub referenced: bool,
+    /// Written since the bit was cleared.
+    pub modified: bool,
+}
+
 /// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a
 /// leaf.
 ///
@@ -46,8 +55,8 @@ impl Pte {
     }
 
     /// A leaf for a page at this level of the ladder, replicated over `1 << replicas` entries.
-    pub(crate) fn leaf(size_level: usize, replicas: u32, protection: Protection, used: (bool, bool)) -> Pte {
-        let used = if used.0 { REFERENCED } else { 0 } | if used.1 { DIRTY } else { 0 };
+    pub(crate) fn leaf(size_level: usize, replicas: u32, protection: Protection, used: Used) -> Pte {
+        let used = if used.referenced { REFERENCED } else { 0 } | if used.modified { DIRTY } else { 0 };
         let bits = LEAF | used | protection.bits() as u32 | replicas << REPLICAS | (size_level as u32) << SIZE_LEVEL;
         Pte { bits, child: 0 }
     }
@@ -55,7 +64,7 @@ impl Pte {
     /// The head of a shadow superpage with this number, whose base pages have use bits of their own
     /// ([`crate::mappings`]): it is never ready, so that each access looks there.
     pub(crate) fn shadow(size_level: usize, replicas: u32, protection: Protection, number: u32) -> Pte {
-        let leaf = Pte::leaf(size_level, replicas, protection, (true, true));
+        let leaf = Pte::leaf(size_level, replicas, protection, Used { referenced: true, modified: true });
         Pte { bits: leaf.bits | SHADOW, child: number }
     }
 
@@ -138,6 +147,11 @@ impl Pte {
 
     pub(crate) fn dirty(self) -> bool {
         self.bits & DIRTY != 0
+    }
+
+    /// Both use bits.
+    pub(crate) fn used(self) -> Used {
+        Used { referenced: self.referenced(), modified: self.dirty() }
     }
 
     /// The entry after an access of this number: referenced, and dirty if it was a write.

@@ -7,7 +7,7 @@
 //! range has a page that is not mapped so.
 
 use super::followers::{Change, Followed, Follower};
-use super::{Mappings, Watch, Work};
+use super::{Invalidate, Mapping, Mappings, Work};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_pages::{Mapped, Vpn};
@@ -100,11 +100,11 @@ impl Follower for Ranges {
         mappings: &mut Mappings,
         Change { space, pages, .. }: &Change,
         work: Work,
-        _: &mut impl Watch,
+        _: &mut impl Invalidate,
     ) -> Followed {
         if let Some(mut ranges) = mappings.ranges.take() {
             ranges.cut(*space, pages);
-            if let Some((head, pte, _)) = mappings.mapping(*space, Vpn(pages.start)) {
+            if let Some(Mapping { head, pte, .. }) = mappings.mapping(*space, Vpn(pages.start)) {
                 let frame = mappings.frame_of(head, Vpn(pages.start));
                 ranges.add(*space, pages.start, Run { end: pages.end, frame, rights: pte.attributes(0) });
             }

@@ -17,9 +17,9 @@
 //! base pages are here: to the memory manager it is base pages.
 
 use super::followers::{Change, Followed, Follower};
-use super::{MappingId, Mappings, Watch, Work};
+use super::{Invalidate, Layout, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::counters::Remaps;
-use crate::mappings::pte::Pte;
+use crate::mappings::pte::{Pte, Used};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -30,44 +30,43 @@ const NONE: u32 = u32::MAX;
 
 /// A base page of a shadow superpage.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct BasePage {
     pub(super) frame: u64,
-    referenced: bool,
-    dirty: bool,
+    used: Used,
 }
 
 /// A shadow superpage.
 #[derive(Clone, Debug)]
-struct Block {
+struct Superpage {
     space: u32,
     first: Vpn,
-    pages: Vec<Page>,
+    pages: Vec<BasePage>,
 }
 
-/// The part of the shadow range for superpages of one size.
+/// The part of the shadow range for superpages of one size: slots of that size.
 #[derive(Clone, Debug)]
 struct Pool {
-    /// Its first frame, and the base-two logarithm of the base pages of a superpage.
+    /// Its first frame, and the base-two logarithm of the base pages of a slot.
     first: u64,
     order: u32,
-    /// The superpages that have room, and the first of them that never was in use.
-    places: u64,
+    /// The number of slots, and the first that was never in use.
+    slots: u64,
     fresh: u64,
     freed: BinaryHeap<Reverse<u64>>,
 }
 
 impl Pool {
-    /// The first frame of the lowest free place.
+    /// Takes the lowest free slot; returns its first frame.
     fn take(&mut self) -> Option<u64> {
-        let place = match self.freed.pop() {
-            Some(Reverse(place)) => place,
-            None if self.fresh < self.places => {
+        let slot = match self.freed.pop() {
+            Some(Reverse(slot)) => slot,
+            None if self.fresh < self.slots => {
                 self.fresh += 1;
                 self.fresh - 1
             }
             None => return None,
         };
-        Some(self.first + (place << self.order))
+        Some(self.first + (slot << self.order))
     }
 
     fn give(&mut self, frame: u64) {
@@ -75,12 +74,13 @@ impl Pool {
     }
 }
 
-/// Who maps a frame.
+/// What maps a frame.
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct FrameUse {
+    /// The number of mappings.
     mappings: u32,
-    /// The shadow superpage that has it, if one does.
-    block: u32,
+    /// The number of the shadow superpage among them, or [`NONE`].
+    superpage: u32,
 }
 
 /// The controller's table, and what the operating system keeps beside it.
@@ -90,21 +90,21 @@ pub(super) struct Shadow {
     memory: u64,
     /// By level of the ladder, from the first above the base page.
     pools: Vec<Pool>,
-    blocks: Vec<Block>,
+    superpages: Vec<Superpage>,
     free: Vec<u32>,
-    uses: Vec<Use>,
+    uses: Vec<FrameUse>,
     remaps: Remaps,
-    /// Pages that have changed since the last access, those side by side together.
-    changed: Vec<(u32, Range<u64>)>,
+    /// Pages that have changed since the last access; neighbours are one range.
+    changed: Vec<SpacePages>,
 }
 
 impl Shadow {
     /// The use of a frame.
-    fn of(&mut self, frame: u64) -> &mut Use {
+    fn of(&mut self, frame: u64) -> &mut FrameUse {
         assert!(frame < self.memory, "frame {frame:#x} is in the shadow range");
         let at = frame as usize;
         if self.uses.len() <= at {
-            self.uses.resize(at + 1, Use { mappings: 0, block: NONE });
+            self.uses.resize(at + 1, FrameUse { mappings: 0, superpage: NONE });
         }
         &mut self.uses[at]
     }
@@ -114,21 +114,21 @@ impl Shadow {
     }
 
     /// A new superpage; returns its number.
-    fn add(&mut self, block: Block) -> u32 {
-        self.remaps.table_writes += block.pages.len() as u64;
-        let number = self.free.pop().unwrap_or(self.blocks.len() as u32);
-        block.pages.iter().for_each(|page| self.uses[page.frame as usize].block = number);
-        match self.blocks.get_mut(number as usize) {
-            Some(free) => *free = block,
-            None => self.blocks.push(block),
+    fn add(&mut self, superpage: Superpage) -> u32 {
+        self.remaps.table_writes += superpage.pages.len() as u64;
+        let number = self.free.pop().unwrap_or(self.superpages.len() as u32);
+        superpage.pages.iter().for_each(|page| self.uses[page.frame as usize].superpage = number);
+        match self.superpages.get_mut(number as usize) {
+            Some(free) => *free = superpage,
+            None => self.superpages.push(superpage),
         }
         number
     }
 
-    /// Takes a superpage of this level out, whose first frame is that; returns its base pages.
-    fn take(&mut self, number: u32, size_level: usize, frame: u64) -> Vec<Page> {
-        let pages = std::mem::take(&mut self.blocks[number as usize].pages);
-        pages.iter().for_each(|page| self.uses[page.frame as usize].block = NONE);
+    /// Removes a superpage of this level, whose slot begins at `frame`; returns its base pages.
+    fn take(&mut self, number: u32, size_level: usize, frame: u64) -> Vec<BasePage> {
+        let pages = std::mem::take(&mut self.superpages[number as usize].pages);
+        pages.iter().for_each(|page| self.uses[page.frame as usize].superpage = NONE);
         self.remaps.table_writes += pages.len() as u64;
         self.remaps.flushed_pages += pages.len() as u64;
         self.pool(size_level).give(frame);
@@ -145,11 +145,12 @@ impl Mappings {
         let pool = |size_level: usize| {
             let (order, end) = (self.order(size_level), first + frames * size_level as u64 / sizes);
             let first = (first + frames * (size_level as u64 - 1) / sizes).next_multiple_of(1 << order);
-            Pool { first, order, places: end.saturating_sub(first) >> order, fresh: 0, freed: BinaryHeap::new() }
+            Pool { first, order, slots: end.saturating_sub(first) >> order, fresh: 0, freed: BinaryHeap::new() }
         };
         let pools = (1..=sizes as usize).map(pool).collect();
-        let (blocks, free, uses, remaps) = (Vec::new(), Vec::new(), Vec::new(), Remaps::default());
-        self.shadow = Some(Box::new(Shadow { memory: first, pools, blocks, free, uses, remaps, changed: Vec::new() }));
+        let (superpages, free, uses, remaps) = (Vec::new(), Vec::new(), Vec::new(), Remaps::default());
+        let shadow = Shadow { memory: first, pools, superpages, free, uses, remaps, changed: Vec::new() };
+        self.shadow = Some(Box::new(shadow));
     }
 
     /// Whether there may be shadow superpages.
@@ -167,10 +168,10 @@ impl Mappings {
         self.shadow.as_mut().expect("there are shadow superpages only where they are kept")
     }
 
-    /// The base page at this place of a shadow superpage.
-    pub(super) fn shadowed(&self, pte: Pte, place: u64) -> Page {
+    /// The base page with this index in a shadow superpage.
+    pub(super) fn shadowed(&self, pte: Pte, index: u64) -> BasePage {
         let shadow = self.shadow.as_ref().expect("there are shadow superpages only where they are kept");
-        shadow.blocks[pte.child() as usize].pages[place as usize]
+        shadow.superpages[pte.child() as usize].pages[index as usize]
     }
 
     /// An access of this number to a page of the shadow superpage with this head. The controller
@@ -178,20 +179,19 @@ impl Mappings {
     /// misses in the caches.
     #[inline(never)]
     pub(super) fn use_shadowed(&mut self, head: u32, page: Vpn, access: u64) {
-        let place = page - self.nodes.first_page(head);
+        let index = page - self.nodes.first_page(head);
         let number = self.ptes[head as usize].child();
-        let page = &mut self.expect_shadow().blocks[number as usize].pages[place as usize];
-        (page.referenced, page.dirty) = (true, page.dirty || access & 1 != 0);
+        let used = &mut self.expect_shadow().superpages[number as usize].pages[index as usize].used;
+        (used.referenced, used.modified) = (true, used.modified || access & 1 != 0);
     }
 
     /// A page-table entry with the use bits of a base page of a shadow superpage; `None` if it is
     /// in none.
     pub(super) fn shadowed_use(&self, MappingId { space, at, size }: MappingId) -> Option<Pte> {
         self.shadow.as_ref()?;
-        let (_, pte, first) = self.mapping(space, at).filter(|(_, pte, _)| pte.is_shadow())?;
+        let Mapping { pte, first, .. } = self.mapping(space, at).filter(|mapping| mapping.pte.is_shadow())?;
         assert_eq!(self.size_level(size), 0, "page {at:?} of space {space} is a base page");
-        let Page { referenced, dirty, .. } = self.shadowed(pte, at - first);
-        Some(Pte::leaf(0, 0, pte.protection(), (referenced, dirty)))
+        Some(Pte::leaf(0, 0, pte.protection(), self.shadowed(pte, at - first).used))
     }
 
     /// As [`Mappings::clear`], of a base page of a shadow superpage: its bits are in the
@@ -199,10 +199,9 @@ impl Mappings {
     pub(super) fn clear_shadowed(&mut self, mapping: MappingId, change: fn(Pte) -> Pte) -> Option<Pte> {
         let before = self.shadowed_use(mapping)?;
         let after = change(before);
-        let (_, pte, first) = self.mapping(mapping.space, mapping.at)?;
+        let Mapping { pte, first, .. } = self.mapping(mapping.space, mapping.at)?;
         let shadow = self.expect_shadow();
-        let page = &mut shadow.blocks[pte.child() as usize].pages[(mapping.at - first) as usize];
-        (page.referenced, page.dirty) = (after.referenced(), after.dirty());
+        shadow.superpages[pte.child() as usize].pages[(mapping.at - first) as usize].used = after.used();
         shadow.remaps.table_writes += u64::from(before != after);
         Some(before)
     }
@@ -215,11 +214,11 @@ impl Mappings {
     }
 
     /// The mapping with this head is removed, and what it maps is mapped once less.
-    pub(super) fn forget_frames(&mut self, head: u32, pte: Pte, watch: &mut impl Watch) {
+    pub(super) fn forget_frames(&mut self, head: u32, pte: Pte, caches: &mut impl Invalidate) {
         let (frame, order) = (self.frames.get(head), self.order(pte.size_level()));
         let Some(shadow) = &mut self.shadow else { return };
         if pte.is_shadow() {
-            watch.moved(frame..frame + (1 << order));
+            caches.drop_lines(frame..frame + (1 << order));
             let pages = shadow.take(pte.child(), pte.size_level(), frame);
             pages.iter().for_each(|page| shadow.of(page.frame).mappings -= 1);
         } else {
@@ -229,14 +228,15 @@ impl Mappings {
 
     /// Splits the shadow superpages that have any of these pages, which are all mapped and are
     /// about to change.
-    fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Followed {
+    fn uncover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
         let (mut followed, mut at) = (Followed::default(), pages.start);
         while at < pages.end {
-            let Some((head, pte, first)) = self.mapping(space, Vpn(at)) else { break };
-            let end = first.0 + (1 << self.order(pte.size_level()));
-            if pte.is_shadow() {
-                followed.work.writes += self.split(head, (space, first), pages, watch);
-                followed.shot.push((space, first.0..end));
+            let Some(mapping) = self.mapping(space, Vpn(at)) else { break };
+            let first = mapping.first.0;
+            let end = first + (1 << self.order(mapping.pte.size_level()));
+            if mapping.pte.is_shadow() {
+                followed.work.writes += self.split(space, mapping, pages, caches);
+                followed.shot.push(SpacePages { space, pages: first..end });
             }
             at = end;
         }
@@ -244,15 +244,14 @@ impl Mappings {
     }
 
     /// The same of all superpages of a space. Cost: O(all superpages).
-    fn uncover_all(&mut self, space: u32, watch: &mut impl Watch) -> Followed {
+    fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         let Some(shadow) = &self.shadow else { return followed };
-        let its = shadow.blocks.iter().filter(|block| block.space == space && !block.pages.is_empty());
-        let mut all: Vec<Range<u64>> =
-            its.map(|block| block.first.0..block.first.0 + block.pages.len() as u64).collect();
+        let its = shadow.superpages.iter().filter(|held| held.space == space && !held.pages.is_empty());
+        let mut all: Vec<Range<u64>> = its.map(|held| held.first.0..held.first.0 + held.pages.len() as u64).collect();
         all.sort_unstable_by_key(|pages| pages.start);
         for pages in all {
-            let more = self.uncover(space, &pages, watch);
+            let more = self.uncover(space, &pages, caches);
             followed.work += more.work;
             followed.shot.extend(more.shot);
         }
@@ -260,15 +259,15 @@ impl Mappings {
     }
 
     /// The same of superpages with any of these frames, which are about to be mapped elsewhere too.
-    fn unshare(&mut self, frames: Range<u64>, watch: &mut impl Watch) -> Followed {
+    fn unshare(&mut self, frames: Range<u64>, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         for frame in frames {
             let Some(shadow) = &self.shadow else { break };
-            let used = shadow.uses.get(frame as usize).filter(|used| used.block != NONE);
-            if let Some(block) = used.map(|used| &shadow.blocks[used.block as usize]) {
-                let place = block.pages.iter().position(|page| page.frame == frame);
-                let (space, at) = (block.space, block.first + place.expect("the superpage has its frame") as u64);
-                let more = self.uncover(space, &(at.0..at.0 + 1), watch);
+            let used = shadow.uses.get(frame as usize).filter(|used| used.superpage != NONE);
+            if let Some(held) = used.map(|used| &shadow.superpages[used.superpage as usize]) {
+                let index = held.pages.iter().position(|page| page.frame == frame);
+                let (space, at) = (held.space, held.first + index.expect("the superpage has its frame") as u64);
+                let more = self.uncover(space, &(at.0..at.0 + 1), caches);
                 followed.work += more.work;
                 followed.shot.extend(more.shot);
             }
@@ -276,13 +275,13 @@ impl Mappings {
         followed
     }
 
-    /// Splits the shadow superpage with this head and first page around some pages; returns the
-    /// page-table entries that are written.
-    fn split(&mut self, head: u32, (space, first): (u32, Vpn), around: &Range<u64>, watch: &mut impl Watch) -> u64 {
-        let (pte, frame) = (self.ptes[head as usize], self.frames.get(head));
-        let size_level = pte.size_level();
-        watch.leaf(head, first, pte);
-        watch.moved(frame..frame + (1 << self.order(size_level)));
+    /// Splits a shadow superpage around some pages; returns the page-table entries that are
+    /// written.
+    fn split(&mut self, space: u32, mapping: Mapping, around: &Range<u64>, caches: &mut impl Invalidate) -> u64 {
+        let Mapping { head, pte, first } = mapping;
+        let (size_level, frame) = (pte.size_level(), self.frames.get(head));
+        caches.drop_leaf(mapping);
+        caches.drop_lines(frame..frame + (1 << self.order(size_level)));
         self.ptes[head as usize..][..1 << pte.replicas()].fill(Pte::ABSENT);
         self.nodes.of(head).live -= 1 << pte.replicas();
         let shadow = self.expect_shadow();
@@ -294,23 +293,23 @@ impl Mappings {
 
     /// Maps the pages of a superpage that was split by pages of this level, or of smaller ones
     /// around those that change. Returns the page-table entries that are written.
-    fn lay(&mut self, size_level: usize, first: Vpn, pages: &[Page], parts: &Parts<'_>) -> u64 {
+    fn lay(&mut self, size_level: usize, first: Vpn, pages: &[BasePage], parts: &Parts<'_>) -> u64 {
         let step = 1usize << self.order(size_level);
         // If the superpage had an entry of its own above, that points to a table now.
-        let mut written = u64::from(self.layout(size_level).0 != self.layout(size_level + 1).0);
+        let mut written = u64::from(self.layout(size_level).level != self.layout(size_level + 1).level);
         for (at, pages) in (first.0..).step_by(step).zip(pages.chunks(step)) {
             let changes = parts.around.start < at + step as u64 && at < parts.around.end;
-            let place = (size_level > 0 && !changes).then(|| self.expect_shadow().pool(size_level).take()).flatten();
-            written += match place {
+            let slot = (size_level > 0 && !changes).then(|| self.expect_shadow().pool(size_level).take()).flatten();
+            written += match slot {
                 Some(frame) => {
-                    self.write_shadow(size_level, Vpn(at), frame, (parts.space, parts.protection, pages.to_vec()))
+                    let superpage = Superpage { space: parts.space, first: Vpn(at), pages: pages.to_vec() };
+                    self.write_shadow(size_level, frame, parts.protection, superpage)
                 }
                 None if size_level > 0 => self.lay(size_level - 1, Vpn(at), pages, parts),
                 None => {
-                    let (level, replicas) = self.layout(0);
+                    let Layout { level, replicas } = self.layout(0);
                     let id = self.make(parts.space, Vpn(at), level);
-                    let used = (pages[0].referenced, pages[0].dirty);
-                    self.write_leaf(id, Pte::leaf(0, replicas, parts.protection, used), pages[0].frame);
+                    self.write_leaf(id, Pte::leaf(0, replicas, parts.protection, pages[0].used), pages[0].frame);
                     self.nodes.of(id).live += 1 << replicas;
                     1 << replicas
                 }
@@ -319,26 +318,26 @@ impl Mappings {
         written
     }
 
-    /// Maps pages by a shadow superpage of this level where nothing is mapped; returns the
-    /// page-table entries that are written.
-    fn write_shadow(&mut self, size_level: usize, at: Vpn, frame: u64, of: (u32, Protection, Vec<Page>)) -> u64 {
-        let ((level, replicas), (space, protection, pages)) = (self.layout(size_level), of);
-        let number = self.expect_shadow().add(Block { space, first: at, pages });
-        let id = self.make(space, at, level);
+    /// Maps a shadow superpage of this level, whose slot begins at `frame`, where nothing is
+    /// mapped; returns the page-table entries that are written.
+    fn write_shadow(&mut self, size_level: usize, frame: u64, protection: Protection, superpage: Superpage) -> u64 {
+        let (Layout { level, replicas }, space, first) = (self.layout(size_level), superpage.space, superpage.first);
+        let number = self.expect_shadow().add(superpage);
+        let id = self.make(space, first, level);
         self.write_leaf(id, Pte::shadow(size_level, replicas, protection, number), frame);
         self.nodes.of(id).live += 1 << replicas;
         1 << replicas
     }
 
     /// Makes shadow superpages of what these pages are part of, after they have changed.
-    fn cover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Followed {
+    fn cover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         for size_level in 1..self.ladder().len() {
             let (size, made) = (1u64 << self.order(size_level), followed.shot.len());
             for at in (pages.start / size * size..pages.end).step_by(size as usize) {
-                if let Some(work) = self.join(size_level, space, Vpn(at), watch) {
+                if let Some(work) = self.join(size_level, space, Vpn(at), caches) {
                     followed.work += work;
-                    followed.shot.push((space, at..at + size));
+                    followed.shot.push(SpacePages { space, pages: at..at + size });
                 }
             }
             if followed.shot.len() == made {
@@ -348,41 +347,41 @@ impl Mappings {
         followed
     }
 
-    /// Makes a shadow superpage of this level of a block, if it can be one.
-    fn join(&mut self, size_level: usize, space: u32, first: Vpn, watch: &mut impl Watch) -> Option<Work> {
+    /// Makes the pages from `first` on a shadow superpage of this level, if they can be one.
+    fn join(&mut self, size_level: usize, space: u32, first: Vpn, caches: &mut impl Invalidate) -> Option<Work> {
         let (step, pages) = (1u64 << self.order(size_level - 1), 1u64 << self.order(size_level));
-        let fits = |place: u64| self.part(size_level - 1, space, first + place);
-        // Blocks fill up from one end mostly: what is not full is known by the other.
+        let fits = |index: u64| self.part(size_level - 1, space, first + index);
+        // Most fill up in order, so the last page is the likeliest to be absent.
         let protection = fits(pages - step)?;
-        let alike = |place: u64| fits(place) == Some(protection);
+        let alike = |index: u64| fits(index) == Some(protection);
         if !(0..pages - step).step_by(step as usize).all(alike) {
             return None;
         }
         let frame = self.expect_shadow().pool(size_level).take()?;
-        let (level, _) = self.layout(size_level);
         // The node of the new leaf must not be freed with the old ones.
-        let place = self.find(space, first, level).expect("the nodes above a mapping exist").id;
-        self.nodes.of(place).live += 1;
+        let level = self.layout(size_level).level;
+        let leaf = self.find(space, first, level).expect("the nodes above a mapping exist").id;
+        self.nodes.of(leaf).live += 1;
         let (mut joined, mut traversals) = (Vec::with_capacity(pages as usize), 0);
         for at in (first.0..first.0 + pages).step_by(step as usize) {
-            let (head, pte, at) = self.mapping(space, Vpn(at)).expect("all parts were looked at");
+            let mapping = self.mapping(space, Vpn(at)).expect("all parts were looked at");
+            let Mapping { head, pte, .. } = mapping;
             let old = self.frames.get(head);
-            watch.leaf(head, at, pte);
-            watch.moved(old..old + step);
-            match pte.is_shadow() {
-                true => joined.extend(self.expect_shadow().take(pte.child(), size_level - 1, old)),
-                false => {
-                    self.expect_shadow().remaps.flushed_pages += 1;
-                    joined.push(Page { frame: old, referenced: pte.referenced(), dirty: pte.dirty() });
-                }
+            caches.drop_leaf(mapping);
+            caches.drop_lines(old..old + step);
+            if pte.is_shadow() {
+                joined.extend(self.expect_shadow().take(pte.child(), size_level - 1, old));
+            } else {
+                self.expect_shadow().remaps.flushed_pages += 1;
+                joined.push(BasePage { frame: old, used: pte.used() });
             }
             let entries = 1 << pte.replicas();
             traversals += u64::from(entries);
             self.ptes[head as usize..][..entries as usize].fill(Pte::ABSENT);
-            self.release(head, entries, watch);
+            self.release(head, entries, caches);
         }
-        let writes = self.write_shadow(size_level, first, frame, (space, protection, joined));
-        self.nodes.of(place).live -= 1;
+        let writes = self.write_shadow(size_level, frame, protection, Superpage { space, first, pages: joined });
+        self.nodes.of(leaf).live -= 1;
         self.expect_shadow().remaps.promotions += 1;
         Some(Work { writes, traversals })
     }
@@ -390,7 +389,7 @@ impl Mappings {
     /// The rights of the page of this level that begins here, if it can be part of a shadow
     /// superpage.
     fn part(&self, size_level: usize, space: u32, at: Vpn) -> Option<Protection> {
-        let (head, pte, _) = self.mapping(space, at)?;
+        let Mapping { head, pte, .. } = self.mapping(space, at)?;
         let free = || {
             let used = self.shadow.as_ref()?.uses.get(self.frames.get(head) as usize)?;
             Some(used.mappings == 1)
@@ -406,29 +405,35 @@ impl Follower for Shadow {
         mappings.shadows()
     }
 
-    fn before(mappings: &mut Mappings, Change { space, pages, frames }: &Change, watch: &mut impl Watch) -> Followed {
+    fn before(
+        mappings: &mut Mappings,
+        Change { space, pages, frames }: &Change,
+        caches: &mut impl Invalidate,
+    ) -> Followed {
         match frames {
-            Some(frames) => mappings.unshare(frames.clone(), watch),
-            None => mappings.uncover(*space, pages, watch),
+            Some(frames) => mappings.unshare(frames.clone(), caches),
+            None => mappings.uncover(*space, pages, caches),
         }
     }
 
-    fn before_end(mappings: &mut Mappings, space: u32, watch: &mut impl Watch) -> Followed {
-        mappings.uncover_all(space, watch)
+    fn before_end(mappings: &mut Mappings, space: u32, caches: &mut impl Invalidate) -> Followed {
+        mappings.uncover_all(space, caches)
     }
 
     fn after(
         mappings: &mut Mappings,
         Change { space, pages, .. }: &Change,
         work: Work,
-        _: &mut impl Watch,
+        _: &mut impl Invalidate,
     ) -> Followed {
         if let Some(shadow) = &mut mappings.shadow {
             match shadow.changed.last_mut() {
-                Some((of, last)) if of == space && last.start <= pages.end && pages.start <= last.end => {
+                Some(SpacePages { space: of, pages: last })
+                    if of == space && last.start <= pages.end && pages.start <= last.end =>
+                {
                     *last = last.start.min(pages.start)..last.end.max(pages.end);
                 }
-                _ => shadow.changed.push((*space, pages.clone())),
+                _ => shadow.changed.push(SpacePages { space: *space, pages: pages.clone() }),
             }
         }
         Followed { work, shot: Vec::new() }
@@ -438,16 +443,16 @@ impl Follower for Shadow {
         mappings.shadow.as_ref().is_some_and(|shadow| !shadow.changed.is_empty())
     }
 
-    fn settle(mappings: &mut Mappings, watch: &mut impl Watch) -> Followed {
+    fn settle(mappings: &mut Mappings, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         let changed = mappings.shadow.as_mut().map(|shadow| std::mem::take(&mut shadow.changed));
-        for (space, pages) in changed.into_iter().flatten() {
-            followed += mappings.cover(space, &pages, watch);
+        for SpacePages { space, pages } in changed.into_iter().flatten() {
+            followed += mappings.cover(space, &pages, caches);
         }
         followed
     }
 
-    /// Checks that superpages, places and frames are what is mapped.
+    /// Checks that superpages, slots and frames are what is mapped.
     fn validate(mappings: &Mappings) -> Result<(), String> {
         let Some(shadow) = &mappings.shadow else { return Ok(()) };
         let mut times = vec![0; shadow.uses.len()];
@@ -455,37 +460,36 @@ impl Follower for Shadow {
             let frames = mapped.size.bytes() >> mappings.ladder().base().shift();
             (mapped.frame.0..mapped.frame.0 + frames).for_each(|frame| times[frame as usize] += 1);
             let used = shadow.uses[mapped.frame.0 as usize];
-            let Some((head, pte, first)) = mappings.mapping(space, at) else { continue };
-            let block = if pte.is_shadow() { pte.child() } else { NONE };
-            if used.block != block {
+            let Some(Mapping { head, pte, first }) = mappings.mapping(space, at) else { continue };
+            let number = if pte.is_shadow() { pte.child() } else { NONE };
+            if used.superpage != number {
                 return Err(format!(
-                    "frame {:#x} is said to be in {:#x}, and is in {block:#x}",
-                    mapped.frame.0, used.block
+                    "frame {:#x} is said to be in {:#x}, and is in {number:#x}",
+                    mapped.frame.0, used.superpage
                 ));
             }
-            if block == NONE {
+            if number == NONE {
                 continue;
             }
             let (size_level, frame) = (pte.size_level(), mappings.frames.get(head));
-            let (held, pool) = (&shadow.blocks[block as usize], &shadow.pools[size_level - 1]);
-            let place = Reverse((frame - pool.first) >> pool.order);
-            let taken = place.0 < pool.fresh && (at != first || pool.freed.iter().all(|free| *free != place));
+            let (held, pool) = (&shadow.superpages[number as usize], &shadow.pools[size_level - 1]);
+            let slot = Reverse((frame - pool.first) >> pool.order);
+            let taken = slot.0 < pool.fresh && (at != first || pool.freed.iter().all(|free| *free != slot));
             let its = (held.space, held.first, held.pages.len()) == (space, first, 1 << pool.order);
             if !taken || !its || frame % (1 << pool.order) != 0 {
                 return Err(format!(
-                    "shadow superpage {block} at {first:?} of space {space}, frame {frame:#x}: {held:?}"
+                    "shadow superpage {number} at {first:?} of space {space}, frame {frame:#x}: {held:?}"
                 ));
             }
         }
-        let counted = shadow.uses.iter().map(|used| used.mappings);
-        match counted.eq(times.iter().copied()) {
-            true => Ok(()),
-            false => Err("frames are not mapped as often as is counted".into()),
+        if !shadow.uses.iter().map(|used| used.mappings).eq(times.iter().copied()) {
+            return Err("frames are not mapped as often as is counted".into());
         }
+        Ok(())
     }
 }
 
-/// What is the same for all parts of a superpage that is split.
+/// What all parts of a superpage that is split have alike.
 struct Parts<'a> {
     space: u32,
     protection: Protection,
@@ -526,25 +530,25 @@ mod tests {
             let problem = Shadow::validate(&mappings).unwrap_err();
             assert!(problem.contains(expected), "{problem}, expected {expected}");
         };
-        refused("is said to be in", |shadow| shadow.uses[7].block = 0);
-        refused("is said to be in", |shadow| shadow.uses[3 * 600].block = NONE);
-        // Its place is in use, once.
+        refused("is said to be in", |shadow| shadow.uses[7].superpage = 0);
+        refused("is said to be in", |shadow| shadow.uses[3 * 600].superpage = NONE);
+        // Its slot is in use, once.
         refused("shadow superpage 0", |shadow| shadow.pools[0].fresh = 0);
         refused("shadow superpage 0", |shadow| shadow.pools[0].freed.push(Reverse(0)));
-        refused("shadow superpage 0", |shadow| shadow.blocks[0].space = 1);
-        refused("shadow superpage 0", |shadow| shadow.blocks[0].first = Vpn(1024));
+        refused("shadow superpage 0", |shadow| shadow.superpages[0].space = 1);
+        refused("shadow superpage 0", |shadow| shadow.superpages[0].first = Vpn(1024));
         refused("shadow superpage 0", |shadow| {
-            shadow.blocks[0].pages.push(Page { frame: 1, referenced: false, dirty: false })
+            shadow.superpages[0].pages.push(BasePage { frame: 1, used: Used::default() })
         });
         refused("as often as is counted", |shadow| shadow.uses[3 * 600].mappings = 2);
         refused("as often as is counted", |shadow| shadow.uses[8].mappings = 1);
         // A frame that is not aligned.
         let mut mappings = of.clone();
-        let (head, ..) = mappings.mapping(0, Vpn(512)).unwrap();
+        let head = mappings.mapping(0, Vpn(512)).unwrap().head;
         let frame = mappings.frames.get(head);
         mappings.frames.set(head, frame + 1);
         assert!(Shadow::validate(&mappings).unwrap_err().contains("shadow superpage 0"));
-        // Another place that is free is none of this superpage's.
+        // Another slot is free.
         let mut mappings = of.clone();
         (mappings.expect_shadow().pools[0].fresh, mappings.expect_shadow().pools[0].freed) =
             (2, BinaryHeap::from([Reverse(1)]));

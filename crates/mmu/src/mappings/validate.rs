@@ -1,11 +1,11 @@
 //! The invariants of page tables.
 
-use super::{Mappings, NO_PARENT};
-use crate::mappings::pte::Pte;
+use super::{Layout, Mappings, NO_PARENT};
+use crate::mappings::pte::{Pte, Used};
 
-/// Where a node is in the tree: its space, its level, and the page-table entry that points to it.
+/// The position of a node in the tree: its space, its level, and the entry that points to it.
 #[derive(Clone, Copy)]
-struct Place {
+struct NodePosition {
     space: u32,
     level: usize,
     parent: u32,
@@ -19,8 +19,8 @@ impl Mappings {
         let mut reached = vec![false; self.nodes.all.len()];
         for (space, roots) in self.roots.iter().enumerate() {
             for (_, first) in roots {
-                let place = Place { space: space as u32, level: self.levels(), parent: NO_PARENT };
-                self.validate_node(*first, place, &mut reached)?;
+                let position = NodePosition { space: space as u32, level: self.levels(), parent: NO_PARENT };
+                self.validate_node(*first, position, &mut reached)?;
             }
         }
         for number in &self.free {
@@ -38,8 +38,8 @@ impl Mappings {
         }
     }
 
-    fn validate_node(&self, first: u32, place: Place, reached: &mut [bool]) -> Result<(), String> {
-        let Place { space, level, parent } = place;
+    fn validate_node(&self, first: u32, position: NodePosition, reached: &mut [bool]) -> Result<(), String> {
+        let NodePosition { space, level, parent } = position;
         let number = (first >> self.nodes.bits) as usize;
         let node = &self.nodes.all[number];
         if std::mem::replace(&mut reached[number], true) {
@@ -64,17 +64,18 @@ impl Mappings {
                 if level == 1 {
                     return Err(format!("pte {id:#x} of the lowest level points to a table"));
                 }
-                self.validate_node(pte.child(), Place { space, level: level - 1, parent: id }, reached)?;
+                let below = NodePosition { space, level: level - 1, parent: id };
+                self.validate_node(pte.child(), below, reached)?;
                 continue;
             }
-            if self.layout(pte.size_level()) != (level, pte.replicas()) {
+            if self.layout(pte.size_level()) != (Layout { level, replicas: pte.replicas() }) {
                 return Err(format!("pte {id:#x}: {pte:?} does not belong at level {level}"));
             }
             let entries = 1 << pte.replicas();
             if Mappings::head(id, pte) != id {
                 return Err(format!("pte {id:#x}: {pte:?} is neither a head nor follows one"));
             }
-            let like = Pte::leaf(pte.size_level(), pte.replicas(), Default::default(), (false, false));
+            let like = Pte::leaf(pte.size_level(), pte.replicas(), Default::default(), Used::default());
             for replica in 1..entries {
                 let repeated = self.ptes[(id + replica) as usize];
                 if repeated != like {
@@ -84,9 +85,9 @@ impl Mappings {
             live += entries - 1;
             index += entries - 1;
         }
-        match live == node.live {
-            true => Ok(()),
-            false => Err(format!("node {number} counts {} live ptes but has {live}", node.live)),
+        if live != node.live {
+            return Err(format!("node {number} counts {} live ptes but has {live}", node.live));
         }
+        Ok(())
     }
 }

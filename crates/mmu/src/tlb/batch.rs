@@ -9,6 +9,7 @@
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
 use crate::tlb::replacement::Use;
+use crate::tlb::storage::EntryId;
 use superpage_pages::MAX_LEVELS;
 
 /// The most requests of a batch: one bit each in a word.
@@ -115,10 +116,10 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// It uses this entry of a TLB.
+    /// Its use of this entry of a TLB.
     #[inline(always)]
-    pub(crate) fn using(&self, place: (u64, u32)) -> Use {
-        Use::by(self.kind as u8, place)
+    pub(crate) fn using(&self, entry: EntryId) -> Use {
+        Use::by(self.kind as u8, entry)
     }
 }
 
@@ -175,7 +176,8 @@ impl Batch {
     /// The translation that a request uses: its number, its key, and which access it is.
     #[inline(always)]
     pub(crate) fn entry(&self, index: usize) -> Use {
-        Use::by(self.kinds[index % BATCH], (self.numbers[index % BATCH], self.heads[index % BATCH]))
+        let (number, key) = (self.numbers[index % BATCH], self.heads[index % BATCH]);
+        Use::by(self.kinds[index % BATCH], EntryId { number, key })
     }
 
     /// Completes the batch, whose first `len` requests were all set.

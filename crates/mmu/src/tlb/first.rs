@@ -9,16 +9,15 @@
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::machine::STREAM_LINE_SHIFT;
-use crate::mappings::pte::Pte;
-use crate::mappings::{Forgotten, Mappings, Watch};
+use crate::mappings::{Invalidate, Mapping, Mappings, Pointer, SpacePage, Stale};
 use crate::request::{Request, Trap};
 use crate::tlb::Tlbs;
 use crate::tlb::batch::{BATCH, Batch, Located, each, kind};
 use crate::tlb::further::FurtherLevels;
 use crate::tlb::noted::Noted;
-use crate::tlb::recent::{Place, Recent};
-use crate::tlb::storage::prefetch;
-use crate::walk::{Data, Walker};
+use crate::tlb::recent::{Recent, TlbEntry};
+use crate::tlb::storage::{EntryId, prefetch};
+use crate::walk::{ProgramLines, Walker};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
@@ -26,7 +25,7 @@ use superpage_pages::Vpn;
 #[derive(Clone, Debug)]
 pub(crate) struct FirstLevel {
     pub(crate) tlbs: Tlbs,
-    numbers: Numbers,
+    asids: Asids,
     recent: Recent,
     /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken
     /// one by one.
@@ -52,7 +51,7 @@ pub(crate) struct FirstLevel {
     pub(crate) further: Vec<FurtherLevels>,
     /// What missed in the first level, if that is noted.
     pub(crate) noted: Option<Noted>,
-    physical: Physical,
+    line_shifts: LineShifts,
 }
 
 /// Requests, and for each the line within its base page, in lines of 64 bytes.
@@ -62,19 +61,25 @@ pub(crate) struct Lined<'a> {
     pub(crate) lines: &'a [u32],
 }
 
-/// How lines of the stream become lines of the caches.
+/// How many of the requests it was given a first level has taken, and why the next one traps.
+struct Progress {
+    taken: usize,
+    trap: Option<Trap>,
+}
+
+/// The shifts by which a line of the stream in its page becomes a line of the caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Physical {
-    /// The logarithm of the lines of 64 bytes in a base page.
+pub(crate) struct LineShifts {
+    /// The base-two logarithm of the lines of 64 bytes in a base page.
     page: u32,
     /// That of the lines of 64 bytes in a line of the machine.
     line: u32,
 }
 
-impl Physical {
-    pub(crate) fn new(machine: &Machine) -> Physical {
+impl LineShifts {
+    pub(crate) fn new(machine: &Machine) -> LineShifts {
         let page = machine.ladder().base().shift() - STREAM_LINE_SHIFT;
-        Physical { page, line: machine.memory.line_bytes.ilog2().saturating_sub(STREAM_LINE_SHIFT) }
+        LineShifts { page, line: machine.memory.line_bytes.ilog2().saturating_sub(STREAM_LINE_SHIFT) }
     }
 
     fn line(self, frame: u64, line: u32) -> u32 {
@@ -87,10 +92,10 @@ impl Physical {
     }
 }
 
-/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is
-/// flushed.
+/// Address space numbers (ASIDs), assigned in turn; when they run out, all are revoked and
+/// everything is flushed.
 #[derive(Clone, Debug)]
-struct Numbers {
+struct Asids {
     /// How many there are; 0 if the machine has none.
     available: u64,
     given: u64,
@@ -100,10 +105,10 @@ struct Numbers {
     holders: Vec<u64>,
 }
 
-impl Numbers {
-    fn new(bits: u32) -> Numbers {
+impl Asids {
+    fn new(bits: u32) -> Asids {
         let available = if bits == 0 { 0 } else { 1 << bits };
-        Numbers { available, given: 0, generation: 1, holders: Vec::new() }
+        Asids { available, given: 0, generation: 1, holders: Vec::new() }
     }
 
     /// Assigns a number if the space needs one. Returns whether running it from now on requires a
@@ -134,13 +139,13 @@ impl FirstLevel {
     pub(crate) fn new(tlbs: Tlbs, machine: &Machine) -> FirstLevel {
         // Whether walks look at the base pages that were asked for.
         let by_page = machine.clustered.is_some() || machine.groups.is_some();
-        let mut numbers = Numbers::new(machine.spaces.number_bits);
-        numbers.switch(0);
+        let mut asids = Asids::new(machine.spaces.number_bits);
+        asids.switch(0);
         FirstLevel {
-            // So that nothing is spared.
+            // Walks need every request, so none may be served from `recent`.
             recent: Recent::new(tlbs.first_tlbs().filter(|_| !by_page)),
             tlbs,
-            numbers,
+            asids,
             placed: false,
             ahead: BATCH,
             batch: Box::new(Batch::new()),
@@ -152,15 +157,15 @@ impl FirstLevel {
             counters: Counters::default(),
             further: Vec::new(),
             noted: None,
-            physical: Physical::new(machine),
+            line_shifts: LineShifts::new(machine),
         }
     }
 
     /// Whether a machine, whose first level this is, can be behind it.
     pub(crate) fn is_like(&self, first: &Tlbs, machine: &Machine) -> bool {
-        let numbers = Numbers::new(machine.spaces.number_bits);
-        self.numbers.available == numbers.available
-            && self.physical == Physical::new(machine)
+        let asids = Asids::new(machine.spaces.number_bits);
+        self.asids.available == asids.available
+            && self.line_shifts == LineShifts::new(machine)
             && self.tlbs.is_like(first)
     }
 
@@ -184,7 +189,7 @@ impl FirstLevel {
         self.recent.forget();
         self.tlbs.switch(mappings, space);
         self.further.iter_mut().for_each(|further| further.switch(mappings, space));
-        if self.numbers.switch(space) {
+        if self.asids.switch(space) {
             self.counters.flushes += 1;
             self.tlbs.flush();
             self.further.iter_mut().for_each(FurtherLevels::flush);
@@ -217,11 +222,11 @@ impl FirstLevel {
                 self.placed = self.recent.notes();
                 self.tlbs.set_placed(self.placed);
             }
-            let (taken, trap) = if self.placed {
+            let Progress { taken, trap } = if self.placed {
                 self.take::<GUEST>(mappings, space, &requests[done..])
             } else {
                 let located = self.locate::<GUEST>(mappings, space, self.near(&requests[done..]));
-                self.recent.skip(located.0);
+                self.recent.skip(located.taken);
                 if self.by_page {
                     self.batch.ask(&requests[done..][..self.batch.len]);
                 }
@@ -250,7 +255,7 @@ impl FirstLevel {
         let Lined { requests, lines } = asked;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false>(mappings, space, self.near(&requests[done..]));
+            let Progress { taken, trap } = self.locate::<false>(mappings, space, self.near(&requests[done..]));
             if taken > 0 {
                 let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
                 self.translate_lines(mappings, now);
@@ -274,26 +279,26 @@ impl FirstLevel {
             self.misses.pages[number] = requests[index].page().0;
         }
         self.misses.close(missed.count_ones() as usize);
-        let mut data = Data { lines: [0; BATCH], len: requests.len(), fetches: 0 };
+        let mut data = ProgramLines { lines: [0; BATCH], len: requests.len(), fetches: 0, missed };
         for (at, (request, line)) in requests.iter().zip(lines).enumerate() {
             let frame = mappings.frame_of(self.batch.heads[at], request.page());
-            data.lines[at] = self.physical.line(frame, *line);
+            data.lines[at] = self.line_shifts.line(frame, *line);
             data.fetches |= (request.access_bits() >> 1) << at;
         }
-        self.further.iter_mut().for_each(|further| further.translate_lines(mappings, &self.misses, missed, &data));
+        self.further.iter_mut().for_each(|further| further.translate_lines(mappings, &self.misses, &data));
     }
 
     /// Whether a request finds its translation in the first level.
     pub(crate) fn has(&self, mappings: &Mappings, space: u32, request: Request) -> bool {
         let (page, access) = (request.page(), request.access_bits());
-        mappings
-            .mapping(space, page)
-            .is_some_and(|(head, pte, _)| self.tlbs.has((self.tlbs.number(page, pte), head), kind(pte, access)))
+        mappings.mapping(space, page).is_some_and(|Mapping { head, pte, .. }| {
+            self.tlbs.has(EntryId { number: self.tlbs.number(page, pte), key: head }, kind(pte, access))
+        })
     }
 
     /// The program's or the kernel's access to a line of a frame, which is not translated by TLBs.
     pub(crate) fn access_line(&mut self, frame: u64, line: u32, fetch: bool) {
-        let line = self.physical.line(frame, line);
+        let line = self.line_shifts.line(frame, line);
         self.walkers().for_each(|walker| walker.access_line(line, fetch));
     }
 
@@ -302,43 +307,41 @@ impl FirstLevel {
         &mut self,
         mappings: &mut Mappings,
         space: u32,
-        (request, line): (Request, u32),
+        request: Request,
+        line: u32,
     ) -> Result<(), Trap> {
         self.retry(mappings, space, request)?;
         self.pass_on(mappings);
         let frame = mappings.frame_of(self.batch.heads[0], request.page());
-        let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
+        let (line, fetch) = (self.line_shifts.line(frame, line), request.access_bits() >> 1 != 0);
         self.walkers().for_each(|walker| walker.access_line(line, fetch));
         Ok(())
     }
 
     /// As [`crate::Mmu::retry`].
     pub(crate) fn retry(&mut self, mappings: &mut Mappings, space: u32, request: Request) -> Result<(), Trap> {
-        let (_, trap) = match mappings.backing.is_some() {
-            true => self.locate::<true>(mappings, space, &[request]),
-            false => self.locate::<false>(mappings, space, &[request]),
+        let located = if mappings.backing.is_some() {
+            self.locate::<true>(mappings, space, &[request])
+        } else {
+            self.locate::<false>(mappings, space, &[request])
         };
-        if let Some(trap) = trap {
+        if let Some(trap) = located.trap {
             return Err(trap);
         }
         if self.tlbs.translate_first(mappings, &self.batch) != 0 {
-            match self.defers {
-                true => self.wait_uncounted(mappings, self.batch.located(0)),
-                false => self.further.iter_mut().for_each(|further| further.load(mappings, &self.batch)),
+            if self.defers {
+                self.wait_uncounted(mappings, self.batch.located(0));
+            } else {
+                self.further.iter_mut().for_each(|further| further.load(mappings, &self.batch));
             }
         }
         Ok(())
     }
 
     /// Takes requests one by one, as long as they are noted: those that are known need no
-    /// translation. Returns how many it took, and why the next one traps.
+    /// translation.
     #[inline(always)]
-    fn take<const GUEST: bool>(
-        &mut self,
-        mappings: &mut Mappings,
-        space: u32,
-        requests: &[Request],
-    ) -> (usize, Option<Trap>) {
+    fn take<const GUEST: bool>(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Progress {
         mappings.refresh();
         let (mut taken, mut trap, mut translated, mut counts) = (0, None, 0, [0; 4]);
         for request in requests {
@@ -361,7 +364,7 @@ impl FirstLevel {
         }
         self.recent.spare(taken - translated);
         self.counters.references.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
-        (taken, trap)
+        Progress { taken, trap }
     }
 
     /// Translates a request that is not known, and notes it. If it misses, it waits.
@@ -383,9 +386,10 @@ impl FirstLevel {
         let located = Located { head, entry, number, kind };
         let missed = match self.recent.serving(kind) {
             Some(tlb) => {
-                let (hit, at) = self.tlbs.access_one(tlb as usize, located.using((number, head)));
+                let (hit, at) = self.tlbs.access_one(tlb as usize, located.using(EntryId { number, key: head }));
                 if let Some(at) = at {
-                    self.recent.note(request, Place { tlb, at, head, order: self.tlbs.order(pte) });
+                    let entry = TlbEntry { head, at: at as u32, tlb, order: self.tlbs.order(pte) };
+                    self.recent.note(request, entry);
                 }
                 !hit
             }
@@ -417,16 +421,10 @@ impl FirstLevel {
     }
 
     /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits
-    /// and makes a batch of them. Returns how many it took, and why the next one traps. Nothing
-    /// that happens in the TLBs can change these results, so all requests of a batch are located
-    /// before the first is translated: their loads overlap.
+    /// and makes a batch of them. Nothing that happens in the TLBs can change these results, so
+    /// all requests of a batch are located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate<const GUEST: bool>(
-        &mut self,
-        mappings: &mut Mappings,
-        space: u32,
-        requests: &[Request],
-    ) -> (usize, Option<Trap>) {
+    fn locate<const GUEST: bool>(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Progress {
         mappings.refresh();
         let (mut entries, mut found) = ([0; BATCH], 0);
         for request in requests.iter().take(BATCH) {
@@ -464,7 +462,7 @@ impl FirstLevel {
             index += 1;
         }
         self.batch.close(index);
-        (index, trap)
+        Progress { taken: index, trap }
     }
 
     /// This access is about to set a use bit that decides what an entry holds: all before it is
@@ -472,11 +470,11 @@ impl FirstLevel {
     #[cold]
     fn separate(&mut self, mappings: &Mappings, entry: u32, access: u64) {
         self.pass_on(mappings);
-        let head = Mappings::head(entry, mappings.ptes[entry as usize]);
-        let (first, pte) = (mappings.nodes.first_page(head), mappings.ptes[head as usize]);
+        let mapping = mappings.mapping_of(Mappings::head(entry, mappings.ptes[entry as usize]));
+        let pte = mapping.pte;
         let changed = pte.used_by(access).attributes(self.compared) ^ pte.attributes(self.compared);
-        self.tlbs.separate(head, first, pte, changed);
-        self.further.iter_mut().for_each(|further| further.tlbs.separate(head, first, pte, changed));
+        self.tlbs.separate(mapping, changed);
+        self.further.iter_mut().for_each(|further| further.tlbs.separate(mapping, changed));
     }
 
     /// Takes the batch through the TLBs of the first level, and counts it; returns which missed.
@@ -559,18 +557,18 @@ impl FirstLevel {
                 }
                 self.further
                     .iter_mut()
-                    .for_each(|further| further.walk_absent(mappings, (space, page), access as usize));
+                    .for_each(|further| further.walk_absent(mappings, SpacePage { space, page }, access as usize));
             }
         }
     }
 
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.tlbs.validate(mappings)?;
-        for (request, number, Place { tlb, at, head, .. }) in self.recent.known() {
-            let (pte, access) = (mappings.ptes[head as usize], request.access_bits());
+        for (request, TlbEntry { tlb, at, .. }, id) in self.recent.known() {
+            let (pte, access) = (mappings.ptes[id.key as usize], request.access_bits());
             let ready = pte.allows(access) && pte.used_by(access) == pte;
-            let right = ready && self.tlbs.number(request.page(), pte) == number;
-            if self.tlbs.is_at(tlb as usize, at, number, head) && !right {
+            let right = ready && self.tlbs.number(request.page(), pte) == id.number;
+            if self.tlbs.is_at(tlb as usize, at as usize, id) && !right {
                 return Err(format!("{request:?} would be taken to hit TLB {tlb} unchanged: {pte:?}"));
             }
         }
@@ -578,30 +576,30 @@ impl FirstLevel {
     }
 }
 
-impl Watch for Vec<FirstLevel> {
-    fn leaf(&mut self, head: u32, first: Vpn, pte: Pte) {
+impl Invalidate for Vec<FirstLevel> {
+    fn drop_leaf(&mut self, mapping: Mapping) {
         for first_level in self {
-            first_level.counters.shootdown_entries += first_level.tlbs.forget(head, first, pte);
-            first_level.further.iter_mut().for_each(|further| further.forget(head, first, pte));
+            first_level.counters.shootdown_entries += first_level.tlbs.drop_leaf(mapping);
+            first_level.further.iter_mut().for_each(|further| further.drop_leaf(mapping));
         }
     }
 
-    fn pointer(&mut self, level: usize, at: (u32, u64), pte: Pte) {
+    fn drop_pointer(&mut self, pointer: Pointer) {
         self.iter_mut()
             .flat_map(|first_level| &mut first_level.further)
-            .for_each(|further| further.forget_pointer(level, at, pte));
+            .for_each(|further| further.drop_pointer(pointer));
     }
 
-    fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
+    fn drop_region(&mut self, first_id: u32, first: Vpn, stale: Stale) {
         // No TLB of the first level holds perforated pages.
         self.iter_mut().flat_map(|first_level| &mut first_level.further).for_each(|further| {
-            further.forget_region(first_id, first, forgotten);
+            further.drop_region(first_id, first, stale);
         });
     }
 
-    fn moved(&mut self, frames: Range<u64>) {
+    fn drop_lines(&mut self, frames: Range<u64>) {
         for first_level in self {
-            let lines = first_level.physical.lines(&frames);
+            let lines = first_level.line_shifts.lines(&frames);
             first_level.walkers().for_each(|walker| walker.flush_lines(lines.clone()));
         }
     }

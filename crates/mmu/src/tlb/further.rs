@@ -3,12 +3,11 @@
 
 use crate::counters::Counters;
 use crate::machine::Machine;
-use crate::mappings::pte::Pte;
-use crate::mappings::{Forgotten, Mappings, Shape};
+use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage, Stale};
 use crate::tlb::batch::Batch;
 use crate::tlb::noted::Noted;
 use crate::tlb::{Served, Tlbs};
-use crate::walk::{Data, Walker};
+use crate::walk::{ProgramLines, Walker};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
@@ -50,10 +49,10 @@ impl FurtherLevels {
 
     /// The same for a batch with lines, as [`Walker::walk_lines`].
     #[inline(never)]
-    pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, missed: u64, data: &Data) {
+    pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, data: &ProgramLines) {
         let served = self.tlbs.translate(mappings, batch);
         self.count(batch, &served);
-        self.walkers.iter_mut().for_each(|walker| walker.walk_lines(mappings, batch, (missed, &served), data));
+        self.walkers.iter_mut().for_each(|walker| walker.walk_lines(mappings, batch, &served, data));
     }
 
     /// Counts where the requests of a batch were served.
@@ -75,15 +74,15 @@ impl FurtherLevels {
     }
 
     /// Counts a walk to an absent page, whose root exists.
-    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), access: usize) {
-        let known = self.tlbs.known(mappings, page, access);
-        self.walkers.iter_mut().for_each(|walker| walker.walk_absent(mappings, page, known, access));
+    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, access: usize) {
+        let partial = self.tlbs.partial_hits(mappings, page, access);
+        self.walkers.iter_mut().for_each(|walker| walker.walk_absent(mappings, page, partial, access));
     }
 
     /// Drops a mapping that changes.
-    pub(crate) fn forget(&mut self, head: u32, first: Vpn, pte: Pte) {
-        self.counters.shootdown_entries += self.tlbs.forget(head, first, pte);
-        self.walkers.iter_mut().for_each(|walker| walker.changes(head, first, pte));
+    pub(crate) fn drop_leaf(&mut self, mapping: Mapping) {
+        self.counters.shootdown_entries += self.tlbs.drop_leaf(mapping);
+        self.walkers.iter_mut().for_each(|walker| walker.drop_leaf(mapping));
     }
 
     /// Drops ranges that have one of these pages, which change.
@@ -91,17 +90,17 @@ impl FurtherLevels {
         self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
     }
 
-    /// Drops what is known of a perforated page. Fragments alone are dropped by the fault that
-    /// fills a hole, and no shootdown.
-    pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
-        let dropped = self.tlbs.forget_region(first_id, first, forgotten);
-        self.counters.shootdown_entries += if forgotten.whole { dropped } else { 0 };
+    /// Drops the stale parts of a perforated page. If they are fragments alone, the fault that
+    /// fills a hole drops them, not a shootdown.
+    pub(crate) fn drop_region(&mut self, first_id: u32, first: Vpn, stale: Stale) {
+        let dropped = self.tlbs.drop_region(first_id, first, stale);
+        self.counters.shootdown_entries += if stale.whole { dropped } else { 0 };
     }
 
     /// Drops a pointer to a table that is removed.
-    pub(crate) fn forget_pointer(&mut self, level: usize, at: (u32, u64), pte: Pte) {
-        self.tlbs.forget_pointer(at);
-        self.walkers.iter_mut().for_each(|walker| walker.forget_pointer(level, pte));
+    pub(crate) fn drop_pointer(&mut self, pointer: Pointer) {
+        self.tlbs.drop_pointer(pointer);
+        self.walkers.iter_mut().for_each(|walker| walker.drop_pointer(pointer));
     }
 
     /// This space is current now.

@@ -18,6 +18,7 @@ use crate::request::Request;
 use crate::tlb::Tlbs;
 use crate::tlb::batch::{KINDS, bit_of};
 use crate::tlb::replacement::Use;
+use crate::tlb::storage::EntryId;
 use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
@@ -63,35 +64,32 @@ pub(crate) struct Recent {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     request: Request,
-    /// The key of its mapping.
-    head: u32,
-    /// As in [`Place`].
-    at: u32,
+    entry: TlbEntry,
+    /// The value of [`Recent::round`] when it was noted.
     round: u16,
-    tlb: u8,
-    /// The shift from the number of a base page to that of its translation.
-    order: u8,
 }
 
 impl Known {
-    fn number(&self) -> u64 {
-        self.request.page().0 >> (self.order & 63)
+    /// The translation that it used.
+    fn id(&self) -> EntryId {
+        EntryId { number: self.request.page().0 >> (self.entry.order & 63), key: self.entry.head }
     }
 }
 
-/// A translation in a TLB of the first level.
+/// An entry of a TLB of the first level.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) tlb: u8,
-    /// The number of its way in all sets together.
-    pub(crate) at: usize,
-    /// As in [`Known`].
+pub(crate) struct TlbEntry {
+    /// The key of its mapping.
     pub(crate) head: u32,
+    /// Its index in the TLB: set x ways + way.
+    pub(crate) at: u32,
+    pub(crate) tlb: u8,
+    /// The shift from the number of a base page to that of its translation.
     pub(crate) order: u8,
 }
 
-/// The place of a request in the table. Pages beside each other, and the kinds of access to one
-/// page, are apart.
+/// The slot of a request in the table. Neighbouring pages, and the kinds of access to one page,
+/// have different slots.
 #[inline(always)]
 fn slot(request: Request) -> usize {
     let page = request.page().0;
@@ -108,7 +106,7 @@ impl Recent {
             }
         }
         let request = Request::new(Vpn(0), Access::Read);
-        let unknown = Known { request, head: 0, at: 0, round: 0, tlb: 0, order: 0 };
+        let unknown = Known { request, entry: TlbEntry { head: 0, at: 0, tlb: 0, order: 0 }, round: 0 };
         let pause = if serving.iter().all(Option::is_none) { u32::MAX } else { 0 };
         Recent { serving, known: Box::new([unknown; KNOWN]), round: 1, pause, next: PAUSE, spared: 0, translated: 0 }
     }
@@ -162,26 +160,22 @@ impl Recent {
         known.request == request
             && known.round == self.round
             && first.use_at(
-                known.tlb as usize,
-                known.at as usize,
-                Use::by(request.access_bits() as u8, (known.number(), known.head)),
+                known.entry.tlb as usize,
+                known.entry.at as usize,
+                Use::by(request.access_bits() as u8, known.id()),
             )
     }
 
-    /// A request was served.
+    /// Notes a request and the entry that serves it.
     #[inline(always)]
-    pub(crate) fn note(&mut self, request: Request, place: Place) {
-        let Place { tlb, at, head, order } = place;
-        self.known[slot(request)] = Known { request, head, at: at as u32, round: self.round, tlb, order };
+    pub(crate) fn note(&mut self, request: Request, entry: TlbEntry) {
+        self.known[slot(request)] = Known { request, entry, round: self.round };
     }
 
-    /// The requests that are known now, if their translations are still there.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (Request, u64, Place)> {
+    /// The requests that are known now, with the entries and translations that they used.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Request, TlbEntry, EntryId)> {
         let known = self.known.iter().filter(|known| known.round == self.round && self.notes());
-        known.map(|known| {
-            let at = known.at as usize;
-            (known.request, known.number(), Place { tlb: known.tlb, at, head: known.head, order: known.order })
-        })
+        known.map(|known| (known.request, known.entry, known.id()))
     }
 
     /// Mappings, TLBs or the space have changed.
@@ -270,11 +264,11 @@ mod tests {
         let mut recent = recent(&[READ_BASE], true);
         let request = Request::new(Vpn(0x1234), Access::Read);
         let mut known_after = |forgotten: u32| {
-            recent.note(request, Place { tlb: 3, at: 7, head: 9, order: 4 });
+            recent.note(request, TlbEntry { tlb: 3, at: 7, head: 9, order: 4 });
             (0..forgotten).for_each(|_| recent.forget());
-            recent.known().map(|(request, number, place)| (request, number, place.at, place.head)).collect::<Vec<_>>()
+            recent.known().map(|(request, entry, id)| (request, entry.at, id)).collect::<Vec<_>>()
         };
-        assert_eq!(known_after(0), [(request, 0x123, 7, 9)]);
+        assert_eq!(known_after(0), [(request, 7, EntryId { number: 0x123, key: 9 })]);
         for forgotten in [1, 2, u32::from(u16::MAX) - 1, u32::from(u16::MAX), u32::from(u16::MAX) + 1] {
             assert_eq!(known_after(forgotten), [], "after {forgotten} rounds");
         }
@@ -286,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_beside_each_other_and_kinds_of_access_have_places_apart() {
+    fn neighbouring_pages_and_kinds_of_access_have_different_slots() {
         let apart = |requests: &[(u64, Access)]| {
             let slots: HashSet<usize> =
                 requests.iter().map(|(page, access)| slot(Request::new(Vpn(*page), *access))).collect();
@@ -297,7 +291,7 @@ mod tests {
         };
         apart(&pages(0..256).collect::<Vec<_>>());
         apart(&pages(0x12_3400..0x12_3500).collect::<Vec<_>>());
-        // Pages as far apart as there are places, as two arrays' are.
+        // Pages as far apart as there are slots, as those of two arrays.
         apart(&(0..64).flat_map(|page| [(page, Access::Read), (page << 10 | 0x81, Access::Read)]).collect::<Vec<_>>());
     }
 }

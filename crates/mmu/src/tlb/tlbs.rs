@@ -10,15 +10,15 @@
 use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
-use crate::mappings::{Forgotten, Mappings};
+use crate::mappings::{Mapping, Mappings, Pointer, SpacePage, Stale};
 use crate::tlb::batch::{Batch, bit_of, each};
 use crate::tlb::kept_spaces::KeptSpaces;
 use crate::tlb::ranges::RangeTlb;
 use crate::tlb::reach::entries::{Entries, on_entries};
-use crate::tlb::reach::{Asked, Entry, Holds, Joining, Known, Reach, use_pointer};
+use crate::tlb::reach::{Entry, Holds, Joining, Lookup, PartialHits, Reach, use_pointer};
 use crate::tlb::recent::FirstTlb;
 use crate::tlb::replacement::Use;
-use crate::tlb::storage::{Cache, EMPTY};
+use crate::tlb::storage::{Cache, EMPTY, EntryId};
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -101,8 +101,8 @@ pub(crate) struct Served {
     pub(crate) hits: [u64; MAX_TLB_LEVELS],
     /// By none of these TLBs.
     pub(crate) missed: u64,
-    /// What of those is known nevertheless.
-    pub(crate) known: Known,
+    /// Which of those have shorter walks.
+    pub(crate) partial: PartialHits,
 }
 
 impl Tlbs {
@@ -174,11 +174,12 @@ impl Tlbs {
     pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
         let shapes = |tlbs: &Tlbs| -> Vec<_> {
             let shape = |tlb: &Tlb| {
-                let (shape, replacement) = on_entries!(&tlb.entries, cache => (cache.shape, cache.replacement));
+                let (geometry, replacement) = on_entries!(&tlb.entries, cache => (cache.geometry, cache.replacement));
                 let kind = std::mem::discriminant(&tlb.entries);
                 let shares = on_entries!(&tlb.entries, cache => cache.shares().cloned());
-                let place = (tlb.level, tlb.index, tlb.encloses, tlb.pointers);
-                (shares, tlb.kinds, tlb.size_levels, place, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
+                let position = (tlb.level, tlb.index, tlb.encloses, tlb.pointers);
+                let serves = (tlb.kinds, tlb.size_levels, tlb.joins, tlb.spaces.clone());
+                (kind, geometry, shares, replacement, position, serves)
             };
             tlbs.all.iter().map(shape).collect()
         };
@@ -209,8 +210,8 @@ impl Tlbs {
         number..number + (1 << self.parts[pte.size_level() % SIZE_LEVELS])
     }
 
-    /// Drops the page from all TLBs; returns the number of entries dropped.
-    pub(crate) fn forget(&mut self, head: u32, first: Vpn, pte: Pte) -> u64 {
+    /// Drops a mapping from all TLBs; returns the number of entries dropped.
+    pub(crate) fn drop_leaf(&mut self, Mapping { head, pte, first }: Mapping) -> u64 {
         let numbers = self.numbers(first, pte);
         if self.by_place {
             return self.forget_pieces(numbers, head, pte);
@@ -225,9 +226,9 @@ impl Tlbs {
         self.all.iter_mut().map(|tlb| tlb.forget(&numbers, head, pte)).sum()
     }
 
-    /// Takes a base page, of whose use bits some will change, out of the entries that it shares
+    /// Takes a base page whose use bits `changed` will change out of the entries that it shares
     /// with others.
-    pub(crate) fn separate(&mut self, head: u32, first: Vpn, pte: Pte, changed: u32) {
+    pub(crate) fn separate(&mut self, Mapping { head, pte, first }: Mapping, changed: u32) {
         let number = self.number(first, pte);
         for tlb in self.all.iter_mut().filter(|_| pte.size_level() == 0) {
             if let Some(joins) = tlb.joins.filter(|joins| joins.alike & changed != 0) {
@@ -236,17 +237,16 @@ impl Tlbs {
         }
     }
 
-    /// Drops what is known of a perforated page; returns the number of entries dropped.
-    pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) -> u64 {
-        let region = (first_id, first.0);
+    /// Drops the stale parts of a perforated page; returns the number of entries dropped.
+    pub(crate) fn drop_region(&mut self, first_id: u32, first: Vpn, stale: Stale) -> u64 {
         self.all.iter_mut().fold(0, |dropped, tlb| {
             let joins = tlb.joins.unwrap_or_default();
-            dropped + on_entries!(&mut tlb.entries, cache => Reach::forget_region(cache, region, forgotten, joins))
+            dropped + on_entries!(&mut tlb.entries, cache => Reach::drop_region(cache, first_id, first, stale, joins))
         })
     }
 
     /// Drops a pointer to a table.
-    pub(crate) fn forget_pointer(&mut self, (id, number): (u32, u64)) {
+    pub(crate) fn drop_pointer(&mut self, Pointer { id, number, .. }: Pointer) {
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
             on_entries!(&mut tlb.entries, cache => cache.forget(&(number..number + 1), id));
         }
@@ -275,12 +275,12 @@ impl Tlbs {
         }
     }
 
-    /// Whether one of them holds the translation that a request of this kind needs. Where an entry
-    /// may be of several mappings, or its place depends on more than its number, none is found.
-    pub(crate) fn has(&self, (number, head): (u64, u32), kind: usize) -> bool {
+    /// Whether one of them holds the translation that a request of this kind needs. TLBs whose
+    /// entries hold several mappings, or are not selected by the number alone, are left out.
+    pub(crate) fn has(&self, EntryId { number, key }: EntryId, kind: usize) -> bool {
         self.all.iter().filter(|tlb| tlb.kinds >> bit_of(kind) & 1 != 0).any(|tlb| match &tlb.entries {
-            Entries::Exact(cache) => cache.find(number, head).is_some(),
-            Entries::Fractured(cache) => cache.find(number, head).is_some(),
+            Entries::Exact(cache) => cache.find(number, key).is_some(),
+            Entries::Fractured(cache) => cache.find(number, key).is_some(),
             _ => false,
         })
     }
@@ -291,7 +291,7 @@ impl Tlbs {
             let of_space = |key| mappings.nodes.space_of(key) == space;
             dropped
                 + on_entries!(&mut tlb.entries, cache => {
-                    let held = cache.entries().filter(|(_, _, key, _)| of_space(*key)).count() as u64;
+                    let held = cache.entries().filter(|entry| of_space(entry.key)).count() as u64;
                     cache.drop_where(of_space);
                     held
                 })
@@ -301,8 +301,8 @@ impl Tlbs {
     /// The entries that are of a space, and all that are in use.
     pub(crate) fn held_of(&self, mappings: &Mappings, space: u32) -> (u64, u64) {
         self.all.iter().fold((0, 0), |(held, all), tlb| {
-            on_entries!(&tlb.entries, cache => cache.entries().fold((held, all), |(held, all), (_, _, key, _)| {
-                (held + u64::from(mappings.nodes.space_of(key) == space), all + 1)
+            on_entries!(&tlb.entries, cache => cache.entries().fold((held, all), |(held, all), entry| {
+                (held + u64::from(mappings.nodes.space_of(entry.key) == space), all + 1)
             }))
         })
     }
@@ -323,7 +323,7 @@ impl Tlbs {
                         Holds::Pages(first, pages) => (first, pages),
                         Holds::Perforated | Holds::Bitmap | Holds::Pointer => (0, 0),
                     };
-                    each(bits).map(move |place| first + place as u32)
+                    each(bits).map(move |index| first + index as u32)
                 });
                 heads.filter_map(order).min()
             })
@@ -354,7 +354,7 @@ impl Tlbs {
             let asking = asking.fold(0, |asking, group| asking | group.requests) & served.missed;
             let walked = if tlb.pointers { served.missed & !asking } else { 0 };
             if asking | walked != 0 {
-                let missed = tlb.access((asking, walked), batch, mappings, &mut served.known);
+                let missed = tlb.access(asking, tlb.lookup(batch, mappings, walked), &mut served.partial);
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
                 served.missed &= !asking | missed;
             }
@@ -380,9 +380,10 @@ impl Tlbs {
                 let ranged = in_range == Some(true);
                 if ranged {
                     // Both are used, and this one is not filled.
-                    tlb.touch(index, batch, mappings);
+                    tlb.touch(index, &tlb.lookup(batch, mappings, 0));
                 }
-                if ranged || tlb.access((bit, 0), batch, mappings, &mut served.known) == 0 {
+                let lookup = tlb.lookup(batch, mappings, 0);
+                if ranged || tlb.access(bit, lookup, &mut served.partial) == 0 {
                     hit = Some(tlb.level);
                     break;
                 }
@@ -409,7 +410,7 @@ impl Tlbs {
             let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
             let asking = asking.fold(0, |asking, group| asking | group.requests);
             if asking != 0 {
-                missed &= !asking | tlb.access((asking, 0), batch, mappings, &mut Known::default());
+                missed &= !asking | tlb.access(asking, tlb.lookup(batch, mappings, 0), &mut PartialHits::default());
             }
         }
         missed
@@ -422,13 +423,13 @@ impl Tlbs {
             match &mut tlb.entries {
                 Entries::Exact(cache) => cache.set_placed(placed),
                 Entries::Fractured(cache) => cache.set_placed(placed),
-                // Nothing is known of these beforehand.
+                // Their requests are not noted.
                 _ => {}
             }
         }
     }
 
-    /// Uses a translation in a place of a TLB, if it is there: as [`Cache::use_at`].
+    /// As [`Cache::use_at`], in a TLB.
     #[inline(always)]
     pub(crate) fn use_at(&mut self, tlb: usize, at: usize, used: Use) -> bool {
         match self.all.get_mut(tlb).map(|tlb| &mut tlb.entries) {
@@ -438,12 +439,12 @@ impl Tlbs {
         }
     }
 
-    /// Looks one translation up in a TLB and fills that on a miss: as [`Cache::access_one`].
+    /// As [`Cache::access_one`], in a TLB whose requests are noted.
     pub(crate) fn access_one(&mut self, tlb: usize, used: Use) -> (bool, Option<usize>) {
         match &mut self.all[tlb].entries {
             Entries::Exact(cache) => cache.access_one(used),
             Entries::Fractured(cache) => cache.access_one(used),
-            _ => unreachable!("nothing is known beforehand of other entries"),
+            _ => unreachable!("requests of other TLBs are not noted"),
         }
     }
 
@@ -499,27 +500,27 @@ impl Tlbs {
         }
     }
 
-    /// What is held of the perforated page that an absent page is a hole of, or of the pointer to
-    /// its table; that is a use. In the first bits of the sets.
-    pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
-        let (mut known, kind) = (Known::default(), access as u8);
+    /// Looks up, for a walk to an absent page, the pointer to its table and the perforated page
+    /// that it is a hole of; a hit is a use. The first bits of the sets say what was hit.
+    pub(crate) fn partial_hits(&mut self, mappings: &Mappings, page: SpacePage, access: usize) -> PartialHits {
+        let (SpacePage { space, page }, mut partial, kind) = (page, PartialHits::default(), access as u8);
         for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
             if let Some(found) = mappings.find(space, page, 1) {
                 let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id, kind));
-                known.pointers |= u64::from(held);
+                partial.pointers |= u64::from(held);
             }
         }
         let found = mappings.perforates().then(|| mappings.find(space, page, 1)).flatten();
         let Some(found) = found.filter(|found| found.level == 1 && mappings.region(found.id).is_some()) else {
-            return known;
+            return partial;
         };
         for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> access & 1 != 0) {
-            let (joins, asked) = (tlb.joins.unwrap_or_default(), (page.0, found.id));
-            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, kind, asked, joins));
-            known.regions |= u64::from(more.0);
-            known.fragments |= u64::from(more.1);
+            let joins = tlb.joins.unwrap_or_default();
+            let more = on_entries!(&mut tlb.entries, cache => Reach::partial_hits(cache, kind, page, found.id, joins));
+            partial.regions |= more.regions;
+            partial.fragments |= more.fragments;
         }
-        known
+        partial
     }
 
     /// How many pages of each size each TLB holds, without zeroes.
@@ -556,27 +557,27 @@ impl Tlbs {
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
 
-    /// Whether this place of a TLB holds the translation with this number of the mapping `head`.
-    pub(crate) fn is_at(&self, tlb: usize, at: usize, number: u64, head: u32) -> bool {
+    /// Whether the entry at this index of a TLB holds this translation.
+    pub(crate) fn is_at(&self, tlb: usize, at: usize, EntryId { number, key }: EntryId) -> bool {
         on_entries!(&self.all[tlb].entries, cache => {
-            let (set, way) = (at / cache.shape.ways(), at % cache.shape.ways());
-            cache.selects(number, set) && cache.find(number, head) == Some(way)
+            let (set, way) = (at / cache.geometry.ways(), at % cache.geometry.ways());
+            cache.selects(number, set) && cache.find(number, key) == Some(way)
         })
     }
 
     fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
-        for (set, way, key, payload) in cache.entries() {
+        for entry in cache.entries() {
+            let Entry { set, way, key, payload } = entry;
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way} key {key}: {what}"));
-            let mut entry = Entry { set, way, key, payload, number: 0 };
             let joins = tlb.joins.unwrap_or_default();
             let space = mappings.nodes.space_of(key);
             if tlb.spaces.as_ref().is_some_and(|spaces| !spaces.keep(space)) {
                 return wrong(&format!("the TLB does not keep entries of space {space}"));
             }
             let Holds::Mapping(id) = C::holds(key, payload, mappings) else {
-                C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
+                C::validate(cache, entry, 0, mappings, joins).or_else(|what| wrong(&what))?;
                 continue;
             };
             let pte = mappings.ptes[id as usize];
@@ -588,8 +589,7 @@ impl Tlbs {
             if tlb.size_levels >> pte.size_level() & 1 == 0 {
                 return wrong(&format!("the TLB does not hold this size, {pte:?}"));
             }
-            entry.number = covered.start;
-            C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
+            C::validate(cache, entry, covered.start, mappings, joins).or_else(|what| wrong(&what))?;
             let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));
             let must =
                 |outer: &&Tlb| outer.size_levels >> pte.size_level() & 1 != 0 && outer.encloses >> index & 1 != 0;
@@ -602,18 +602,22 @@ impl Tlbs {
 }
 
 impl Tlb {
-    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed. Others,
-    /// which are walked, ask for pointers.
+    /// A look-up of requests of a batch in it.
     #[inline(always)]
-    fn access(&mut self, (asking, walked): (u64, u64), batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
-        let asked = Asked { batch, mappings, walked, joining: self.joins.unwrap_or_default() };
-        on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &asked, known))
+    fn lookup<'a>(&self, batch: &'a Batch, mappings: &'a Mappings, walked: u64) -> Lookup<'a> {
+        Lookup { batch, mappings, walked, joining: self.joins.unwrap_or_default() }
     }
 
-    /// Uses what covers one request of a batch, if something does.
-    fn touch(&mut self, index: usize, batch: &Batch, mappings: &Mappings) {
-        let asked = Asked { batch, mappings, walked: 0, joining: self.joins.unwrap_or_default() };
-        on_entries!(&mut self.entries, cache => Reach::touch(cache, index, &asked));
+    /// Looks up the requests of `asking`, and fills on each miss; returns which missed. Those that
+    /// are walked look up pointers.
+    #[inline(always)]
+    fn access(&mut self, asking: u64, lookup: Lookup<'_>, partial: &mut PartialHits) -> u64 {
+        on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &lookup, partial))
+    }
+
+    /// Uses the entry that covers one request of a batch, if there is one.
+    fn touch(&mut self, index: usize, lookup: &Lookup<'_>) {
+        on_entries!(&mut self.entries, cache => Reach::touch(cache, index, lookup));
     }
 
     /// Drops these translations of a mapping.

@@ -14,7 +14,8 @@ use crate::machine::Replacement;
 use crate::machine::{ENTRY_BYTES, MAX_LINE_LEVELS, MAX_WALK_LEVELS, SHADOW_LINES, STREAM_LINE_SHIFT};
 use crate::machine::{LineCacheSpec, Machine};
 use crate::tlb::batch::{BATCH, each};
-use crate::tlb::storage::Cache;
+use crate::tlb::reach::Entry;
+use crate::tlb::storage::{Cache, EntryId};
 use std::ops::Range;
 
 /// Bytes of a line of a stream.
@@ -49,10 +50,16 @@ fn of_program(line: u32) -> u32 {
     line << 1 | 1
 }
 
-/// The number by which a line selects its set.
+/// The entry of a line of the program.
 #[inline(always)]
-fn number(key: u32) -> u64 {
-    u64::from(key >> 1)
+fn program_entry(line: u32) -> EntryId {
+    EntryId { number: line.into(), key: of_program(line) }
+}
+
+/// The entry of the line with this key.
+#[inline(always)]
+fn of_line(key: u32) -> EntryId {
+    EntryId { number: u64::from(key >> 1), key }
 }
 
 /// The line caches of one machine.
@@ -99,9 +106,9 @@ pub(crate) struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// The same for a part of what is read.
+    /// Lends it to one of several walks.
     #[inline(always)]
-    pub(crate) fn part(&mut self) -> Reads<'_> {
+    pub(crate) fn reborrow(&mut self) -> Reads<'_> {
         Reads { lines: &mut *self.lines, counters: &mut *self.counters, faulting: &mut *self.faulting }
     }
 
@@ -198,14 +205,14 @@ impl Lines {
         if let Some(cache) = &mut self.instructions
             && fetches != 0
         {
-            let missed = cache.access(left & fetches, |at| (lines[at].into(), of_program(lines[at])));
+            let missed = cache.access(left & fetches, |at| program_entry(lines[at]));
             count(0, left & fetches & !missed, 0);
             left = left & !fetches | missed;
         }
         for (level, cache) in self.caches.iter_mut().enumerate() {
             let asking = if level == 0 && self.instructions.is_some() { left & !fetches } else { left };
             if asking != 0 {
-                let missed = cache.access(asking, |at| (lines[at].into(), of_program(lines[at])));
+                let missed = cache.access(asking, |at| program_entry(lines[at]));
                 count(level, asking & !missed, ahead);
                 left = left & !asking | missed;
             }
@@ -229,10 +236,9 @@ impl Lines {
         let Some(remapping) = &mut self.remapping else { return };
         for at in each(asking).filter(|at| u64::from(lines[*at]) >= SHADOW_LINES) {
             let (page, kind) = (remapping.page(lines[at]), (ahead >> at & 1) as usize);
-            match remapping.cache.access(1, |_| (page.into(), page)) {
-                0 => remaps.hits[kind] += 1,
-                _ => remaps.misses[kind] += 1,
-            }
+            let missed = remapping.cache.access(1, |_| EntryId { number: page.into(), key: page });
+            let counts = if missed == 0 { &mut remaps.hits } else { &mut remaps.misses };
+            counts[kind] += 1;
         }
     }
 
@@ -262,8 +268,9 @@ impl Lines {
         self.remapping.iter().try_for_each(|remapping| remapping.cache.validate())?;
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
-            for (set, way, line, ()) in cache.entries().filter(|(_, _, key, ())| !is_kept(*key)) {
-                if !cache.selects(number(line), set) || cache.find(number(line), line) != Some(way) {
+            for Entry { set, way, key: line, .. } in cache.entries().filter(|entry| !is_kept(entry.key)) {
+                let number = of_line(line).number;
+                if !cache.selects(number, set) || cache.find(number, line) != Some(way) {
                     return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}"));
                 }
             }
@@ -294,7 +301,7 @@ fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
     let mut missed = 0;
     for first in (0..lines.len()).step_by(BATCH) {
         let some = &lines[first..lines.len().min(first + BATCH)];
-        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| (number(some[at]), some[at]));
+        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| of_line(some[at]));
         for at in each(those) {
             lines[missed] = lines[first + at];
             missed += 1;

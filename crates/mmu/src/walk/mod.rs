@@ -6,4 +6,4 @@ pub(crate) mod lines;
 mod segments;
 mod walker;
 
-pub(crate) use walker::{Data, Walker};
+pub(crate) use walker::{ProgramLines, Walker};

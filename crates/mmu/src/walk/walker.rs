@@ -4,24 +4,25 @@
 
 use crate::counters::Counters;
 use crate::machine::Machine;
-use crate::mappings::pte::Pte;
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::Served;
 use crate::tlb::batch::{BATCH, Batch, each};
-use crate::tlb::reach::Known;
-use crate::walk::formats::{Format, Groups, Reached, TableFormat, on_format};
+use crate::tlb::reach::PartialHits;
+use crate::walk::formats::{Format, Groups, Reached, TableFormat, Walks, on_format};
 use crate::walk::lines::{Lines, Reads};
 use std::ops::Range;
-use superpage_pages::Vpn;
 
-/// The lines that a batch of requests is for.
+/// The lines that a batch of requests accesses.
 #[derive(Clone, Debug)]
-pub(crate) struct Data {
+pub(crate) struct ProgramLines {
     /// By request.
     pub(crate) lines: [u32; BATCH],
+    /// The number of requests.
     pub(crate) len: usize,
     /// Which of them are fetches.
     pub(crate) fetches: u64,
+    /// Which of them missed in the first level.
+    pub(crate) missed: u64,
 }
 
 /// What one machine has behind all of its TLBs.
@@ -57,22 +58,17 @@ impl Walker {
             }
         }
         let reads = Reads { lines: &mut self.lines, counters: &mut self.counters, faulting: &mut self.faulting };
-        on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
+        on_format!(&mut self.format, format => {
+            format.walk(mappings, batch, Walks { requests: served.missed, partial: served.partial }, reads)
+        });
     }
 
-    /// The same for a batch with lines: `data` are the program's accesses, of which those whose
-    /// bits are set in `missed` missed in the first level and are the requests of `batch`, in
-    /// order.
-    pub(crate) fn walk_lines(
-        &mut self,
-        mappings: &Mappings,
-        batch: &Batch,
-        (missed, served): (u64, &Served),
-        data: &Data,
-    ) {
+    /// The same where the program's lines, `data`, go through the caches too: the requests of
+    /// `batch` are those of `data` that missed in the first level, in order.
+    pub(crate) fn walk_lines(&mut self, mappings: &Mappings, batch: &Batch, served: &Served, data: &ProgramLines) {
         let mut done = 0;
         // The lines of a walk come right before the program's own.
-        for (number, at) in each(missed).enumerate().filter(|(number, _)| served.missed >> number & 1 != 0) {
+        for (number, at) in each(data.missed).enumerate().filter(|(number, _)| served.missed >> number & 1 != 0) {
             self.lines.access(&data.lines[done..at], data.fetches >> done, &mut self.counters);
             done = at;
             self.walk(mappings, batch, &Served { missed: 1 << number, ..*served });
@@ -81,12 +77,12 @@ impl Walker {
     }
 
     /// Counts a walk to an absent page, whose root exists.
-    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, access: usize) {
+    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, access: usize) {
         let mut walk = Counters::default();
         walk.references[access] += 1;
         walk.walks[access] += 1;
         let reads = Reads { lines: &mut self.lines, counters: &mut walk, faulting: &mut Counters::default() };
-        on_format!(&mut self.format, format => format.walk_absent(mappings, page, known, reads));
+        on_format!(&mut self.format, format => format.walk_absent(mappings, page, partial, reads));
         self.counters.add_walks(&walk);
         self.faulting.add_walks(&walk);
     }
@@ -126,13 +122,13 @@ impl Walker {
     }
 
     /// Drops a pointer to a table that is removed.
-    pub(crate) fn forget_pointer(&mut self, level: usize, pte: Pte) {
-        on_format!(&mut self.format, format => format.forget(level, pte));
+    pub(crate) fn drop_pointer(&mut self, pointer: Pointer) {
+        on_format!(&mut self.format, format => format.drop_pointer(pointer));
     }
 
     /// Drops what it has of a mapping that changes.
-    pub(crate) fn changes(&mut self, head: u32, first: Vpn, pte: Pte) {
-        on_format!(&mut self.format, format => format.changes(head, first, pte, &mut self.lines));
+    pub(crate) fn drop_leaf(&mut self, mapping: Mapping) {
+        on_format!(&mut self.format, format => format.drop_leaf(mapping, &mut self.lines));
     }
 
     /// Empties the walk caches.

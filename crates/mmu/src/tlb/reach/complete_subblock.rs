@@ -2,16 +2,16 @@
 //! attributes of its own. Talluri and Hill, Surpassing the TLB performance of superpages with less
 //! operating system support, ASPLOS 1994.
 
-use super::joint::{Block, Joins, set};
+use super::joint::{Block, JoinRule};
 
 /// Any pages of the block.
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteSubblock;
 
-impl Joins for CompleteSubblock {
+impl JoinRule for CompleteSubblock {
     const HAS_VALID_BITS: bool = true;
 
     fn together(block: &Block, _: usize) -> u64 {
-        set(block.pages().map(|(place, _)| place))
+        block.pages_where(|_, _| true)
     }
 }

@@ -9,26 +9,27 @@
 //! served the request. Where an entry of the block can hold the page, it takes it in, and all that
 //! others of the block hold of the same; else there is a new one. So no two of them hold a page.
 //!
-//! Numbers of translations are *places* here: the number that selects the set, and below that
-//! [`PART_BITS`] with the page's place in its block, or [`ALONE`].
+//! Numbers of translations are *packed* here: the number that selects the set, and below it a
+//! *part* of [`PART_BITS`], the index of the page in its block, or [`ALONE`].
 
-use super::{Asked, Entry, Holds, Joining, Known, Reach};
+use super::{Entry, Holds, Joining, Lookup, PartialHits, Reach};
 use crate::machine::{self, ENTRY_BYTES, JOINED_PAGES, JoinKind, Machine, UseBit};
 use crate::mappings::Mappings;
 use crate::mappings::pte::{DIRTY, Pte, REFERENCED};
 use crate::tlb::batch::{Located, each};
 use crate::tlb::replacement::Use;
-use crate::tlb::storage::Cache;
+use crate::tlb::storage::{Cache, EntryId};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+/// The bits of the part in a packed number.
 pub(super) const PART_BITS: u32 = 6;
-/// In place of a page's place in its block: the entry holds one mapping.
+/// The part of an entry that holds one mapping.
 pub(super) const ALONE: u64 = (1 << PART_BITS) - 1;
 
 /// A rule that says which pages of a block one entry holds.
-pub(crate) trait Joins: Clone + Debug {
+pub(crate) trait JoinRule: Clone + Debug {
     /// Whether an entry remains, for its other pages, when one of them changes.
     const HAS_VALID_BITS: bool;
 
@@ -57,10 +58,9 @@ impl Block {
     fn read(mappings: &Mappings, first: u32, joining: Joining) -> Block {
         let len = 1 << joining.order;
         let mut pages = [None; JOINED_PAGES];
-        for (place, page) in pages[..len].iter_mut().enumerate() {
-            *page = mappings
-                .base_page(first + place as u32)
-                .map(|(pte, frame)| Page { frame, attributes: pte.attributes(joining.alike) });
+        for (id, page) in (first..).zip(&mut pages[..len]) {
+            let attributes = mappings.ptes[id as usize].attributes(joining.alike);
+            *page = mappings.base_frame(id).map(|frame| Page { frame, attributes });
         }
         Block { pages, len }
     }
@@ -70,61 +70,54 @@ impl Block {
         self.len
     }
 
-    /// Those that are mapped, with their places.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (usize, Page)> {
-        self.pages[..self.len].iter().enumerate().filter_map(|(place, page)| Some((place, (*page)?)))
+    /// The pages that are mapped and of which this is true, as a bit set by their index.
+    pub(crate) fn pages_where(&self, fits: impl Fn(usize, Page) -> bool) -> u64 {
+        let fits = |index: &usize| self.pages[*index].is_some_and(|page| fits(*index, page));
+        (0..self.len).filter(fits).fold(0, |pages, index| pages | 1 << index)
     }
 
-    /// The page at a place, if it is mapped.
-    pub(crate) fn page(&self, place: usize) -> Option<Page> {
-        self.pages[..self.len].get(place).copied().flatten()
+    /// The page with this index, if it is mapped.
+    pub(crate) fn page(&self, index: usize) -> Option<Page> {
+        self.pages[..self.len].get(index).copied().flatten()
     }
-}
-
-/// The pages at these places, as a bit set.
-pub(crate) fn set(places: impl Iterator<Item = usize>) -> u64 {
-    places.fold(0, |set, place| set | 1 << place)
 }
 
 /// Entries that are joined by a rule.
 #[derive(Clone, Debug)]
-pub(crate) struct Joint<J: Joins> {
+pub(crate) struct Joint<J: JoinRule> {
     rule: PhantomData<J>,
 }
 
-/// Where something is looked for: its place as above, and its key.
-pub(super) type Place = (u64, u32);
-
-/// Where the entry of a mapping is, if it has one of its own.
+/// The entry that holds this mapping alone.
 #[inline(always)]
-pub(super) fn alone(number: u64, head: u32) -> Place {
-    (number << PART_BITS | ALONE, head)
+pub(super) fn alone(number: u64, head: u32) -> EntryId {
+    EntryId { number: number << PART_BITS | ALONE, key: head }
 }
 
-/// Where the entry of a base page's block is; its key is that of the first page.
+/// The entry of the block of this base page; its key is that of the block's first page.
 #[inline(always)]
-fn in_block(number: u64, head: u32, joining: Joining) -> Place {
+fn in_block(number: u64, head: u32, joining: Joining) -> EntryId {
     let part = number & ((1 << joining.order) - 1);
-    (number >> joining.order << PART_BITS | part, head - part as u32)
+    EntryId { number: number >> joining.order << PART_BITS | part, key: head - part as u32 }
 }
 
-impl<J: Joins> Reach for Joint<J> {
-    /// The pages that it holds, by their places; the bit [`ALONE`] if it is one mapping.
+impl<J: JoinRule> Reach for Joint<J> {
+    /// The pages that it holds, by their index; the bit [`ALONE`] if it is one mapping.
     type Payload = u64;
 
     #[inline(always)]
-    fn selector(place: u64) -> u64 {
-        place >> PART_BITS
+    fn selector(packed: u64) -> u64 {
+        packed >> PART_BITS
     }
 
     #[inline(always)]
-    fn fill(place: u64) -> u64 {
-        1 << (place & ALONE)
+    fn fill(packed: u64) -> u64 {
+        1 << (packed & ALONE)
     }
 
     #[inline(always)]
-    fn covers(pages: u64, place: u64) -> bool {
-        pages >> (place & ALONE) & 1 != 0
+    fn covers(pages: u64, packed: u64) -> bool {
+        pages >> (packed & ALONE) & 1 != 0
     }
 
     fn covered(pages: u64, mapping: Range<u64>) -> Range<u64> {
@@ -141,15 +134,15 @@ impl<J: Joins> Reach for Joint<J> {
         }
     }
 
-    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
-        let Asked { batch, mappings, joining, .. } = *asked;
+    fn access(cache: &mut Cache<Self>, asking: u64, lookup: &Lookup<'_>, _: &mut PartialHits) -> u64 {
+        let Lookup { batch, mappings, joining, .. } = *lookup;
         let mut missed = 0;
         for index in each(asking) {
-            if Self::touch(cache, index, asked) {
+            if Self::touch(cache, index, lookup) {
                 continue;
             }
             missed |= 1 << index;
-            let (joined, own) = Self::places(&batch.located(index), joining);
+            let (joined, own) = Self::uses(&batch.located(index), joining);
             match joined {
                 Some(joined) => Self::fill_block(cache, joined, own, mappings, joining),
                 None => _ = cache.fill(own),
@@ -158,28 +151,34 @@ impl<J: Joins> Reach for Joint<J> {
         missed
     }
 
-    fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
-        let (joined, own) = Self::places(&asked.batch.located(index), asked.joining);
+    fn touch(cache: &mut Cache<Self>, index: usize, lookup: &Lookup<'_>) -> bool {
+        let (joined, own) = Self::uses(&lookup.batch.located(index), lookup.joining);
         joined.is_some_and(|joined| cache.hit(joined)) || cache.hit(own)
     }
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, pte: Pte, joining: Joining) -> u64 {
-        let own = drop_place(cache, alone(numbers.start, head));
-        own + if pte.size_level() == 0 { drop_place(cache, in_block(numbers.start, head, joining)) } else { 0 }
+        let own = drop_entry(cache, alone(numbers.start, head));
+        own + if pte.size_level() == 0 { drop_entry(cache, in_block(numbers.start, head, joining)) } else { 0 }
     }
 
     fn separate(cache: &mut Cache<Self>, number: u64, head: u32, joining: Joining) {
-        drop_place(cache, in_block(number, head, joining));
+        drop_entry(cache, in_block(number, head, joining));
     }
 
     fn holds(key: u32, pages: u64, _: &Mappings) -> Holds {
         if pages >> ALONE & 1 != 0 { Holds::Mapping(key) } else { Holds::Pages(key, pages) }
     }
 
-    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, joining: Joining) -> Result<(), String> {
+    fn validate(
+        cache: &Cache<Self>,
+        entry: Entry<Self>,
+        number: u64,
+        mappings: &Mappings,
+        joining: Joining,
+    ) -> Result<(), String> {
         let Entry { key, payload: pages, .. } = entry;
         if pages >> ALONE & 1 != 0 {
-            return entry.is_at(cache, alone(entry.number, key));
+            return entry.is_at(cache, alone(number, key));
         }
         let (block, lowest) = (Block::read(mappings, key, joining), pages.trailing_zeros());
         let number = mappings.nodes.first_page(key + lowest).0;
@@ -191,11 +190,11 @@ impl<J: Joins> Reach for Joint<J> {
     }
 }
 
-impl<J: Joins> Joint<J> {
-    /// Where a request is looked for: the entry of its block if it is for a base page, and that of
-    /// its mapping.
+impl<J: JoinRule> Joint<J> {
+    /// The entries that a request looks up: that of its block, if it is for a base page, and that
+    /// of its mapping alone.
     #[inline(always)]
-    fn places(located: &Located, joining: Joining) -> (Option<Use>, Use) {
+    fn uses(located: &Located, joining: Joining) -> (Option<Use>, Use) {
         let joined = is_base(located).then(|| located.using(in_block(located.number, located.head, joining)));
         (joined, located.using(alone(located.number, located.head)))
     }
@@ -215,8 +214,8 @@ impl<J: Joins> Joint<J> {
     }
 }
 
-/// Drops what covers this place; returns the number of entries dropped.
-pub(super) fn drop_place<C: Reach>(cache: &mut Cache<C>, (number, key): Place) -> u64 {
+/// Drops an entry; returns the number of entries dropped.
+pub(super) fn drop_entry<C: Reach>(cache: &mut Cache<C>, EntryId { number, key }: EntryId) -> u64 {
     cache.forget(&(number..number + 1), key)
 }
 

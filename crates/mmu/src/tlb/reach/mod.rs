@@ -14,11 +14,12 @@
 //! the list of [`entries`], and its naive twin in the tests (`brute_force`).
 
 use crate::mappings::pte::Pte;
-use crate::mappings::{Forgotten, Mappings};
+use crate::mappings::{Mappings, Stale};
 use crate::tlb::batch::Batch;
-use crate::tlb::storage::Cache;
+use crate::tlb::storage::{Cache, EntryId, packed};
 use std::fmt::Debug;
 use std::ops::Range;
+use superpage_pages::Vpn;
 
 mod coalesced;
 mod complete_subblock;
@@ -79,13 +80,13 @@ pub(crate) trait Reach: Clone + Debug {
     /// Looks requests of a batch up, and fills on each miss; returns which missed. As
     /// [`Cache::access`].
     #[inline(always)]
-    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
-        cache.access(asking, |index| asked.batch.entry(index))
+    fn access(cache: &mut Cache<Self>, asking: u64, lookup: &Lookup<'_>, _: &mut PartialHits) -> u64 {
+        cache.access(asking, |index| lookup.batch.entry(index))
     }
 
     /// Uses what covers one request of a batch; returns whether something does.
-    fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
-        cache.hit(asked.batch.entry(index))
+    fn touch(cache: &mut Cache<Self>, index: usize, lookup: &Lookup<'_>) -> bool {
+        cache.hit(lookup.batch.entry(index))
     }
 
     /// Drops what covers these translations of a mapping; returns the number of entries dropped. As
@@ -98,16 +99,16 @@ pub(crate) trait Reach: Clone + Debug {
     /// Takes the base page of this number out of the entries that it shares with others.
     fn separate(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) {}
 
-    /// Drops what was known of a perforated page, given by its first page-table entry and the
-    /// number of its first page; returns the number of entries dropped.
-    fn forget_region(_: &mut Cache<Self>, _: (u32, u64), _: Forgotten, _: Joining) -> u64 {
+    /// Drops the stale parts of a perforated page, given by its first page-table entry and first
+    /// page; returns the number of entries dropped.
+    fn drop_region(_: &mut Cache<Self>, _first_id: u32, _first: Vpn, _: Stale, _: Joining) -> u64 {
         0
     }
 
-    /// Whether it holds the perforated page of a hole, given by its number and its page-table
-    /// entry, and the fragment of the bitmap; each is used by that.
-    fn known(_: &mut Cache<Self>, _kind: u8, _: (u64, u32), _: Joining) -> (bool, bool) {
-        (false, false)
+    /// Looks up the perforated page of a hole, given by the page and its page-table entry, and the
+    /// fragment of the bitmap; a hit is a use. The first bits of the sets say what was hit.
+    fn partial_hits(_: &mut Cache<Self>, _kind: u8, _: Vpn, _id: u32, _: Joining) -> PartialHits {
+        PartialHits::default()
     }
 
     /// What an entry holds.
@@ -115,10 +116,10 @@ pub(crate) trait Reach: Clone + Debug {
         Holds::Mapping(key)
     }
 
-    /// Checks that an entry is where it is looked for and agrees with page tables. Those that hold
-    /// a mapping were checked to hold one.
-    fn validate(cache: &Cache<Self>, entry: Entry<Self>, _: &Mappings, _: Joining) -> Result<(), String> {
-        entry.is_at(cache, (entry.number, entry.key))
+    /// Checks that an entry is where it is looked for and agrees with page tables. If it holds a
+    /// mapping, which was checked, `number` is that of the first translation that it covers.
+    fn validate(cache: &Cache<Self>, entry: Entry<Self>, number: u64, _: &Mappings, _: Joining) -> Result<(), String> {
+        entry.is_at(cache, EntryId { number, key: entry.key })
     }
 }
 
@@ -133,20 +134,31 @@ pub(crate) struct Joining {
     pub(crate) prefetches: bool,
 }
 
-/// A batch whose requests are looked up.
+/// A look-up of requests of a batch in one TLB.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Lookup<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) mappings: &'a Mappings,
     pub(crate) joining: Joining,
-    /// Requests that the TLB does not serve, and that none does: they are walked.
+    /// Requests that no TLB serves, and that are walked: they look up pointers alone.
     pub(crate) walked: u64,
 }
 
-/// What TLBs hold of tables and of perforated pages in which requests of a batch missed, as bit
-/// sets: the walk is shorter.
+impl Lookup<'_> {
+    /// As [`Reach::access`], by numbers with the order of the translation ([`packed`]).
+    #[inline(always)]
+    fn access_packed<C: Reach>(&self, cache: &mut Cache<C>, asking: u64) -> u64 {
+        cache.access(asking, |index| {
+            let located = self.batch.located(index);
+            let number = packed(located.number, self.mappings.order(located.kind >> 2));
+            located.using(EntryId { number, key: located.head })
+        })
+    }
+}
+
+/// Requests of a batch that missed, but whose walks are shorter: bit sets, by what a TLB holds.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Known {
+pub(crate) struct PartialHits {
     /// The perforated page's entry.
     pub(crate) regions: u64,
     /// The fragment of its bitmap.
@@ -171,21 +183,20 @@ pub(crate) enum Holds {
 }
 
 /// An entry, and where it is.
+#[derive(Clone, Copy)]
 pub(crate) struct Entry<C: Reach> {
     pub(crate) set: usize,
     pub(crate) way: usize,
     pub(crate) key: u32,
     pub(crate) payload: C::Payload,
-    /// The number of the first translation that it covers, if it holds a mapping.
-    pub(crate) number: u64,
 }
 
 impl<C: Reach> Entry<C> {
-    /// Checks that it is where this number and key are looked for.
-    fn is_at(&self, cache: &Cache<C>, (number, key): (u64, u32)) -> Result<(), String> {
-        match cache.selects(number, self.set) && cache.find(number, key) == Some(self.way) {
-            true => Ok(()),
-            false => Err("the entry is not where it is looked for".into()),
+    /// Checks that it is where this is looked for.
+    fn is_at(&self, cache: &Cache<C>, EntryId { number, key }: EntryId) -> Result<(), String> {
+        if cache.selects(number, self.set) && cache.find(number, key) == Some(self.way) {
+            return Ok(());
         }
+        Err("the entry is not where it is looked for".into())
     }
 }

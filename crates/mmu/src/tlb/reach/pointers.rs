@@ -6,34 +6,34 @@
 //! if not it is loaded, before the translation is. A pointer is in the set that a page of the size
 //! of what it spans would be in. Requests that the TLB does not serve look up pointers alone.
 
-use super::{Asked, Entry, Holds, Joining, Known, Reach};
+use super::{Entry, Holds, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::Mappings;
 use crate::tlb::batch::each;
 use crate::tlb::replacement::Use;
-use crate::tlb::storage::Cache;
+use crate::tlb::storage::{Cache, EntryId};
 
 /// One mapping, or a pointer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pointers;
 
-/// Where the pointer to the table of this entry is, if it is in one of the lowest level.
-fn pointer(mappings: &Mappings, entry: u32) -> Option<(u64, u32)> {
+/// The pointer to the table of this page-table entry, if that is one of the lowest level.
+fn pointer(mappings: &Mappings, entry: u32) -> Option<EntryId> {
     if mappings.nodes.level_of(entry) != 1 {
         return None;
     }
     let above = mappings.parents[(entry >> mappings.nodes.bits()) as usize];
-    Some((mappings.nodes.number(above), above))
+    Some(EntryId { number: mappings.nodes.number(above), key: above })
 }
 
 /// Uses the pointer to the table of this entry, or loads it; returns whether it was there.
 pub(crate) fn use_pointer<C: Reach>(cache: &mut Cache<C>, mappings: &Mappings, entry: u32, kind: u8) -> bool {
     let Some(pointer) = pointer(mappings, entry) else { return false };
     let used = Use::by(kind, pointer);
-    let known = cache.hit(used);
-    if !known {
+    let hit = cache.hit(used);
+    if !hit {
         cache.fill(used);
     }
-    known
+    hit
 }
 
 impl Reach for Pointers {
@@ -41,8 +41,8 @@ impl Reach for Pointers {
 
     const WHOLE: bool = true;
 
-    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, known: &mut Known) -> u64 {
-        let Asked { batch, mappings, walked, .. } = *asked;
+    fn access(cache: &mut Cache<Self>, asking: u64, lookup: &Lookup<'_>, partial: &mut PartialHits) -> u64 {
+        let Lookup { batch, mappings, walked, .. } = *lookup;
         let mut missed = 0;
         for index in each(asking | walked) {
             let (own, used) = (asking >> index & 1 != 0, batch.entry(index));
@@ -50,7 +50,8 @@ impl Reach for Pointers {
                 continue;
             }
             let located = batch.located(index);
-            known.pointers |= u64::from(use_pointer(cache, mappings, located.entry, located.kind as u8)) << index;
+            let hit = use_pointer(cache, mappings, located.entry, located.kind as u8);
+            partial.pointers |= u64::from(hit) << index;
             if own {
                 cache.fill(used);
                 missed |= 1 << index;
@@ -63,13 +64,19 @@ impl Reach for Pointers {
         if mappings.ptes[key as usize].is_table() { Holds::Pointer } else { Holds::Mapping(key) }
     }
 
-    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, _: Joining) -> Result<(), String> {
+    fn validate(
+        cache: &Cache<Self>,
+        entry: Entry<Self>,
+        number: u64,
+        mappings: &Mappings,
+        _: Joining,
+    ) -> Result<(), String> {
         let key = entry.key;
         if !mappings.ptes[key as usize].is_table() {
-            return entry.is_at(cache, (entry.number, key));
+            return entry.is_at(cache, EntryId { number, key });
         }
         match mappings.nodes.level_of(key) {
-            2 => entry.is_at(cache, (mappings.nodes.number(key), key)),
+            2 => entry.is_at(cache, EntryId { number: mappings.nodes.number(key), key }),
             level => Err(format!("the pointer is at level {level}")),
         }
     }

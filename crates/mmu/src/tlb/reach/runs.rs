@@ -2,13 +2,13 @@
 //! al., CoLT: coalesced large-reach TLBs, MICRO 2012: a block is what one line of the page table
 //! holds.
 
-use super::joint::{Block, Joins, Page, set};
+use super::joint::{Block, JoinRule, Page};
 
 /// The longest run within the block that the page is in, of at least two pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs;
 
-impl Joins for Runs {
+impl JoinRule for Runs {
     const HAS_VALID_BITS: bool = false;
 
     fn together(block: &Block, asked: usize) -> u64 {
@@ -23,6 +23,6 @@ impl Joins for Runs {
         while continues(block.page(end - 1), block.page(end)) {
             end += 1;
         }
-        if end - start > 1 { set(start..end) } else { 0 }
+        if end - start > 1 { (1 << end) - (1 << start) } else { 0 }
     }
 }

@@ -1,9 +1,9 @@
 //! Skewed: an entry covers a whole mapping, as an exact one; in which ways it may be depends on its
 //! size ([`crate::tlb::storage::Shares`]).
 
-use super::{Asked, Entry, Joining, Known, Reach};
+use super::{Entry, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::Mappings;
-use crate::tlb::storage::{Cache, place};
+use crate::tlb::storage::{Cache, EntryId, packed};
 
 /// One entry per mapping.
 #[derive(Clone, Debug)]
@@ -14,16 +14,18 @@ impl Reach for Skewed {
 
     const WHOLE: bool = true;
 
-    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
-        let Asked { batch, mappings, .. } = *asked;
-        cache.access(asking, |index| {
-            let located = batch.located(index);
-            located.using((place(located.number, mappings.order(located.kind >> 2)), located.head))
-        })
+    fn access(cache: &mut Cache<Self>, asking: u64, lookup: &Lookup<'_>, _: &mut PartialHits) -> u64 {
+        lookup.access_packed(cache, asking)
     }
 
-    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, _: Joining) -> Result<(), String> {
+    fn validate(
+        cache: &Cache<Self>,
+        entry: Entry<Self>,
+        number: u64,
+        mappings: &Mappings,
+        _: Joining,
+    ) -> Result<(), String> {
         let order = mappings.order(mappings.ptes[entry.key as usize].size_level());
-        entry.is_at(cache, (place(entry.number, order), entry.key))
+        entry.is_at(cache, EntryId { number: packed(number, order), key: entry.key })
     }
 }

@@ -115,11 +115,11 @@ impl Times {
     /// The bits of a way in the order: 2^48 uses take days.
     const WAY_BITS: u32 = 16;
 
-    /// Notes a use of what is in this place: the number of its way in all sets together.
+    /// Notes a use of the entry at this index: set x ways + way.
     #[inline(always)]
-    pub(crate) fn touch_at(&mut self, place: usize) {
+    pub(crate) fn touch_at(&mut self, at: usize) {
         self.now += 1;
-        self.last[place] = self.now;
+        self.last[at] = self.now;
     }
 
     /// The way of a large set that was used longest ago: all are valid.
@@ -292,11 +292,12 @@ impl Replace for Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tlb::storage::EntryId;
 
     /// The forms of LRU choose the same victims.
     #[test]
     fn the_forms_of_lru_agree() {
-        let by = Use::from((0, 0));
+        let by = Use::from(EntryId { number: 0, key: 0 });
         for ways in [1usize, 2, 3, 5, 12, 16, 31, 33, 96] {
             let mut packed = Packed::new(1, ways);
             let mut times = Times::new(1, ways).unwrap();

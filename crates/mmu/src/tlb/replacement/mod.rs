@@ -8,6 +8,7 @@
 //! the list below and in [`crate::machine`], by whose name machine files know it.
 
 use crate::machine::Replacement;
+use crate::tlb::storage::EntryId;
 use superpage_pages::Access;
 
 mod itp;
@@ -44,31 +45,31 @@ macro_rules! replacements {
 
         /// The state of one replacement for all sets of a structure.
         #[derive(Clone, Debug)]
-        pub(crate) enum Kept {
+        pub(crate) enum State {
             $($($form($module::$form),)+)+
         }
 
-        impl Kept {
+        impl State {
             /// The initial state: of the first form that supports this shape.
-            pub(crate) fn new(replacement: Replacement, sets: usize, ways: usize) -> Kept {
-                let kept = match replacement {
+            pub(crate) fn new(replacement: Replacement, sets: usize, ways: usize) -> State {
+                let state = match replacement {
                     $(Replacement::$variant => {
-                        None$(.or_else(|| $module::$form::new(sets, ways).map(Kept::$form)))+
+                        None$(.or_else(|| $module::$form::new(sets, ways).map(State::$form)))+
                     })+
                 };
-                kept.expect("the last form takes every shape that is not refused")
+                state.expect("the last form takes every shape that is not refused")
             }
         }
 
-        /// Evaluates an expression with the state in a [`Kept`], compiled for each form.
-        macro_rules! on_kept {
-            ($dollar kept:expr, $dollar state:ident => $dollar body:expr) => {
-                match $dollar kept {
-                    $($(crate::tlb::replacement::Kept::$form($dollar state) => $dollar body,)+)+
+        /// Evaluates an expression with the state in a [`State`], compiled for each form.
+        macro_rules! on_state {
+            ($dollar replacement:expr, $dollar state:ident => $dollar body:expr) => {
+                match $dollar replacement {
+                    $($(crate::tlb::replacement::State::$form($dollar state) => $dollar body,)+)+
                 }
             };
         }
-        pub(crate) use on_kept;
+        pub(crate) use on_state;
     };
 }
 
@@ -98,9 +99,9 @@ pub(crate) struct Use {
 const UNASKED: u8 = 3;
 
 impl Use {
-    /// Of a translation, by a request of this kind: its access is in the lowest two bits.
+    /// The use of an entry by a request of this kind: its access is in the lowest two bits.
     #[inline(always)]
-    pub(crate) fn by(kind: u8, (number, key): (u64, u32)) -> Use {
+    pub(crate) fn by(kind: u8, EntryId { number, key }: EntryId) -> Use {
         Use { number, word: u64::from(kind) << u32::BITS | u64::from(key) }
     }
 
@@ -122,18 +123,18 @@ impl Use {
         Use { number, ..self }
     }
 
-    /// The number and the key.
+    /// The entry that is used.
     #[inline(always)]
-    pub(crate) fn place(self) -> (u64, u32) {
-        (self.number, self.key())
+    pub(crate) fn id(self) -> EntryId {
+        EntryId { number: self.number, key: self.key() }
     }
 }
 
-/// By no access of a program.
-impl From<(u64, u32)> for Use {
+/// Not by a program: in walk caches and line caches.
+impl From<EntryId> for Use {
     #[inline(always)]
-    fn from(place: (u64, u32)) -> Use {
-        Use::by(UNASKED, place)
+    fn from(id: EntryId) -> Use {
+        Use::by(UNASKED, id)
     }
 }
 

@@ -16,17 +16,27 @@ use crate::machine::Index;
 use crate::machine::Replacement;
 use crate::machine::SEARCHED_WAYS;
 use crate::mappings::Mappings;
-use crate::tlb::reach::{Exact, Holds, Reach};
+use crate::tlb::reach::{Entry, Exact, Holds, Reach};
 use crate::tlb::replacement::Use;
 use placed::Placed;
 use rows::Rows;
 use skewed::Skewed;
 use std::ops::Range;
 
-pub(crate) use skewed::{Shares, place};
+pub(crate) use skewed::{ORDER_BITS, Shares, packed};
 pub(crate) use vector::prefetch;
 
-/// The tag of an empty place: no page-table entry, table or line has this number.
+/// What names an entry of a set-associative structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EntryId {
+    /// Selects the set: of a TLB the number of a translation, of a line cache that of a line, 0 in
+    /// a walk cache, which has one set.
+    pub(crate) number: u64,
+    /// The tag: the number of a page-table entry, a table or a line.
+    pub(crate) key: u32,
+}
+
+/// The tag of an entry that is not in use: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
 /// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which
 /// the times of use take most.
@@ -35,7 +45,7 @@ const PLACED_BYTES: u64 = 32;
 /// One set-associative structure.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache<C: Reach = Exact> {
-    pub(crate) shape: Shape,
+    pub(crate) geometry: Geometry,
     pub(crate) replacement: Replacement,
     form: Form<C>,
 }
@@ -49,7 +59,7 @@ enum Form<C: Reach> {
 
 /// The numbers of sets and ways, and how a set is selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct Geometry {
     sets: usize,
     ways: usize,
     /// `sets - 1` if the index is the low bits, else `usize::MAX`.
@@ -57,10 +67,10 @@ pub(crate) struct Shape {
     index: Index,
 }
 
-impl Shape {
-    fn new(sets: usize, ways: usize, index: Index) -> Shape {
+impl Geometry {
+    fn new(sets: usize, ways: usize, index: Index) -> Geometry {
         let mask = if index == Index::Low && sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        Shape { sets, ways, mask, index }
+        Geometry { sets, ways, mask, index }
     }
 
     /// The number of ways of each set.
@@ -97,19 +107,20 @@ impl<C: Reach> Cache<C> {
 
     /// The same with an index function that does not refuse so many sets.
     pub(crate) fn indexed(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<C> {
-        let shape = Shape::new(sets, ways, index);
-        let form = match Cache::<C>::has_rows(ways, replacement) {
-            true => Form::Rows(Rows::new(shape)),
-            false => Form::Placed(Placed::new(shape, replacement)),
+        let geometry = Geometry::new(sets, ways, index);
+        let form = if Cache::<C>::has_rows(ways, replacement) {
+            Form::Rows(Rows::new(geometry))
+        } else {
+            Form::Placed(Placed::new(geometry, replacement))
         };
-        Cache { shape, replacement, form }
+        Cache { geometry, replacement, form }
     }
 
     /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings,
     /// whose numbers are places.
     pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
-        let shape = Shape::new(sets, ways, index);
-        Cache { shape, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(shape, shares)) }
+        let geometry = Geometry::new(sets, ways, index);
+        Cache { geometry, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(geometry, shares)) }
     }
 
     /// Which of its ways serve which sizes, if not all serve all.
@@ -132,9 +143,10 @@ impl<C: Reach> Cache<C> {
     /// The bytes that an empty structure takes: those that are written when it is made, and all.
     pub(crate) fn bytes(sets: usize, ways: usize, replacement: Replacement) -> (u64, u64) {
         let (sets, ways) = (sets as u64, ways as u64);
-        match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
-            true => (0, rows::bytes(sets, ways)),
-            false => [Cache::<C>::placed_bytes(sets, ways); 2].into(),
+        if C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
+            (0, rows::bytes(sets, ways))
+        } else {
+            [Cache::<C>::placed_bytes(sets, ways); 2].into()
         }
     }
 
@@ -148,11 +160,11 @@ impl<C: Reach> Cache<C> {
     /// instructions each where there are rows and the processor has vectors of 512 bits.
     #[inline(always)]
     pub(crate) fn access<U: Into<Use>>(&mut self, asking: u64, entry: impl Fn(usize) -> U) -> u64 {
-        let place = |index| entry(index).into().place();
+        let id = |index| entry(index).into().id();
         match &mut self.form {
-            Form::Rows(rows) => rows.access(asking, place),
+            Form::Rows(rows) => rows.access(asking, id),
             Form::Placed(placed) => placed.access(asking, |index| entry(index).into()),
-            Form::Skewed(skewed) => skewed.access(asking, place),
+            Form::Skewed(skewed) => skewed.access(asking, id),
         }
     }
 
@@ -161,7 +173,7 @@ impl<C: Reach> Cache<C> {
     pub(crate) fn set_placed(&mut self, placed: bool) {
         let form = match &self.form {
             Form::Rows(rows) if placed => Some(Form::Placed(Placed::of(rows))),
-            Form::Placed(ways) if !placed && Cache::<C>::has_rows(self.shape.ways, self.replacement) => {
+            Form::Placed(ways) if !placed && Cache::<C>::has_rows(self.geometry.ways, self.replacement) => {
                 ways.rows().map(Form::Rows)
             }
             _ => None,
@@ -176,24 +188,24 @@ impl<C: Reach> Cache<C> {
         C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS
     }
 
-    /// Uses the translation in this place, which counts the ways of all sets, if it is there. Of
-    /// structures with ways.
+    /// Uses the entry at this index (set x ways + way) if it holds this translation; returns
+    /// whether it does. Only in structures with ways.
     #[inline(always)]
-    pub(crate) fn use_at(&mut self, place: usize, used: Use) -> bool {
+    pub(crate) fn use_at(&mut self, at: usize, used: Use) -> bool {
         match &mut self.form {
-            Form::Placed(placed) => placed.use_at(place, used),
+            Form::Placed(placed) => placed.use_at(at, used),
             Form::Rows(_) | Form::Skewed(_) => false,
         }
     }
 
-    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was
-    /// there and, in a structure with ways, the place where it is now.
+    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it hit
+    /// and, in a structure with ways, the index of its entry.
     #[inline(always)]
     pub(crate) fn access_one(&mut self, used: Use) -> (bool, Option<usize>) {
         match &mut self.form {
             Form::Placed(placed) => {
-                let (hit, place) = placed.access_one(used);
-                (hit, Some(place))
+                let (hit, at) = placed.access_one(used);
+                (hit, Some(at))
             }
             _ => (self.access(1, |_| used) == 0, None),
         }
@@ -204,11 +216,11 @@ impl<C: Reach> Cache<C> {
     #[inline(always)]
     pub(crate) fn hit(&mut self, used: impl Into<Use>) -> bool {
         let used = used.into();
-        let (number, key) = used.place();
+        let id = used.id();
         match &mut self.form {
-            Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
+            Form::Rows(rows) => rows.find(id.number, id.key).is_some() && rows.access(1, |_| id) == 0,
             Form::Placed(placed) => placed.hit(used),
-            Form::Skewed(skewed) => skewed.hit(key),
+            Form::Skewed(skewed) => skewed.hit(id.key),
         }
     }
 
@@ -216,7 +228,7 @@ impl<C: Reach> Cache<C> {
     /// in its place ([`EMPTY`] if nothing was).
     pub(crate) fn fill(&mut self, filled: impl Into<Use>) -> (u32, C::Payload) {
         let filled = filled.into();
-        let (number, key) = filled.place();
+        let EntryId { number, key } = filled.id();
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
             Form::Placed(placed) => placed.fill(filled, C::fill(number)),
@@ -271,24 +283,25 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// All that it holds: set, way (or place in the order of use), tag, payload.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
+    /// The entries in use. In rows their way is the position in the order of use.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<C>> {
         let (rows, placed, skewed) = match &self.form {
             Form::Rows(rows) => (Some(rows.entries()), None, None),
             Form::Placed(placed) => (None, Some(placed.entries()), None),
             Form::Skewed(skewed) => (None, None, Some(skewed.entries())),
         };
         let whole = rows.into_iter().flatten().chain(skewed.into_iter().flatten());
-        whole.map(|(set, at, key)| (set, at, key, C::Payload::default())).chain(placed.into_iter().flatten())
+        let payload = C::Payload::default();
+        whole.map(move |(set, way, key)| Entry { set, way, key, payload }).chain(placed.into_iter().flatten())
     }
 
     /// What its entries hold.
     pub(crate) fn holds(&self, mappings: &Mappings) -> impl Iterator<Item = Holds> {
-        self.entries().map(|(_, _, key, payload)| C::holds(key, payload, mappings))
+        self.entries().map(|entry| C::holds(entry.key, entry.payload, mappings))
     }
 
-    /// The way (or place in the order of use) that holds this translation of the mapping `key`, if
-    /// one does.
+    /// The way (in rows, the position in the order of use) that holds this translation of the
+    /// mapping `key`, if one does.
     pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
         match &self.form {
             Form::Rows(rows) => rows.find(number, key),
@@ -301,7 +314,7 @@ impl<C: Reach> Cache<C> {
     pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
         match &self.form {
             Form::Skewed(skewed) => skewed.selects(number, set),
-            _ => self.shape.set_of(C::selector(number)) == set,
+            _ => self.geometry.set_of(C::selector(number)) == set,
         }
     }
 
@@ -332,9 +345,10 @@ mod tests {
             let new = || Cache::<Exact>::new(sets, ways, Replacement::Lru);
             let (mut rows, mut others) = (new(), [new(), new()]);
             others[1].set_placed(true);
-            let mut places = [HashMap::new(), HashMap::new()];
+            let mut held_at = [HashMap::new(), HashMap::new()];
             for (what, keys) in steps {
                 let number = |key: u32| u64::from(key) * 7;
+                let id = |key: u32| EntryId { number: number(key), key };
                 match what {
                     0 => others.iter_mut().chain([&mut rows]).for_each(Cache::flush),
                     1 => {
@@ -347,23 +361,23 @@ mod tests {
                     2 => others.iter_mut().chain([&mut rows]).for_each(|cache| cache.drop_where(|key| key % 3 == 0)),
                     3..6 => others[0].set_placed(what == 3),
                     6..9 => {
-                        let (asking, entry) = (u64::MAX >> (64 - keys.len()), |at: usize| (number(keys[at]), keys[at]));
+                        let (asking, entry) = (u64::MAX >> (64 - keys.len()), |at: usize| id(keys[at]));
                         let missed = rows.access(asking, entry);
                         for other in &mut others {
                             prop_assert_eq!(other.access(asking, entry), missed);
                         }
                     }
                     _ => for key in keys {
-                        let hit = rows.access(1, |_| (number(key), key)) == 0;
-                        for (other, places) in others.iter_mut().zip(&mut places) {
-                            let known = places.get(&key).copied();
-                            if known.is_some_and(|at| other.use_at(at, (number(key), key).into())) {
+                        let hit = rows.access(1, |_| id(key)) == 0;
+                        for (other, held_at) in others.iter_mut().zip(&mut held_at) {
+                            let known = held_at.get(&key).copied();
+                            if known.is_some_and(|at| other.use_at(at, id(key).into())) {
                                 prop_assert!(hit);
                                 continue;
                             }
-                            let (found, at) = other.access_one((number(key), key).into());
+                            let (found, at) = other.access_one(id(key).into());
                             prop_assert_eq!(found, hit);
-                            places.extend(at.map(|at| (key, at)));
+                            held_at.extend(at.map(|at| (key, at)));
                         }
                     },
                 }
@@ -371,7 +385,8 @@ mod tests {
                     prop_assert_eq!(other.validate(), Ok(()));
                     let mut other = other.clone();
                     other.set_placed(false);
-                    prop_assert!(other.entries().eq(rows.entries()));
+                    let held = |cache: &Cache| cache.entries().map(|e| (e.set, e.way, e.key)).collect::<Vec<_>>();
+                    prop_assert_eq!(held(&other), held(&rows));
                 }
             }
         }

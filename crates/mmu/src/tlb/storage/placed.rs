@@ -11,102 +11,102 @@
 
 use super::rows::Rows;
 use super::vector::prefetch;
-use super::{EMPTY, Shape};
+use super::{EMPTY, EntryId, Geometry};
 use crate::machine::Replacement;
 use crate::tlb::batch::each;
-use crate::tlb::reach::Reach;
+use crate::tlb::reach::{Entry, Reach};
 use crate::tlb::replacement::lru::Times;
-use crate::tlb::replacement::{Kept, Replace, Use, on_kept};
+use crate::tlb::replacement::{Replace, State, Use, on_state};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// More places than these are not all in the nearest cache of the host.
+/// More hints than these are not all in the nearest cache of the host.
 const LARGE: usize = (16 << 10) / size_of::<u16>();
 
-/// Places are made for so many keys at a time.
-const PLACES: usize = 512;
+/// Hints are allocated for so many keys at a time.
+const HINTS: usize = 512;
 
 /// Tags, payloads and the state of the replacement.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<C: Reach> {
     pub(super) tags: Vec<u32>,
     pub(super) payloads: Vec<C::Payload>,
-    /// By key, the way where it was put last; 0 for those behind the end, which never were.
-    pub(super) places: Vec<u16>,
-    pub(super) shape: Shape,
-    pub(super) kept: Kept,
-    /// Empty places, counted only for replacements that fill them first.
+    /// By key, the way where its entry was put last; keys behind the end never had one.
+    pub(super) hints: Vec<u16>,
+    pub(super) geometry: Geometry,
+    pub(super) replacement: State,
+    /// Entries not in use, counted only for replacements that fill them first.
     pub(super) vacant: usize,
     /// Whether nothing is remembered, and sets are searched.
     pub(super) searches: bool,
     pub(super) reach: PhantomData<C>,
 }
 
-/// The sets of a cache, for a stretch of work with its replacement known.
+/// The sets of a cache, with the type of their replacement known.
 pub(super) struct Sets<'a, C: Reach, R> {
     pub(super) tags: &'a mut [u32],
     pub(super) payloads: &'a mut [C::Payload],
-    pub(super) places: &'a mut Vec<u16>,
-    pub(super) shape: Shape,
+    pub(super) hints: &'a mut Vec<u16>,
+    pub(super) geometry: Geometry,
     pub(super) vacant: &'a mut usize,
     pub(super) searches: bool,
-    pub(super) kept: &'a mut R,
+    pub(super) replacement: &'a mut R,
     pub(super) reach: PhantomData<C>,
 }
 
 /// Evaluates an expression with the [`Sets`] of a [`Placed`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let Placed { tags, payloads, places, shape, kept, vacant, searches, reach } = $cache;
-        let (tags, payloads, shape, searches) = (&mut tags[..], &mut payloads[..], *shape, *searches);
-        on_kept!(kept, kept => {
-            let mut $sets = Sets { tags, payloads, places, shape, vacant, searches, kept, reach: *reach };
+        let Placed { tags, payloads, hints, geometry, replacement, vacant, searches, reach } = $cache;
+        let (tags, payloads, geometry, searches) = (&mut tags[..], &mut payloads[..], *geometry, *searches);
+        on_state!(replacement, replacement => {
+            let mut $sets = Sets { tags, payloads, hints, geometry, vacant, searches, replacement, reach: *reach };
             $body
         })
     }};
 }
 impl<C: Reach> Placed<C> {
-    pub(super) fn new(shape: Shape, replacement: Replacement) -> Placed<C> {
-        let count = shape.sets * shape.ways;
+    pub(super) fn new(geometry: Geometry, replacement: Replacement) -> Placed<C> {
+        let count = geometry.sets * geometry.ways;
         Placed {
             searches: false,
             vacant: count,
             tags: vec![EMPTY; count],
             payloads: vec![C::Payload::default(); count],
-            places: Vec::new(),
-            shape,
-            kept: Kept::new(replacement, shape.sets, shape.ways),
+            hints: Vec::new(),
+            geometry,
+            replacement: State::new(replacement, geometry.sets, geometry.ways),
             reach: PhantomData,
         }
     }
 
     /// With LRU, holding what these rows hold, in ways in the order of use.
     pub(super) fn of(rows: &Rows) -> Placed<C> {
-        let shape = rows.shape();
-        let mut times = Times::new(shape.sets, shape.ways).expect("rows are small sets");
-        let mut tags = vec![EMPTY; shape.sets * shape.ways];
+        let geometry = rows.geometry();
+        let mut times = Times::new(geometry.sets, geometry.ways).expect("rows are small sets");
+        let mut tags = vec![EMPTY; geometry.sets * geometry.ways];
         let held: Vec<(usize, usize, u32)> = rows.entries().collect();
         for (set, way, key) in held.into_iter().rev() {
-            tags[set * shape.ways + way] = key;
-            times.touch_at(set * shape.ways + way);
+            tags[set * geometry.ways + way] = key;
+            times.touch_at(set * geometry.ways + way);
         }
         let payloads = vec![C::Payload::default(); tags.len()];
-        let (places, kept) = (Vec::new(), Kept::Times(times));
-        Placed { searches: true, vacant: 0, tags, payloads, places, shape, kept, reach: PhantomData }
+        let (hints, replacement) = (Vec::new(), State::Times(times));
+        Placed { searches: true, vacant: 0, tags, payloads, hints, geometry, replacement, reach: PhantomData }
     }
 
     /// The same as rows, if it has times of use.
     pub(super) fn rows(&self) -> Option<Rows> {
-        let Kept::Times(times) = &self.kept else { return None };
-        let held = |set| times.recent(set).into_iter().map(|way| self.tags[set * self.shape.ways + way]).collect();
-        Some(Rows::of(self.shape, held))
+        let State::Times(times) = &self.replacement else { return None };
+        let held = |set| times.recent(set).into_iter().map(|way| self.tags[set * self.geometry.ways + way]).collect();
+        Some(Rows::of(self.geometry, held))
     }
 
     /// As [`super::Cache::access`].
     #[inline(always)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> Use) -> u64 {
-        if self.places.len() > LARGE {
-            each(asking).for_each(|index| prefetch(&self.places, entry(index).key() as usize));
+        if self.hints.len() > LARGE {
+            each(asking).for_each(|index| prefetch(&self.hints, entry(index).key() as usize));
         }
         on_sets!(self, sets => {
             let mut missed = 0;
@@ -123,17 +123,17 @@ impl<C: Reach> Placed<C> {
 
     /// As [`super::Cache::use_at`].
     #[inline(always)]
-    pub(super) fn use_at(&mut self, place: usize, used: Use) -> bool {
-        let (number, key) = used.place();
+    pub(super) fn use_at(&mut self, at: usize, used: Use) -> bool {
+        let EntryId { number, key } = used.id();
         let covers = |payload: Option<&C::Payload>| C::covers(payload.copied().unwrap_or_default(), number);
-        if self.tags.get(place) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(place)) {
+        if self.tags.get(at) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(at)) {
             return false;
         }
-        match &mut self.kept {
-            Kept::Times(times) => times.touch_at(place),
-            kept => {
-                let (set, way) = (place / self.shape.ways, place % self.shape.ways);
-                on_kept!(kept, kept => kept.touch(set, way, seen::<C>(used)));
+        match &mut self.replacement {
+            State::Times(times) => times.touch_at(at),
+            other => {
+                let (set, way) = (at / self.geometry.ways, at % self.geometry.ways);
+                on_state!(other, replacement => replacement.touch(set, way, seen::<C>(used)));
             }
         }
         true
@@ -143,9 +143,9 @@ impl<C: Reach> Placed<C> {
     pub(super) fn access_one(&mut self, used: Use) -> (bool, usize) {
         on_sets!(self, sets => {
             let hit = sets.hit_way(used);
-            let set = sets.shape.set_of(C::selector(used.number));
+            let set = sets.geometry.set_of(C::selector(used.number));
             let way = hit.unwrap_or_else(|| sets.fill_way(used, C::fill(used.number)).0);
-            (hit.is_some(), set * sets.shape.ways + way)
+            (hit.is_some(), set * sets.geometry.ways + way)
         })
     }
 
@@ -187,32 +187,32 @@ impl<C: Reach> Placed<C> {
         on_sets!(self, sets => sets.flush());
     }
 
-    /// All that it holds: set, way, tag, payload.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
-        let ways = self.shape.ways;
-        let places = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
-        places.map(move |(at, (tag, payload))| (at / ways, at % ways, *tag, *payload))
+    /// The entries in use.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<C>> {
+        let ways = self.geometry.ways;
+        let held = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
+        held.map(move |(at, (tag, payload))| Entry { set: at / ways, way: at % ways, key: *tag, payload: *payload })
     }
 
     /// The way that holds this translation of the mapping `key`, if one does.
     #[inline(always)]
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
-        let first = self.shape.set_of(C::selector(number)) * self.shape.ways;
-        let noted = self.places.get(key as usize).map_or(0, |way| *way as usize);
-        if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
-            return Some(noted);
+        let first = self.geometry.set_of(C::selector(number)) * self.geometry.ways;
+        let hint = self.hints.get(key as usize).map_or(0, |way| *way as usize);
+        if self.tags[first + hint] == key && C::covers(self.payloads[first + hint], number) {
+            return Some(hint);
         }
-        match C::WHOLE && !self.searches {
-            true => None,
-            false => search::<C>(&self.tags, &self.payloads, self.shape, number, key),
+        if C::WHOLE && !self.searches {
+            return None;
         }
+        search::<C>(&self.tags, &self.payloads, self.geometry, number, key)
     }
 
     /// Checks that no entry is in a set twice, and the replacement state.
     pub(super) fn validate(&self) -> Result<(), String> {
-        let mut held: Vec<(u32, C::Payload)> = Vec::with_capacity(self.shape.ways);
-        for set in 0..self.shape.sets {
-            let (first, end) = (set * self.shape.ways, (set + 1) * self.shape.ways);
+        let mut held: Vec<(u32, C::Payload)> = Vec::with_capacity(self.geometry.ways);
+        for set in 0..self.geometry.sets {
+            let (first, end) = (set * self.geometry.ways, (set + 1) * self.geometry.ways);
             let entries = self.tags[first..end].iter().zip(&self.payloads[first..end]);
             held.clear();
             held.extend(entries.map(|(tag, payload)| (*tag, *payload)).filter(|(tag, _)| *tag != EMPTY));
@@ -220,15 +220,15 @@ impl<C: Reach> Placed<C> {
                 return Err(format!("set {set} holds an entry twice: {held:x?}"));
             }
         }
-        on_kept!(&self.kept, kept => self.validate_kept(kept))
+        on_state!(&self.replacement, replacement => self.validate_replacement(replacement))
     }
 
-    fn validate_kept<R: Replace>(&self, kept: &R) -> Result<(), String> {
+    fn validate_replacement<R: Replace>(&self, replacement: &R) -> Result<(), String> {
         let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count();
         if R::VACANT_FIRST && self.vacant != empty {
             return Err(format!("{} places are counted as empty, but {empty} are", self.vacant));
         }
-        kept.validate(&self.tags)
+        replacement.validate(&self.tags)
     }
 }
 
@@ -240,32 +240,32 @@ fn seen<C: Reach>(used: Use) -> Use {
 
 /// The way that holds this translation of the mapping `key`, of which a set may hold several.
 #[cold]
-fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, number: u64, key: u32) -> Option<usize> {
-    let first = shape.set_of(C::selector(number)) * shape.ways;
-    (0..shape.ways).find(|way| tags[first + way] == key && C::covers(payloads[first + way], number))
+fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], geometry: Geometry, number: u64, key: u32) -> Option<usize> {
+    let first = geometry.set_of(C::selector(number)) * geometry.ways;
+    (0..geometry.ways).find(|way| tags[first + way] == key && C::covers(payloads[first + way], number))
 }
 
 impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// The way where this key was put last.
     #[inline(always)]
-    fn noted(&self, key: u32) -> usize {
-        self.places.get(key as usize).map_or(0, |way| *way as usize)
+    fn hint(&self, key: u32) -> usize {
+        self.hints.get(key as usize).map_or(0, |way| *way as usize)
     }
 
     #[inline(always)]
-    fn note(&mut self, key: u32, way: usize) {
+    fn set_hint(&mut self, key: u32, way: usize) {
         if self.searches {
             return;
         }
-        if key as usize >= self.places.len() {
-            self.make_places(key);
+        if key as usize >= self.hints.len() {
+            self.make_hints(key);
         }
-        self.places[key as usize] = way as u16;
+        self.hints[key as usize] = way as u16;
     }
 
     #[cold]
-    fn make_places(&mut self, key: u32) {
-        self.places.resize((key as usize + 1).next_multiple_of(PLACES), 0);
+    fn make_hints(&mut self, key: u32) {
+        self.hints.resize((key as usize + 1).next_multiple_of(HINTS), 0);
     }
 
     /// Looks a translation up and counts a hit as a use; on a miss nothing changes.
@@ -277,19 +277,19 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// The same; returns the way.
     #[inline(always)]
     fn hit_way(&mut self, used: Use) -> Option<usize> {
-        let (number, key) = used.place();
-        let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
-        let at = set * self.shape.ways + noted;
+        let EntryId { number, key } = used.id();
+        let (set, hint) = (self.geometry.set_of(C::selector(number)), self.hint(key));
+        let at = set * self.geometry.ways + hint;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
-            self.kept.touch(set, noted, seen::<C>(used));
-            return Some(noted);
+            self.replacement.touch(set, hint, seen::<C>(used));
+            return Some(hint);
         }
         if C::WHOLE && !self.searches {
             return None;
         }
-        let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
+        let found = search::<C>(self.tags, self.payloads, self.geometry, number, key);
         if let Some(way) = found {
-            self.kept.touch(set, way, seen::<C>(used));
+            self.replacement.touch(set, way, seen::<C>(used));
         }
         found
     }
@@ -311,13 +311,13 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     #[inline(always)]
     fn fill_way(&mut self, filled: Use, new: C::Payload) -> (usize, (u32, C::Payload)) {
         let (key, by) = (filled.key(), seen::<C>(filled));
-        let set = self.shape.set_of(by.number);
-        let first = set * self.shape.ways;
+        let set = self.geometry.set_of(by.number);
+        let first = set * self.geometry.ways;
         let way = match self.vacant(set, by) {
             Some(way) => way,
-            None => self.kept.victim(set, by),
+            None => self.replacement.victim(set, by),
         };
-        self.note(key, way);
+        self.set_hint(key, way);
         let payload = self.payload(first + way);
         if let Some(held) = self.payloads.get_mut(first + way) {
             *held = new;
@@ -327,7 +327,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
         let by = seen::<C>(used);
-        let (set, ways) = (self.shape.set_of(by.number), self.shape.ways);
+        let (set, ways) = (self.geometry.set_of(by.number), self.geometry.ways);
         let mut extended = false;
         for way in 0..ways {
             let at = set * ways + way;
@@ -338,7 +338,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
                 self.drop_way(set, way);
             } else {
                 self.payloads[at] = payload;
-                self.kept.touch(set, way, by);
+                self.replacement.touch(set, way, by);
                 extended = true;
             }
         }
@@ -352,38 +352,39 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         if !R::VACANT_FIRST || *self.vacant == 0 {
             return None;
         }
-        let way = self.tags[set * self.shape.ways..][..self.shape.ways].iter().position(|tag| *tag == EMPTY)?;
+        let way = self.tags[set * self.geometry.ways..][..self.geometry.ways].iter().position(|tag| *tag == EMPTY)?;
         *self.vacant -= 1;
-        self.kept.fill(set, way, by);
+        self.replacement.fill(set, way, by);
         Some(way)
     }
 
     fn flush(&mut self) {
         self.tags.fill(EMPTY);
-        self.kept.flush();
+        self.replacement.flush();
         *self.vacant = self.tags.len();
     }
 
     fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
         for at in 0..self.tags.len() {
             if self.tags[at] != EMPTY && gone(self.tags[at]) {
-                self.drop_way(at / self.shape.ways, at % self.shape.ways);
+                self.drop_way(at / self.geometry.ways, at % self.geometry.ways);
             }
         }
     }
 
     fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
-        let shape = self.shape;
+        let geometry = self.geometry;
         if C::WHOLE && !self.searches {
-            return self.drop_part(shape.set_of(C::selector(numbers.start)), self.noted(key), key, numbers);
+            return self.drop_part(geometry.set_of(C::selector(numbers.start)), self.hint(key), key, numbers);
         }
         let mut dropped = 0;
         let mut drop_from =
-            |set: usize| (0..shape.ways).for_each(|way| dropped += self.drop_part(set, way, key, numbers));
-        // Any number may select any set.
-        match numbers.end - numbers.start >= shape.sets as u64 {
-            true => (0..shape.sets).for_each(drop_from),
-            false => numbers.clone().for_each(|number| drop_from(shape.set_of(C::selector(number)))),
+            |set: usize| (0..geometry.ways).for_each(|way| dropped += self.drop_part(set, way, key, numbers));
+        // So many numbers may select any set.
+        if numbers.end - numbers.start >= geometry.sets as u64 {
+            (0..geometry.sets).for_each(drop_from);
+        } else {
+            numbers.clone().for_each(|number| drop_from(geometry.set_of(C::selector(number))));
         }
         dropped
     }
@@ -392,7 +393,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// left of the entry.
     #[inline(always)]
     fn drop_part(&mut self, set: usize, way: usize, key: u32, numbers: &Range<u64>) -> u64 {
-        let at = set * self.shape.ways + way;
+        let at = set * self.geometry.ways + way;
         if self.tags[at] != key {
             return 0;
         }
@@ -406,8 +407,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     #[inline(always)]
     fn drop_way(&mut self, set: usize, way: usize) {
-        self.tags[set * self.shape.ways + way] = EMPTY;
-        self.kept.invalidate(set, way);
+        self.tags[set * self.geometry.ways + way] = EMPTY;
+        self.replacement.invalidate(set, way);
         *self.vacant += R::VACANT_FIRST as usize;
     }
 }
@@ -420,9 +421,9 @@ mod tests {
 
     /// Two sets of three ways, of which both hold the key 9, and each another.
     fn two_sets(replacement: Replacement) -> Placed<Exact> {
-        let mut placed = Placed::new(Shape::new(2, 3, Index::Low), replacement);
+        let mut placed = Placed::new(Geometry::new(2, 3, Index::Low), replacement);
         for (number, key) in [(0, 9), (1, 9), (2, 2), (3, 3)] {
-            placed.fill((number, key).into(), ());
+            placed.fill(EntryId { number, key }.into(), ());
         }
         assert_eq!(placed.validate(), Ok(()), "{replacement:?}");
         placed
@@ -457,15 +458,15 @@ mod tests {
     fn all_but_what_searches_finds_a_key_where_it_was_put_last() {
         let mut placed = two_sets(Replacement::Nru);
         let way = placed.find(2, 2).unwrap();
-        assert_eq!(placed.places.len(), PLACES, "places are made for many keys at a time");
-        placed.places[2] = (way as u16 + 1) % 3;
+        assert_eq!(placed.hints.len(), HINTS, "hints are allocated for many keys at a time");
+        placed.hints[2] = (way as u16 + 1) % 3;
         assert_eq!(placed.find(2, 2), None, "the tag elsewhere is not looked for");
         placed.searches = true;
         assert_eq!(placed.find(2, 2), Some(way));
-        placed.fill((4, PLACES as u32).into(), ());
-        assert_eq!(placed.places.len(), PLACES, "and nothing is remembered");
+        placed.fill(EntryId { number: 4, key: HINTS as u32 }.into(), ());
+        assert_eq!(placed.hints.len(), HINTS, "and nothing is remembered");
         let mut placed = two_sets(Replacement::Nru);
-        placed.fill((4, PLACES as u32).into(), ());
-        assert_eq!((placed.places.len(), placed.find(4, PLACES as u32).is_some()), (2 * PLACES, true));
+        placed.fill(EntryId { number: 4, key: HINTS as u32 }.into(), ());
+        assert_eq!((placed.hints.len(), placed.find(4, HINTS as u32).is_some()), (2 * HINTS, true));
     }
 }

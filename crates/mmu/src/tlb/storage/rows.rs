@@ -6,8 +6,8 @@
 //! lanes at once and moves them in one step ([`super::vector`]). What is here works everywhere, and
 //! is what those are compared with.
 
-use super::Shape;
-use super::vector::{self, Unit};
+use super::vector::{self, Row, Unit};
+use super::{EntryId, Geometry};
 use crate::tlb::batch::each;
 
 /// The most ways of a row.
@@ -33,7 +33,7 @@ pub(super) fn bytes(sets: u64, ways: u64) -> u64 {
 /// Rows of tags: keys plus one, or 0 where there is nothing. What is empty is last.
 #[derive(Debug)]
 pub(super) struct Rows {
-    shape: Shape,
+    geometry: Geometry,
     /// Of each row.
     lanes: usize,
     /// Zeroes to begin with: memory of rows that are never used is never touched.
@@ -45,35 +45,35 @@ pub(super) struct Rows {
 
 impl Clone for Rows {
     fn clone(&self) -> Rows {
-        let mut clone = Rows::on(self.shape, self.unit);
+        let mut clone = Rows::on(self.geometry, self.unit);
         clone.rows_mut().copy_from_slice(self.rows());
         clone
     }
 }
 
 impl Rows {
-    pub(super) fn new(shape: Shape) -> Rows {
-        Rows::on(shape, Unit::best())
+    pub(super) fn new(geometry: Geometry) -> Rows {
+        Rows::on(geometry, Unit::best())
     }
 
-    fn on(shape: Shape, unit: Unit) -> Rows {
-        let lanes = lanes(shape.ways);
-        let tags = vec![0; shape.sets * lanes + ALIGNED];
+    fn on(geometry: Geometry, unit: Unit) -> Rows {
+        let lanes = lanes(geometry.ways);
+        let tags = vec![0; geometry.sets * lanes + ALIGNED];
         let start = tags.as_ptr().align_offset(ALIGNED * size_of::<u32>()).min(ALIGNED);
-        Rows { shape, lanes, tags, start, unit }
+        Rows { geometry, lanes, tags, start, unit }
     }
 
     fn rows(&self) -> &[u32] {
-        &self.tags[self.start..][..self.shape.sets * self.lanes]
+        &self.tags[self.start..][..self.geometry.sets * self.lanes]
     }
 
     fn rows_mut(&mut self) -> &mut [u32] {
-        &mut self.tags[self.start..][..self.shape.sets * self.lanes]
+        &mut self.tags[self.start..][..self.geometry.sets * self.lanes]
     }
 
     /// With these keys: for each set those that it holds, the last one used first.
-    pub(super) fn of(shape: Shape, held: impl Fn(usize) -> Vec<u32>) -> Rows {
-        let mut rows = Rows::new(shape);
+    pub(super) fn of(geometry: Geometry, held: impl Fn(usize) -> Vec<u32>) -> Rows {
+        let mut rows = Rows::new(geometry);
         let lanes = rows.lanes;
         for (set, row) in rows.rows_mut().chunks_mut(lanes).enumerate() {
             row.iter_mut().zip(held(set)).for_each(|(tag, key)| *tag = key + 1);
@@ -81,33 +81,33 @@ impl Rows {
         rows
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        self.shape
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// The ways of the set of this number.
     fn row(&mut self, number: u64) -> &mut [u32] {
-        let (first, ways) = (self.shape.set_of(number) * self.lanes, self.shape.ways);
+        let (first, ways) = (self.geometry.set_of(number) * self.lanes, self.geometry.ways);
         &mut self.rows_mut()[first..][..ways]
     }
 
     /// As [`super::Cache::access`].
     #[inline(always)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
-        let shape = self.shape;
-        // Known before the loop: there the plain index is a mask, and nothing else.
-        match shape.low_bits() {
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId) -> u64 {
+        let geometry = self.geometry;
+        // Decided before the loop, in which the plain index is a mask and nothing else.
+        match geometry.low_bits() {
             Some(mask) => self.access_in(asking, entry, |number| number as usize & mask),
-            None => self.access_in(asking, entry, |number| shape.set_of(number)),
+            None => self.access_in(asking, entry, |number| geometry.set_of(number)),
         }
     }
 
     #[inline(always)]
-    fn access_in(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32), set_of: impl Fn(u64) -> usize) -> u64 {
-        let (shape, lanes, unit) = (self.shape, self.lanes, self.unit);
-        let rows = &mut self.tags[self.start..][..shape.sets * lanes];
+    fn access_in(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId, set_of: impl Fn(u64) -> usize) -> u64 {
+        let (geometry, lanes, unit) = (self.geometry, self.lanes, self.unit);
+        let rows = &mut self.tags[self.start..][..geometry.sets * lanes];
         let entry = |index: usize| {
-            let (number, key) = entry(index);
+            let EntryId { number, key } = entry(index);
             (set_of(number), key + 1)
         };
         if rows.len() > LARGE {
@@ -115,12 +115,12 @@ impl Rows {
             each(asking).for_each(|index| vector::prefetch(rows, entry(index).0 * lanes));
         }
         if unit != Unit::Portable {
-            return vector::access(unit, rows, (lanes, shape.ways), asking, entry);
+            return vector::access(unit, rows, Row { lanes, ways: geometry.ways }, asking, entry);
         }
         let mut missed = 0;
         for index in each(asking) {
             let (set, tag) = entry(index);
-            missed |= u64::from(!access(&mut rows[set * lanes..][..shape.ways], tag)) << index;
+            missed |= u64::from(!access(&mut rows[set * lanes..][..geometry.ways], tag)) << index;
         }
         missed
     }
@@ -134,7 +134,7 @@ impl Rows {
     }
 
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
-        let row = &self.rows()[self.shape.set_of(number) * self.lanes..][..self.shape.ways];
+        let row = &self.rows()[self.geometry.set_of(number) * self.lanes..][..self.geometry.ways];
         // Most are not there; a loop without an exit looks at several lanes at once.
         let held = row.iter().fold(false, |held, tag| held | (*tag == key + 1));
         if held { row.iter().position(|tag| *tag == key + 1) } else { None }
@@ -169,7 +169,7 @@ impl Rows {
         self.rows_mut().fill(0);
     }
 
-    /// Set, place in the order of use, key.
+    /// Set, position in the order of use, key.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32)> {
         let held = self.rows().iter().enumerate().filter(|(_, tag)| **tag != 0);
         held.map(|(at, tag)| (at / self.lanes, at % self.lanes, *tag - 1))
@@ -180,7 +180,7 @@ impl Rows {
     pub(super) fn validate(&self) -> Result<(), String> {
         for (set, row) in self.rows().chunks(self.lanes).enumerate() {
             let held = row.iter().take_while(|tag| **tag != 0).count();
-            if held > self.shape.ways || row[held..].iter().any(|tag| *tag != 0) {
+            if held > self.geometry.ways || row[held..].iter().any(|tag| *tag != 0) {
                 return Err(format!("set {set} holds something behind what is empty: {row:x?}"));
             }
             if (1..held).any(|at| row[..at].contains(&row[at])) {
@@ -237,7 +237,8 @@ mod tests {
     #[test]
     fn rows_that_no_operation_leaves_are_refused() {
         let refused = |row: &[u32]| {
-            let mut rows = Rows::of(Shape::new(2, 3, Index::Low), |set| if set == 0 { vec![5, 6, 7] } else { vec![5] });
+            let geometry = Geometry::new(2, 3, Index::Low);
+            let mut rows = Rows::of(geometry, |set| if set == 0 { vec![5, 6, 7] } else { vec![5] });
             assert_eq!(rows.validate(), Ok(()), "two sets may hold the same key");
             rows.rows_mut()[8..][..row.len()].copy_from_slice(row);
             rows.validate().err()
@@ -262,14 +263,14 @@ mod tests {
             (sets, ways) in (1usize..5, 1usize..=WAYS),
             steps in prop::collection::vec((0u8..12, any::<u64>(), prop::collection::vec(0u32..150, 1..64)), 1..60),
         ) {
-            let shape = Shape::new(sets, ways, Index::Low);
-            let mut forms: Vec<Rows> = Unit::all().map(|unit| Rows::on(shape, unit)).collect();
+            let geometry = Geometry::new(sets, ways, Index::Low);
+            let mut forms: Vec<Rows> = Unit::all().map(|unit| Rows::on(geometry, unit)).collect();
             let mut naive = Naive { sets: vec![Vec::new(); sets], ways };
             for (what, some, keys) in steps {
                 // The most are the key 0 and the largest.
                 let key = |index: usize| if keys[index] == 149 { super::super::EMPTY - 1 } else { keys[index] };
-                let entry = |index: usize| (u64::from(key(index)), key(index));
-                let (number, first) = entry(0);
+                let entry = |index: usize| EntryId { number: key(index).into(), key: key(index) };
+                let EntryId { number, key: first } = entry(0);
                 match what {
                     0 => {
                         naive.sets.iter_mut().for_each(Vec::clear);
@@ -292,7 +293,7 @@ mod tests {
                     _ => {
                         let asking = some & (u64::MAX >> (64 - keys.len()));
                         let missed = each(asking).fold(0, |missed, index| {
-                            let (number, key) = entry(index);
+                            let EntryId { number, key } = entry(index);
                             missed | u64::from(!naive.access(number, key)) << index
                         });
                         for rows in &mut forms {

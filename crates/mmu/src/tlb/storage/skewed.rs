@@ -8,20 +8,20 @@
 //! selects, and sizes take so many each, the first ones first. Of the candidates the one used
 //! longest ago is replaced; an empty one was never used.
 //!
-//! Numbers of translations are *places* here: the number, and below that the base-two logarithm of
-//! the base pages.
+//! Numbers of translations are *packed* here: the page's number in units of its size, and below it
+//! the base-two logarithm of the base pages in that size.
 //!
 //! All of this is out of line, so that it costs nothing where structures have sets.
 
-use super::{EMPTY, Shape};
+use super::{EMPTY, EntryId, Geometry};
 use crate::tlb::batch::each;
 
-/// Room for an order in a place.
-const ORDER_BITS: u32 = 6;
+/// The bits of the order in a packed number.
+pub(crate) const ORDER_BITS: u32 = 6;
 
-/// The place of the page with this number, in units of its size.
+/// The packed number of a page of this order, given its number in units of its size.
 #[inline(always)]
-pub(crate) fn place(number: u64, order: u32) -> u64 {
+pub(crate) fn packed(number: u64, order: u32) -> u64 {
     number << ORDER_BITS | u64::from(order)
 }
 
@@ -54,7 +54,7 @@ impl Shares {
 /// The entries, by way and set.
 #[derive(Clone, Debug)]
 pub(super) struct Skewed {
-    shape: Shape,
+    geometry: Geometry,
     pub(super) shares: Shares,
     tags: Vec<u32>,
     /// When each was used last; 0 if it is empty.
@@ -65,20 +65,20 @@ pub(super) struct Skewed {
 }
 
 impl Skewed {
-    pub(super) fn new(shape: Shape, shares: Shares) -> Skewed {
-        let count = shape.sets * shape.ways;
-        Skewed { shape, shares, tags: vec![EMPTY; count], used: vec![0; count], now: 0, entries: Vec::new() }
+    pub(super) fn new(geometry: Geometry, shares: Shares) -> Skewed {
+        let count = geometry.sets * geometry.ways;
+        Skewed { geometry, shares, tags: vec![EMPTY; count], used: vec![0; count], now: 0, entries: Vec::new() }
     }
 
     /// Where a page may be.
-    fn candidates(&self, place: u64) -> impl Iterator<Item = usize> {
-        let Shape { sets, ways, .. } = self.shape;
-        let (number, order) = (place >> ORDER_BITS, (place & ((1 << ORDER_BITS) - 1)) as u32);
+    fn candidates(&self, packed: u64) -> impl Iterator<Item = usize> {
+        let Geometry { sets, ways, .. } = self.geometry;
+        let (number, order) = (packed >> ORDER_BITS, (packed & ((1 << ORDER_BITS) - 1)) as u32);
         let share = self.shares.sizes.iter().find(|(of, ..)| *of == order);
         let (_, first, count) = *share.expect("a TLB is asked for pages of its sizes");
         let spread = (number >> (self.shares.largest - order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let turn = ((spread * ways as u64) >> 32) as usize;
-        let index = self.shape.index;
+        let index = self.geometry.index;
         let serving = (0..ways).filter(move |way| (first..first + count).contains(&((way + turn) % ways)));
         serving.map(move |way| way * sets + index.set(number, way, sets))
     }
@@ -97,12 +97,12 @@ impl Skewed {
     /// As [`super::Cache::access`].
     #[cold]
     #[inline(never)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId) -> u64 {
         let mut missed = 0;
         for index in each(asking) {
-            let (place, key) = entry(index);
+            let EntryId { number, key } = entry(index);
             if !self.hit(key) {
-                self.fill(place, key);
+                self.fill(number, key);
                 missed |= 1 << index;
             }
         }
@@ -120,8 +120,8 @@ impl Skewed {
     /// As [`super::Cache::fill`].
     #[cold]
     #[inline(never)]
-    pub(super) fn fill(&mut self, place: u64, key: u32) -> u32 {
-        let at = self.candidates(place).min_by_key(|at| self.used[*at]).expect("each size has a way");
+    pub(super) fn fill(&mut self, packed: u64, key: u32) -> u32 {
+        let at = self.candidates(packed).min_by_key(|at| self.used[*at]).expect("each size has a way");
         self.touch(at);
         if key as usize >= self.entries.len() {
             self.entries.resize(key as usize + 1, 0);
@@ -155,21 +155,21 @@ impl Skewed {
 
     /// Set, way, key.
     pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32)> {
-        let sets = self.shape.sets;
+        let sets = self.geometry.sets;
         let held = self.tags.iter().enumerate().filter(|(_, tag)| **tag != EMPTY);
         held.map(move |(at, tag)| (at % sets, at / sets, *tag))
     }
 
-    /// The way that holds this key, at one of the candidates of its place.
+    /// The way that holds this key, among the candidates of its packed number.
     #[cold]
     #[inline(never)]
-    pub(super) fn find(&self, place: u64, key: u32) -> Option<usize> {
-        self.candidates(place).find(|at| self.tags[*at] == key).map(|at| at / self.shape.sets)
+    pub(super) fn find(&self, packed: u64, key: u32) -> Option<usize> {
+        self.candidates(packed).find(|at| self.tags[*at] == key).map(|at| at / self.geometry.sets)
     }
 
     /// Whether one of the ways selects this set.
-    pub(super) fn selects(&self, place: u64, set: usize) -> bool {
-        self.candidates(place).any(|at| at % self.shape.sets == set)
+    pub(super) fn selects(&self, packed: u64, set: usize) -> bool {
+        self.candidates(packed).any(|at| at % self.geometry.sets == set)
     }
 
     /// Checks that each entry is where its key was put last, and so no other has that key, and that

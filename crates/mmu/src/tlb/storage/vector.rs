@@ -49,15 +49,21 @@ impl Unit {
     }
 }
 
-/// Uses tags of rows of so many lanes, with so many ways: `entry` says the row and the tag for each
-/// bit of `asking`, in order. Returns which were not there. Only for a unit that is not
-/// [`Unit::Portable`].
+/// The shape of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) lanes: usize,
+    pub(super) ways: usize,
+}
+
+/// Uses tags of rows of this shape: `entry` returns the row and the tag for each bit of `asking`,
+/// in order. Returns which tags were not there. Panics for [`Unit::Portable`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn access(
     unit: Unit,
     rows: &mut [u32],
-    (lanes, ways): (usize, usize),
+    Row { lanes, ways }: Row,
     asking: u64,
     entry: impl Fn(usize) -> (usize, u32),
 ) -> u64 {
@@ -79,9 +85,9 @@ pub(super) fn access(
     }
 }
 
-/// As above: no other processor has a unit.
+/// As above: other processors have no unit but [`Unit::Portable`].
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn access(unit: Unit, _: &mut [u32], _: (usize, usize), _: u64, _: impl Fn(usize) -> (usize, u32)) -> u64 {
+pub(super) fn access(unit: Unit, _: &mut [u32], _: Row, _: u64, _: impl Fn(usize) -> (usize, u32)) -> u64 {
     unreachable!("{unit:?} is not of this processor")
 }
 

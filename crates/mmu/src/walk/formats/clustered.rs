@@ -7,13 +7,12 @@
 //! next may be in the same. There are no walk caches. What is looked up is still found by the index
 //! of the mappings, which takes no room in the machine's memory.
 
-use super::TableFormat;
 use super::radix::Radix;
+use super::{TableFormat, Walks};
 use crate::machine::Machine;
-use crate::mappings::pte::Pte;
-use crate::mappings::{ClusterShape, Mappings, Shape};
+use crate::mappings::{ClusterShape, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{BATCH, Batch, each};
-use crate::tlb::reach::Known;
+use crate::tlb::reach::PartialHits;
 use crate::walk::lines::Reads;
 use superpage_pages::{Ladder, Vpn};
 
@@ -37,18 +36,18 @@ impl TableFormat for Clustered {
         Clustered
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, _): (u64, Known), mut reads: Reads<'_>) {
-        for index in each(walks) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, mut reads: Reads<'_>) {
+        for index in each(walks.requests) {
             let space = mappings.nodes.space_of(batch.entries[index]);
-            search(mappings, (space, Vpn(batch.pages[index])), &mut reads);
+            search(mappings, SpacePage { space, page: Vpn(batch.pages[index]) }, &mut reads);
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), _: Known, mut reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, _: PartialHits, mut reads: Reads<'_>) {
         search(mappings, page, &mut reads);
     }
 
-    fn forget(&mut self, _: usize, _: Pte) {}
+    fn drop_pointer(&mut self, _: Pointer) {}
 
     fn flush(&mut self) {}
 
@@ -58,7 +57,7 @@ impl TableFormat for Clustered {
 }
 
 /// Reads the lines of a search. What is read twice in a row is read once.
-fn search(mappings: &Mappings, (space, page): (u32, Vpn), Reads { lines, counters, .. }: &mut Reads<'_>) {
+fn search(mappings: &Mappings, SpacePage { space, page }: SpacePage, Reads { lines, counters, .. }: &mut Reads<'_>) {
     let clusters = mappings.clusters().expect("clustered tables have nodes");
     let (mut last, mut count) = (None, 0);
     clusters.search(space, page, |word| {

@@ -12,14 +12,13 @@
 //! Entries of VSIDs that no space has any more, zombies, are not told from others until they are
 //! reclaimed.
 
-use super::TableFormat;
 use super::radix::Radix;
+use super::{TableFormat, Walks};
 use crate::counters::GroupCounts;
 use crate::machine::{Machine, Search};
-use crate::mappings::pte::Pte;
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::{Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{Batch, each};
-use crate::tlb::reach::Known;
+use crate::tlb::reach::PartialHits;
 use crate::walk::lines::Reads;
 use crate::walk::segments::{CONTEXTS, Segments, VirtualPage, context_of, nobodys};
 use std::ops::Range;
@@ -95,19 +94,19 @@ impl TableFormat for Groups {
         }
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, _): (u64, Known), mut reads: Reads<'_>) {
-        for index in each(walks) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, mut reads: Reads<'_>) {
+        for index in each(walks.requests) {
             let entry = batch.entries[index];
-            let page = (mappings.nodes.space_of(entry), Vpn(batch.pages[index]));
+            let page = SpacePage { space: mappings.nodes.space_of(entry), page: Vpn(batch.pages[index]) };
             self.refill(mappings, page, Some(entry), &mut reads);
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), _: Known, mut reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, _: PartialHits, mut reads: Reads<'_>) {
         self.refill(mappings, page, None, &mut reads);
     }
 
-    fn forget(&mut self, _: usize, _: Pte) {}
+    fn drop_pointer(&mut self, _: Pointer) {}
 
     /// What a switch between spaces without numbers would empty; VSIDs are numbers, and there is
     /// nothing else.
@@ -185,23 +184,24 @@ impl Groups {
             reads.lines.want(count, entry);
             count += 1;
         }
-        match self.cached {
-            true => reads.lines.read(count, reads.counters),
-            false => reads.counters.line_misses += count as u64,
+        if self.cached {
+            reads.lines.read(count, reads.counters);
+        } else {
+            reads.counters.line_misses += count as u64;
         }
     }
 
     /// What a miss of a TLB reads and writes. `entry` is the page's in the tree, if it is mapped.
-    fn refill(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), entry: Option<u32>, reads: &mut Reads<'_>) {
+    fn refill(&mut self, mappings: &Mappings, page: SpacePage, entry: Option<u32>, reads: &mut Reads<'_>) {
         let mut counts = GroupCounts::default();
         counts.entered += u64::from(self.software);
-        let at = self.used.then(|| self.page(space, page.0));
-        let found = at.map(|page| self.search(page, &mut counts, reads));
+        let named = self.used.then(|| self.page(page.space, page.page.0));
+        let found = named.map(|page| self.search(page, &mut counts, reads));
         if found != Some(true) {
             counts.entered += u64::from(!self.software);
             counts.tree_walks += 1;
-            self.read(tree(mappings, (space, page)), reads);
-            if let (Some(page), Some(_)) = (at, entry) {
+            self.read(tree(mappings, page), reads);
+            if let (Some(page), Some(_)) = (named, entry) {
                 self.place(page, &mut counts, reads);
             }
         }
@@ -275,7 +275,7 @@ impl Groups {
 
     /// Software looks for a page that is to be flushed, and frees its entry. It looks for one that
     /// was never used just as well.
-    pub(crate) fn flush_page(&mut self, (space, page): (u32, u64), reads: &mut Reads<'_>) {
+    pub(crate) fn flush_page(&mut self, space: u32, page: u64, reads: &mut Reads<'_>) {
         if !self.used {
             return;
         }
@@ -345,7 +345,7 @@ impl Groups {
 
 /// The entries of the tree that software reads for a page, from the upper level down: those of its
 /// two lower levels, or the root's, if there is nothing below.
-fn tree(mappings: &Mappings, (space, page): (u32, Vpn)) -> Vec<u32> {
+fn tree(mappings: &Mappings, SpacePage { space, page }: SpacePage) -> Vec<u32> {
     let last = mappings.find(space, page, 1).map_or(mappings.levels(), |found| found.level);
     let levels = (last..=last.max(TREE_LEVELS)).rev();
     levels.filter_map(|level| mappings.find(space, page, level)).map(|found| found.id).collect()

@@ -3,15 +3,14 @@
 //! lowest only locate the pieces of the table: they are the table's entries for its own pages, in
 //! pages of it.
 
-use super::TableFormat;
 use super::radix::Radix;
+use super::{TableFormat, Walks};
 use crate::machine::Machine;
-use crate::mappings::pte::Pte;
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::{Layout, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::Batch;
-use crate::tlb::reach::Known;
+use crate::tlb::reach::PartialHits;
 use crate::walk::lines::Reads;
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::Ladder;
 
 /// Walks are those of a tree: only the places of pages differ.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ impl TableFormat for Linear {
     }
 
     fn shape(machine: &Machine) -> Shape {
-        let mut shape = Shape::new(machine, |_, order| (1, order));
+        let mut shape = Shape::new(machine, |_, order| Layout { level: 1, replicas: order });
         let page = machine.ladder().base().bytes();
         shape.bytes.iter_mut().for_each(|bytes| *bytes = bytes.next_multiple_of(page));
         shape
@@ -37,16 +36,16 @@ impl TableFormat for Linear {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, reads: Reads<'_>) {
         self.0.walk(mappings, batch, walks, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
-        self.0.walk_absent(mappings, page, known, reads);
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, reads: Reads<'_>) {
+        self.0.walk_absent(mappings, page, partial, reads);
     }
 
-    fn forget(&mut self, level: usize, pte: Pte) {
-        self.0.forget(level, pte);
+    fn drop_pointer(&mut self, pointer: Pointer) {
+        self.0.drop_pointer(pointer);
     }
 
     fn flush(&mut self) {

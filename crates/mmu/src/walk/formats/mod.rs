@@ -7,12 +7,11 @@
 //! files know it (`page-table.kind`). Its naive twin goes into the tests (`brute_force`).
 
 use crate::machine::{Machine, TableKind};
-use crate::mappings::pte::Pte;
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::Batch;
-use crate::tlb::reach::Known;
+use crate::tlb::reach::PartialHits;
 use crate::walk::lines::{Lines, Reads};
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::Ladder;
 
 mod clustered;
 mod groups;
@@ -33,6 +32,22 @@ const SHADOWS: u32 = 2 << 30;
 /// The bitmaps of their holes.
 const BITMAPS: u32 = 3 << 30;
 
+/// The requests of a batch that are walked, and those of them whose walks are shorter.
+#[derive(Clone, Copy)]
+pub(crate) struct Walks {
+    /// As a bit set.
+    pub(crate) requests: u64,
+    pub(crate) partial: PartialHits,
+}
+
+impl Walks {
+    /// One of them alone.
+    #[inline(always)]
+    fn only(self, index: usize) -> Walks {
+        Walks { requests: 1 << index, ..self }
+    }
+}
+
 /// A page-table format, with the caches of its walker.
 pub(crate) trait TableFormat: Sized {
     /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it
@@ -51,16 +66,15 @@ pub(crate) trait TableFormat: Sized {
     /// Empty caches, as the machine file describes them.
     fn new(machine: &Machine, shape: &Shape) -> Self;
 
-    /// Walks for these requests of a batch, whose pages are mapped, in their order. Of some TLBs
-    /// know a part.
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>);
+    /// Walks for requests of a batch, in order.
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, reads: Reads<'_>);
 
-    /// Walks for a page that is not mapped, to the absent entry. Its root exists. Of some TLBs know
-    /// a part: then the first bit of each set is set.
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>);
+    /// Walks to the absent entry of a page that is not mapped. Its root exists. The first bits of
+    /// `partial` say what TLBs hold.
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, reads: Reads<'_>);
 
-    /// A page-table entry of a level of the index that pointed to others was removed.
-    fn forget(&mut self, level: usize, pte: Pte);
+    /// Drops a pointer to a table that is removed.
+    fn drop_pointer(&mut self, pointer: Pointer);
 
     /// Empties the caches of the walker.
     fn flush(&mut self);
@@ -68,9 +82,8 @@ pub(crate) trait TableFormat: Sized {
     /// Checks the caches against what is mapped.
     fn validate(&self, mappings: &Mappings) -> Result<(), String>;
 
-    /// The mapping with this head, first page and page-table entry changes: what is kept of it
-    /// among the lines is dropped.
-    fn changes(&mut self, _head: u32, _first: Vpn, _: Pte, _: &mut Lines) {}
+    /// Drops what is kept among the lines of a mapping that changes.
+    fn drop_leaf(&mut self, _: Mapping, _: &mut Lines) {}
 
     /// Drops all that is kept among the lines, at a flush of the walk caches.
     fn drop_kept(&mut self, _: &mut Lines) {}

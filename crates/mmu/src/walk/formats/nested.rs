@@ -19,14 +19,13 @@
 
 use super::perforated::{Perforated, Target};
 use super::radix::Radix;
-use super::{HOST, TableFormat};
+use super::{HOST, TableFormat, Walks};
 use crate::machine::Replacement;
 use crate::machine::{Host, Machine};
-use crate::mappings::pte::Pte;
-use crate::mappings::{Found, Mappings, Shape};
+use crate::mappings::{Found, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{Batch, each};
-use crate::tlb::reach::Known;
-use crate::tlb::storage::Cache;
+use crate::tlb::reach::{Entry, PartialHits};
+use crate::tlb::storage::{Cache, EntryId};
 use crate::walk::lines::Reads;
 use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protection, Vpn};
 
@@ -101,10 +100,10 @@ impl TableFormat for Nested {
         }
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), mut reads: Reads<'_>) {
-        for index in each(walks) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, mut reads: Reads<'_>) {
+        for index in each(walks.requests) {
             let located = batch.located(index);
-            let target = Target::of(mappings, batch, index, known);
+            let target = Target::of(mappings, batch, index, walks.partial);
             match target {
                 None => {
                     let level = mappings.nodes.level_of(located.entry);
@@ -112,8 +111,8 @@ impl TableFormat for Nested {
                 }
                 Some(target) => self.walk_into(mappings, target, &mut reads),
             }
-            // An entry of a TLB has the region translated.
-            if target.is_some_and(|target| target.region_known && !target.is_hole()) {
+            // The TLB's entry of the region has the frame of the host.
+            if target.is_some_and(|target| target.region_hit && !target.is_hole()) {
                 continue;
             }
             let page = Vpn(located.number << self.orders[(located.kind >> 2) % MAX_LEVELS]);
@@ -124,18 +123,18 @@ impl TableFormat for Nested {
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, mut reads: Reads<'_>) {
-        match Target::absent(mappings, page, known) {
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, mut reads: Reads<'_>) {
+        match Target::absent(mappings, page, partial) {
             None => {
-                let found = mappings.find(page.0, page.1, 1).expect("the root exists");
+                let found = mappings.find(page.space, page.page, 1).expect("the root exists");
                 self.walk_guest(mappings, found, &mut reads);
             }
             Some(target) => self.walk_into(mappings, target, &mut reads),
         }
     }
 
-    fn forget(&mut self, level: usize, pte: Pte) {
-        self.guest.forget(level, pte);
+    fn drop_pointer(&mut self, pointer: Pointer) {
+        self.guest.drop_pointer(pointer);
     }
 
     fn flush(&mut self) {
@@ -154,8 +153,10 @@ impl TableFormat for Nested {
             let pte = tables.ptes[id as usize];
             pte.is_leaf() && Mappings::head(id, pte) == id
         };
-        match cache.entries().find(|(_, _, id, ())| !maps(*id)) {
-            Some((.., id, ())) => Err(format!("the nested TLB holds entry {id} of the host, which is no mapping")),
+        match cache.entries().find(|entry| !maps(entry.key)) {
+            Some(Entry { key, .. }) => {
+                Err(format!("the nested TLB holds entry {key} of the host, which is no mapping"))
+            }
             None => Ok(()),
         }
     }
@@ -164,35 +165,35 @@ impl TableFormat for Nested {
 impl Nested {
     /// Reads the guest's entries down to this one, each after its table's address is translated.
     fn walk_guest(&mut self, mappings: &Mappings, found: Found, reads: &mut Reads<'_>) {
-        let (path, count, cached) = self.guest.path(mappings, found, &mut reads.counters.walk_cache_hits);
-        for (step, id) in path[..count].iter().rev().enumerate() {
+        let path = self.guest.path(mappings, found, &mut reads.counters.walk_cache_hits);
+        for (step, id) in path.from_top().enumerate() {
             // A walk cache has the address of the first table translated.
             let table = TABLES + u64::from(id >> mappings.nodes.bits());
-            self.read(mappings, (*id, (step > 0 || !cached).then_some(table)), reads);
+            self.read(mappings, id, (step > 0 || !path.cached).then_some(table), reads);
         }
     }
 
     /// Walks to a page of a perforated page, or to its absent entry.
     fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, reads: &mut Reads<'_>) {
         let (above, bits) = (target.above(mappings), mappings.nodes.bits());
-        if !target.region_known {
+        if !target.region_hit {
             self.walk_guest(mappings, Found { id: above, level: 2 }, reads);
         }
         let [bitmap, shadow, own] = target.further(mappings, &mut self.guest, reads.counters);
         if let Some(id) = bitmap {
-            self.read(mappings, (id, Some(BITMAP_PAGES + (target.frame() >> self.bitmap_order))), reads);
+            self.read(mappings, id, Some(BITMAP_PAGES + (target.frame() >> self.bitmap_order)), reads);
         }
         if let Some(id) = shadow {
-            self.read(mappings, (id, Some(SHADOW_TABLES + u64::from(above >> bits))), reads);
+            self.read(mappings, id, Some(SHADOW_TABLES + u64::from(above >> bits)), reads);
         }
         if let Some(id) = own {
             // A walk cache that has the shadow entry has the address of the table translated.
-            self.read(mappings, (id, shadow.map(|_| TABLES + u64::from(id >> bits))), reads);
+            self.read(mappings, id, shadow.map(|_| TABLES + u64::from(id >> bits)), reads);
         }
     }
 
-    /// Reads an entry, after this frame of the guest, where it is, was translated.
-    fn read(&mut self, mappings: &Mappings, (id, frame): (u32, Option<u64>), reads: &mut Reads<'_>) {
+    /// Reads an entry, after the guest's frame that has it is translated, if it is not yet.
+    fn read(&mut self, mappings: &Mappings, id: u32, frame: Option<u64>, reads: &mut Reads<'_>) {
         if let Some(frame) = frame {
             self.translate(mappings, frame, reads);
         }
@@ -223,16 +224,14 @@ impl Nested {
                 self.reached.used.push(head);
             }
             if let Some(cache) = &mut self.nested_tlb
-                && cache.access(1, |_| (0, head)) == 0
+                && cache.access(1, |_| EntryId { number: 0, key: head }) == 0
             {
                 return true;
             }
         }
-        let (path, count, _) = self.host.path(tables, found, &mut reads.counters.host_walk_cache_hits);
-        for (place, id) in path[..count].iter().rev().enumerate() {
-            reads.lines.want(place, HOST | id);
-        }
-        reads.lines.read(count, reads.counters);
+        let path = self.host.path(tables, found, &mut reads.counters.host_walk_cache_hits);
+        path.from_top().enumerate().for_each(|(at, id)| reads.lines.want(at, HOST | id));
+        reads.lines.read(path.len, reads.counters);
         pte.is_leaf()
     }
 

@@ -12,17 +12,17 @@
 //! Tables of the second level take the room of two. The table of the lowest level is always there:
 //! holes may be mapped at any time.
 
-use super::radix::Radix;
-use super::{BITMAPS, SHADOWS, TableFormat};
+use super::radix::{Climb, Radix};
+use super::{BITMAPS, SHADOWS, TableFormat, Walks};
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::machine::{MAX_WALK_LEVELS, perforated_size};
-use crate::mappings::pte::Pte;
-use crate::mappings::{MOST_PAGES, Mappings, Region, Shape};
+use crate::mappings::{MOST_PAGES, Mappings, Pointer, Region, Shape, SpacePage};
 use crate::tlb::batch::{BATCH, Batch, each};
-use crate::tlb::reach::Known;
+use crate::tlb::reach::PartialHits;
+use crate::tlb::storage::EntryId;
 use crate::walk::lines::Reads;
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::Ladder;
 
 /// Walks are those of a tree, and on from an entry that is perforated.
 #[derive(Clone, Debug)]
@@ -34,12 +34,12 @@ pub(super) struct Target<'a> {
     region: &'a Region,
     /// The page-table entry of the base page, or its absent one.
     entry: u32,
-    /// Its place in the region.
-    place: u32,
+    /// Its index in the region.
+    index: u32,
     /// Whether a TLB has the region's own entry.
-    pub(super) region_known: bool,
-    /// The same of the fragment of the bitmap.
-    fragment_known: bool,
+    pub(super) region_hit: bool,
+    /// Whether a TLB has the fragment of the bitmap.
+    fragment_hit: bool,
 }
 
 impl TableFormat for Perforated {
@@ -68,25 +68,25 @@ impl TableFormat for Perforated {
         Perforated(Radix::new(machine, shape))
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), mut reads: Reads<'_>) {
-        for index in each(walks) {
-            let one = reads.part();
-            match Target::of(mappings, batch, index, known) {
-                None => self.0.walk(mappings, batch, (1 << index, known), one),
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, mut reads: Reads<'_>) {
+        for index in each(walks.requests) {
+            let one = reads.reborrow();
+            match Target::of(mappings, batch, index, walks.partial) {
+                None => self.0.walk(mappings, batch, walks.only(index), one),
                 Some(target) => self.walk_into(mappings, target, one),
             }
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
-        match Target::absent(mappings, page, known) {
-            None => self.0.walk_absent(mappings, page, known, reads),
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, reads: Reads<'_>) {
+        match Target::absent(mappings, page, partial) {
+            None => self.0.walk_absent(mappings, page, partial, reads),
             Some(target) => self.walk_into(mappings, target, reads),
         }
     }
 
-    fn forget(&mut self, level: usize, pte: Pte) {
-        self.0.forget(level, pte);
+    fn drop_pointer(&mut self, pointer: Pointer) {
+        self.0.drop_pointer(pointer);
     }
 
     fn flush(&mut self) {
@@ -101,10 +101,11 @@ impl TableFormat for Perforated {
 impl Perforated {
     /// Walks to a page of a region, or to its absent entry.
     fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, mut reads: Reads<'_>) {
-        if !target.region_known {
+        if !target.region_hit {
             let (mut entries, mut levels) = ([0; BATCH], [0; MAX_WALK_LEVELS]);
             (entries[0], levels[1]) = (target.above(mappings), 1);
-            self.0.climb(mappings, &entries, (levels, 0, 0), reads.part());
+            let climb = Climb { entries: &entries, levels, pointer_hits: 0, absent: 0 };
+            self.0.climb(mappings, climb, reads.reborrow());
         }
         let Reads { lines, counters, .. } = reads;
         let mut count = 0;
@@ -118,19 +119,24 @@ impl Perforated {
 
 impl<'a> Target<'a> {
     /// That of a request of a batch, if it is for a base page of a region.
-    pub(super) fn of(mappings: &'a Mappings, batch: &Batch, index: usize, known: Known) -> Option<Target<'a>> {
-        let entry = batch.entries[index];
-        let (region, place) = mappings.region(entry).filter(|_| batch.is_base(index))?;
-        let (region_known, fragment_known) = (known.regions >> index & 1 != 0, known.fragments >> index & 1 != 0);
-        Some(Target { region, entry, place, region_known, fragment_known })
+    pub(super) fn of(
+        mappings: &'a Mappings,
+        batch: &Batch,
+        request: usize,
+        partial: PartialHits,
+    ) -> Option<Target<'a>> {
+        let entry = batch.entries[request];
+        let (region, index) = mappings.region(entry).filter(|_| batch.is_base(request))?;
+        let (region_hit, fragment_hit) = (partial.regions >> request & 1 != 0, partial.fragments >> request & 1 != 0);
+        Some(Target { region, entry, index, region_hit, fragment_hit })
     }
 
     /// That of a page that is absent, if it is in a region.
-    pub(super) fn absent(mappings: &'a Mappings, (space, page): (u32, Vpn), known: Known) -> Option<Target<'a>> {
-        let entry = mappings.find(space, page, 1).filter(|found| found.level == 1)?.id;
-        let (region, place) = mappings.region(entry)?;
-        let (region_known, fragment_known) = (known.regions & 1 != 0, known.fragments & 1 != 0);
-        Some(Target { region, entry, place, region_known, fragment_known })
+    pub(super) fn absent(mappings: &'a Mappings, page: SpacePage, partial: PartialHits) -> Option<Target<'a>> {
+        let entry = mappings.find(page.space, page.page, 1).filter(|found| found.level == 1)?.id;
+        let (region, index) = mappings.region(entry)?;
+        let (region_hit, fragment_hit) = (partial.regions & 1 != 0, partial.fragments & 1 != 0);
+        Some(Target { region, entry, index, region_hit, fragment_hit })
     }
 
     /// The entry of the region.
@@ -140,23 +146,24 @@ impl<'a> Target<'a> {
 
     /// The frame that the page has if it is no hole.
     pub(super) fn frame(&self) -> u64 {
-        self.region.frame() + u64::from(self.place)
+        self.region.frame() + u64::from(self.index)
     }
 
     pub(super) fn is_hole(&self) -> bool {
-        self.region.is_hole(self.place)
+        self.region.is_hole(self.index)
     }
 
     /// What the walk reads behind the entry of the region: the bitmap, the shadow entry if no walk
     /// cache has it, and a hole's own entry.
     pub(super) fn further(&self, mappings: &Mappings, radix: &mut Radix, counters: &mut Counters) -> [Option<u32>; 3] {
-        let reads_bitmap = self.region.may_be_hole(self.place) && !self.fragment_known;
+        let reads_bitmap = self.region.may_be_hole(self.index) && !self.fragment_hit;
         let bitmap = reads_bitmap.then(|| BITMAPS | ((self.frame() / 64) as u32 & !BITMAPS));
         if !self.is_hole() {
             return [bitmap, None, None];
         }
         let table = self.entry >> mappings.nodes.bits();
-        let cached = radix.caches[1].as_mut().is_some_and(|cache| cache.access(1, |_| (0, table)) == 0);
+        let cached =
+            radix.caches[1].as_mut().is_some_and(|cache| cache.access(1, |_| EntryId { number: 0, key: table }) == 0);
         counters.walk_cache_hits[1] += u64::from(cached);
         [bitmap, (!cached).then(|| SHADOWS | self.above(mappings)), Some(self.entry)]
     }

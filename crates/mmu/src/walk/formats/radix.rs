@@ -12,17 +12,17 @@
 //! level. The walk caches are searched from the lowest level up; only the one that hits counts as
 //! used, and those below it are filled.
 
-use super::TableFormat;
+use super::{TableFormat, Walks};
 use crate::machine::MAX_WALK_LEVELS;
 use crate::machine::Machine;
 use crate::machine::Replacement;
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
-use crate::mappings::{Found, Mappings, Shape};
+use crate::mappings::{Found, Layout, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{BATCH, Batch, each};
-use crate::tlb::reach::Known;
-use crate::tlb::storage::Cache;
+use crate::tlb::reach::{Entry, PartialHits};
+use crate::tlb::storage::{Cache, EntryId};
 use crate::walk::lines::{Lines, Reads};
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::Ladder;
 
 /// The most levels of a tree.
 pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
@@ -55,7 +55,7 @@ impl TableFormat for Radix {
     fn shape(machine: &Machine) -> Shape {
         Shape::new(machine, |spans, order| {
             let level = spans.iter().rposition(|span| *span <= order).unwrap_or(0);
-            (level + 1, order - spans[level])
+            Layout { level: level + 1, replicas: order - spans[level] }
         })
     }
 
@@ -65,8 +65,8 @@ impl TableFormat for Radix {
             caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
         }
         let mut leaf_levels = [1; SIZE_LEVELS];
-        for (level, (leaf, _)) in leaf_levels.iter_mut().zip(&shape.layouts) {
-            *level = *leaf as u8;
+        for (level, layout) in leaf_levels.iter_mut().zip(&shape.layouts) {
+            *level = layout.level as u8;
         }
         let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
         let in_tlb = machine.walk_cache.iter().any(|cache| machine.within(cache).is_some());
@@ -74,28 +74,29 @@ impl TableFormat for Radix {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
         for group in batch.groups() {
             let level = group.absent().unwrap_or(self.leaf_levels[group.size_level() % SIZE_LEVELS].into());
-            levels[level - 1] |= group.requests & walks.0;
+            levels[level - 1] |= group.requests & walks.requests;
         }
-        self.climb(mappings, &batch.entries, (levels, walks.1.pointers, batch.absent & walks.0), reads);
+        let (pointer_hits, absent) = (walks.partial.pointers, batch.absent & walks.requests);
+        self.climb(mappings, Climb { entries: &batch.entries, levels, pointer_hits, absent }, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), known: Known, reads: Reads<'_>) {
-        let found = mappings.find(space, page, 1).expect("the root exists");
-        if known.pointers & 1 != 0 {
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, reads: Reads<'_>) {
+        let found = mappings.find(page.space, page.page, 1).expect("the root exists");
+        if partial.pointers & 1 != 0 {
             reads.counters.walk_cache_hits[1] += 1;
             reads.lines.want(0, found.id);
             return reads.lines.read(1, reads.counters);
         }
-        let (path, count, _) = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
-        path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
-        reads.lines.read(count, reads.counters);
+        let path = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
+        path.from_top().enumerate().for_each(|(at, id)| reads.lines.want(at, id));
+        reads.lines.read(path.len, reads.counters);
     }
 
-    fn forget(&mut self, level: usize, pte: Pte) {
+    fn drop_pointer(&mut self, Pointer { level, pte, .. }: Pointer) {
         if let Some(cache) = &mut self.caches[level - 1] {
             cache.forget(&(0..1), pte.child() >> self.node_bits);
         }
@@ -111,7 +112,7 @@ impl TableFormat for Radix {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
             cache.validate()?;
-            for (_, way, table, ()) in cache.entries() {
+            for Entry { way, key: table, .. } in cache.entries() {
                 let id = mappings.parents[table as usize];
                 let pte = mappings.ptes.get(id as usize).copied().unwrap_or(Pte::ABSENT);
                 let points = pte.is_table() && pte.child() >> self.node_bits == table;
@@ -124,43 +125,58 @@ impl TableFormat for Radix {
     }
 }
 
+/// The entries that one walk reads.
+pub(super) struct Path {
+    /// From the last one up.
+    ids: [u32; MAX_LEVELS],
+    pub(super) len: usize,
+    /// Whether a walk cache has the pointer to the first table, so that the walk begins there.
+    pub(super) cached: bool,
+}
+
+impl Path {
+    /// In the order in which the walk reads them.
+    pub(super) fn from_top(&self) -> impl Iterator<Item = u32> {
+        self.ids[..self.len].iter().rev().copied()
+    }
+}
+
+/// The walks of a batch, as bit sets.
+pub(super) struct Climb<'a> {
+    /// The entry at which each ends.
+    pub(super) entries: &'a [u32; BATCH],
+    /// Those that end at each level (index 0: the lowest).
+    pub(super) levels: [u64; MAX_LEVELS],
+    /// Those for which a TLB has the pointer at level 2.
+    pub(super) pointer_hits: u64,
+    /// Those that end at an absent entry.
+    pub(super) absent: u64,
+}
+
 impl Radix {
-    /// The entries that a walk to this one reads, from the last up to the one below the pointer
-    /// that a walk cache holds, their number, and whether one does: as [`Radix::climb`] does for
-    /// many. Counts its hits by level.
-    pub(super) fn path(
-        &mut self,
-        mappings: &Mappings,
-        found: Found,
-        hits: &mut [u64; MAX_LEVELS],
-    ) -> ([u32; MAX_LEVELS], usize, bool) {
-        let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
+    /// The path of a walk to this entry, as [`Radix::climb`] finds it for many. Counts hits in the
+    /// walk caches by level.
+    pub(super) fn path(&mut self, mappings: &Mappings, found: Found, hits: &mut [u64; MAX_LEVELS]) -> Path {
+        let (mut ids, mut len) = ([found.id; MAX_LEVELS], 1);
         let levels = hits.iter_mut().zip(&mut self.caches).take(self.levels).skip(found.level);
         for (hits, cache) in levels {
-            let table = path[count - 1] >> self.node_bits;
+            let table = ids[len - 1] >> self.node_bits;
             if let Some(cache) = cache
-                && cache.access(1, |_| (0, table)) == 0
+                && cache.access(1, |_| EntryId { number: 0, key: table }) == 0
             {
                 *hits += 1;
-                return (path, count, true);
+                return Path { ids, len, cached: true };
             }
-            path[count] = mappings.parents[table as usize];
-            count += 1;
+            ids[len] = mappings.parents[table as usize];
+            len += 1;
         }
-        (path, count, false)
+        Path { ids, len, cached: false }
     }
 
-    /// Walks to the leaves `entries`; `levels` says which of them are at each level (index 0: the
-    /// lowest), as bit sets, `known` of which a TLB has the pointer at level 2, and `absent` which
-    /// are no leaves but absent.
+    /// Does walks: finds their entries from the last one up, then reads these from the top down.
     #[inline(always)]
-    pub(super) fn climb(
-        &mut self,
-        mappings: &Mappings,
-        entries: &[u32; BATCH],
-        (levels, known, absent): ([u64; MAX_LEVELS], u64, u64),
-        mut reads: Reads<'_>,
-    ) {
+    pub(super) fn climb(&mut self, mappings: &Mappings, climb: Climb<'_>, mut reads: Reads<'_>) {
+        let Climb { entries, levels, pointer_hits, absent } = climb;
         // From the lowest level up, the walks that reach each level: those that no cache below it
         // shortened.
         let mut coming = levels;
@@ -176,8 +192,10 @@ impl Radix {
             let climbing = coming[level - 1];
             let bits = self.node_bits;
             let missed = match &mut self.caches[level] {
-                Some(cache) if climbing != 0 => cache.access(climbing, |index| (0, below[index] >> bits)),
-                None if level == 1 && self.in_tlb => climbing & !known,
+                Some(cache) if climbing != 0 => {
+                    cache.access(climbing, |index| EntryId { number: 0, key: below[index] >> bits })
+                }
+                None if level == 1 && self.in_tlb => climbing & !pointer_hits,
                 _ => climbing,
             };
             for index in each(missed) {

@@ -14,15 +14,16 @@
 //! little (no predictor of costs); what a TLB evicts is not put into the cache; and blocks are
 //! replaced like other lines.
 
-use super::TableFormat;
 use super::radix::Radix;
+use super::{TableFormat, Walks};
 use crate::machine::{ENTRY_BYTES, Machine, SEARCHED_WAYS};
-use crate::mappings::pte::{Pte, SIZE_LEVELS};
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::pte::SIZE_LEVELS;
+use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{Batch, each};
-use crate::tlb::reach::Known;
+use crate::tlb::reach::{Entry, PartialHits};
+use crate::tlb::storage::EntryId;
 use crate::walk::lines::{KEPT, Lines, Reads, is_kept, of_table};
-use superpage_pages::{Ladder, Vpn};
+use superpage_pages::Ladder;
 
 /// The line cache that has blocks, from 0.
 const CACHE: usize = 1;
@@ -70,31 +71,31 @@ impl TableFormat for Victima {
 
     fn new(machine: &Machine, shape: &Shape) -> Victima {
         let mut spans = [0; SIZE_LEVELS];
-        for (span, (level, _)) in spans.iter_mut().zip(&shape.layouts) {
-            *span = shape.bits[..level - 1].iter().sum();
+        for (span, layout) in spans.iter_mut().zip(&shape.layouts) {
+            *span = shape.bits[..layout.level - 1].iter().sum();
         }
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
         Victima { radix: Radix::new(machine, shape), blocks: Vec::new(), shift, spans }
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), mut reads: Reads<'_>) {
-        for index in each(walks) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: Walks, mut reads: Reads<'_>) {
+        for index in each(walks.requests) {
             let entry = batch.entries[index];
             if self.translates(entry) && reads.lines.caches[CACHE].hit(self.block(mappings, entry)) {
                 reads.counters.line_hits[CACHE] += 1;
                 continue;
             }
-            self.radix.walk(mappings, batch, (1 << index, known), reads.part());
+            self.radix.walk(mappings, batch, walks.only(index), reads.reborrow());
             self.make(mappings, entry, reads.lines);
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
-        self.radix.walk_absent(mappings, page, known, reads);
+    fn walk_absent(&mut self, mappings: &Mappings, page: SpacePage, partial: PartialHits, reads: Reads<'_>) {
+        self.radix.walk_absent(mappings, page, partial, reads);
     }
 
-    fn forget(&mut self, level: usize, pte: Pte) {
-        self.radix.forget(level, pte);
+    fn drop_pointer(&mut self, pointer: Pointer) {
+        self.radix.drop_pointer(pointer);
     }
 
     fn flush(&mut self) {
@@ -105,7 +106,7 @@ impl TableFormat for Victima {
         self.radix.validate(mappings)
     }
 
-    fn changes(&mut self, head: u32, first: Vpn, pte: Pte, lines: &mut Lines) {
+    fn drop_leaf(&mut self, Mapping { head, pte, first }: Mapping, lines: &mut Lines) {
         let number = first.0 >> self.spans[pte.size_level()] >> self.shift;
         let last = (head + (1 << pte.replicas()) - 1) >> self.shift;
         for (line, number) in (head >> self.shift..=last).zip(number..) {
@@ -125,12 +126,12 @@ impl TableFormat for Victima {
     /// Checks that each block translates something, all of which is mapped, and is in its set.
     fn validate_kept(&self, mappings: &Mappings, lines: &Lines) -> Result<(), String> {
         let cache = &lines.caches[CACHE];
-        for (set, way, key, ()) in cache.entries().filter(|(_, _, key, ())| is_kept(*key)) {
+        for Entry { set, way, key, .. } in cache.entries().filter(|entry| is_kept(entry.key)) {
             let line = (key & !KEPT) >> 1;
             let block = self.blocks.get(line as usize).copied().unwrap_or(0);
             let stale = each(block).any(|place| !mappings.ptes[(line << self.shift) as usize + place].is_leaf());
             let entry = (line << self.shift) + block.trailing_zeros() % MOST as u32;
-            let (number, _) = self.block(mappings, entry);
+            let number = self.block(mappings, entry).number;
             if block == 0 || stale || !cache.selects(number, set) || cache.find(number, key) != Some(way) {
                 return Err(format!("the block of line {line:#x} in set {set} way {way} translates {block:#x}"));
             }
@@ -151,9 +152,9 @@ impl Victima {
         block >> (entry & ((1 << self.shift) - 1)) & 1 != 0
     }
 
-    /// The number of the block of this entry, and its key.
-    fn block(&self, mappings: &Mappings, entry: u32) -> (u64, u32) {
-        (mappings.nodes.number(entry) >> self.shift, of_block(entry >> self.shift))
+    /// The block of this page-table entry.
+    fn block(&self, mappings: &Mappings, entry: u32) -> EntryId {
+        EntryId { number: mappings.nodes.number(entry) >> self.shift, key: of_block(entry >> self.shift) }
     }
 
     /// The line of this entry, which was read, becomes a block.
