@@ -1,4 +1,6 @@
-//! Errors of experiments.
+//! Errors of experiments, and of what programs do in them.
+
+use superpage_pages::Vpn;
 
 /// An error of this crate. Its message is one sentence, written for users.
 #[derive(Debug, thiserror::Error)]
@@ -24,4 +26,23 @@ pub enum Error {
         /// The reason.
         problem: String,
     },
+}
+
+/// Why something could not be done.
+pub(crate) enum Problem {
+    /// The process cannot continue.
+    Process(String),
+    /// The run cannot continue.
+    Run(String),
+}
+
+impl Problem {
+    pub(crate) fn run(error: superpage_vm::Error) -> Problem {
+        Problem::Run(error.to_string())
+    }
+
+    /// No fault ends the traps of this page.
+    pub(crate) fn traps_again(page: Vpn) -> Problem {
+        Problem::Run(format!("page {:#x} traps again and again: this is a bug in superpage", page.0))
+    }
 }

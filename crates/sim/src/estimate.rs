@@ -28,7 +28,7 @@ mod student;
 
 pub use self::sampled::Sampled;
 use self::student::{freedom, student};
-use crate::counted::Counted;
+use crate::clock::Counted;
 use crate::stream::Window;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -211,6 +211,11 @@ impl Whole {
     pub(crate) fn program_cycles(&self, machine: &Machine) -> u64 {
         // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
         (self.instructions as f64 * machine.costs.cycles_per_instruction) as u64
+    }
+
+    /// All cycles but the kernel's.
+    pub(crate) fn cycles(&self, machine: &Machine) -> u64 {
+        self.program_cycles(machine) + self.tlb_hit_cycles + self.walk_cycles + self.data_cycles
     }
 }
 

@@ -6,81 +6,8 @@
 //! of a grid that differ in nothing else share one kernel and its mappings
 //! ([`superpage_mmu::Mmu::of`]), and each has its own counts, costs and rows.
 
-use crate::cost::{Effort, Kernel};
-use crate::estimate::{Translated, Windows};
-use crate::latency::Latencies;
-use crate::{Digest, Part, Row, Setup, Watch};
-use superpage_mmu::Mmu;
+use crate::{Setup, Watch};
 use superpage_vm::Hash;
-
-/// One machine of a simulation.
-pub(crate) struct Member {
-    /// Its place in the grid.
-    pub(crate) place: usize,
-    /// Its place in the [`Mmu`].
-    pub(crate) number: usize,
-    pub(crate) setup: Setup,
-    pub(crate) windows: Windows,
-    pub(crate) parts: Vec<Part>,
-    /// How long faults took since the current part began, or the stream; and before that.
-    pub(crate) latencies: Latencies,
-    earlier: Option<Latencies>,
-    /// When the current part began, in modelled seconds, and the row then.
-    pub(crate) begun: Option<(f64, Row)>,
-}
-
-impl Member {
-    pub(crate) fn new(place: usize, number: usize, setup: &Setup) -> Member {
-        let setup = setup.clone();
-        Member {
-            place,
-            number,
-            setup,
-            windows: Windows::default(),
-            parts: Vec::new(),
-            latencies: Latencies::new(),
-            earlier: None,
-            begun: None,
-        }
-    }
-
-    /// What its hardware has counted.
-    pub(crate) fn translated<'a>(&'a self, mmu: &'a Mmu) -> Translated<'a> {
-        Translated {
-            machine: &self.setup.machine,
-            counters: mmu.counters(self.number),
-            faulting: mmu.faulting(self.number),
-        }
-    }
-
-    /// A part begins.
-    pub(crate) fn begin_latencies(&mut self) {
-        self.earlier = Some(self.latencies());
-        self.latencies.restart();
-    }
-
-    /// How long all faults took so far.
-    pub(crate) fn latencies(&self) -> Latencies {
-        let mut all = self.latencies.clone();
-        self.earlier.iter().for_each(|earlier| all.add(earlier));
-        all
-    }
-
-    /// What this work of the kernel costs on it.
-    pub(crate) fn kernel(&self, effort: &Effort) -> Kernel {
-        effort.on(&self.setup.machine, self.digest_cycles(), self.setup.kernel.is_some())
-    }
-
-    /// The cost of a digest of a base page.
-    pub(crate) fn digest_cycles(&self) -> u64 {
-        let costs = &self.setup.machine.costs;
-        let each = match self.setup.digest {
-            Digest::Fast => costs.hash_per_kb,
-            Digest::Sha1 => costs.sha1_per_kb,
-        };
-        (self.setup.ladder.base().bytes() >> 10) * each
-    }
-}
 
 /// The places of all setups, those together that one simulation can run. The first of each group is
 /// the first of those in the grid, and groups are in the order of these.

@@ -7,8 +7,8 @@
 //! has touched it never gives back: nothing tells the host which of its frames are free.
 
 use crate::cost::Effort;
+use crate::error::Problem;
 use crate::setup::{BackgroundOn, HostSetup, Setup, TimeScale};
-use crate::simulation::Problem;
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, Counts, Mapped, PageRange, PageSize, Protection, Vpn};
 use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, SpaceId, Used, Vm};

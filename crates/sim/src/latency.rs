@@ -1,54 +1,18 @@
 //! How long faults take, in modelled time: for each machine counts by latency and kind of fault.
-//!
-//! What a fault costs is the difference of what the kernel has counted before and after it. Most
-//! only map and zero, and are like the one before: these are counted, and recorded together; each
-//! machine makes its own cycles of them.
 
-use crate::cost::Effort;
 use crate::disk::Disk;
-use crate::simulation::Simulation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use superpage_keys::Keys;
 use superpage_mmu::Machine;
-use superpage_pages::{Counts, Level};
-use superpage_vm::Fault;
 
 /// What kinds of fault are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Base,
     Superpage,
     Compaction,
     Disk,
-}
-
-/// What a fault has done that only maps and zeroes: page-table entries written, and bytes zeroed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Plain {
-    kind: Kind,
-    writes: u64,
-    zeroed: u64,
-}
-
-/// What was counted when the current fault began.
-#[derive(Debug, Default)]
-pub(crate) struct Faults {
-    /// Page-table entries written, and bytes zeroed.
-    begun: [u64; 2],
-    /// All else that is counted, as a sum: none of it ever decreases, so it has not changed if the
-    /// sum has not.
-    rare: u64,
-    /// The kernel's work when the sum was last another.
-    work: Effort,
-    waited: u64,
-    compactions: u64,
-    /// What the disk had transferred when its time was last looked at.
-    transfers: u64,
-    /// With a model of the kernel, or a host that faults too: the time.
-    clock: u64,
-    /// The last faults that were alike, and how many there were.
-    last: Option<(Plain, u64)>,
 }
 
 /// The latencies of faults on one machine.
@@ -152,8 +116,13 @@ impl Latencies {
         Latencies { kinds: std::array::from_fn(|_| Latency::default()), disk: 0 }
     }
 
+    /// Records a fault.
+    pub(crate) fn record(&mut self, kind: Kind, cycles: u64, times: u64) {
+        self.kinds[kind as usize].record(cycles, times);
+    }
+
     /// The time of the disk since it was last looked at.
-    fn disk_since(&mut self, disk: &Disk, machine: &Machine) -> u64 {
+    pub(crate) fn disk_since(&mut self, disk: &Disk, machine: &Machine) -> u64 {
         let now = disk.cycles(machine);
         now - std::mem::replace(&mut self.disk, now)
     }
@@ -178,120 +147,6 @@ impl Latencies {
     pub(crate) fn by_kind(&self) -> FaultLatency {
         let [base_page, superpage, compaction, disk] = [0, 1, 2, 3].map(|kind| self.kinds[kind].times());
         FaultLatency { base_page, superpage, compaction, disk }
-    }
-}
-
-impl Simulation {
-    /// Whether more than the kernel's counts says how long a fault takes; then there is one
-    /// machine.
-    fn times_faults(&self) -> bool {
-        self.footprint.is_some() || self.host.is_some()
-    }
-
-    /// What faults change always, and the sum of what they seldom change.
-    #[inline]
-    fn fault_counts(&self) -> ([u64; 2], u64) {
-        let (stats, [writes, traversals, shootdowns]) = (self.vm.counts(), self.mmu.changes());
-        let rare = traversals
-            + shootdowns
-            + stats.bytes_copied
-            + stats.reservations_preempted
-            + stats.daemon_scanned
-            + stats.pages_hashed
-            + stats.compactions
-            + self.counted.copied_bytes
-            + self.work.waited
-            + self.disk.transfers();
-        ([writes, stats.bytes_zeroed], rare)
-    }
-
-    /// A trap begins.
-    #[inline]
-    pub(crate) fn begin_fault(&mut self) {
-        let (begun, rare) = self.fault_counts();
-        self.faults.begun = begun;
-        if rare != self.faults.rare || self.times_faults() {
-            self.see(rare);
-        }
-    }
-
-    /// A fault that this trap was has been resolved.
-    #[inline]
-    pub(crate) fn end_fault(&mut self, fault: &Fault) {
-        let ([writes, zeroed], rare) = self.fault_counts();
-        let kind = if fault.mapped == Level::BASE { Kind::Base } else { Kind::Superpage };
-        let done = Plain { kind, writes: writes - self.faults.begun[0], zeroed: zeroed - self.faults.begun[1] };
-        let plain = rare == self.faults.rare && !self.times_faults();
-        match &mut self.faults.last {
-            Some((last, times)) if plain && *last == done => *times += 1,
-            _ => self.record_other(done, (!plain).then_some(rare)),
-        }
-        self.faults.begun = [writes, zeroed];
-    }
-
-    /// Records a fault unlike those before. A plain one starts a new count; otherwise `rare` is the
-    /// new sum of rare counts, and the fault is recorded at once.
-    #[inline(never)]
-    fn record_other(&mut self, done: Plain, rare: Option<u64>) {
-        let Some(rare) = rare else {
-            self.record_faults();
-            self.faults.last = Some((done, 1));
-            return;
-        };
-        let before = (self.faults.work, self.faults.waited, self.faults.clock);
-        let compactions = self.faults.compactions;
-        let moved = self.disk_moved();
-        self.see(rare);
-        let work = self.faults.work.since(&before.0).of_fault(done.writes, done.zeroed);
-        let (waited, clocked) = (self.faults.waited - before.1, self.times_faults());
-        for member in &mut self.members {
-            let disk = match moved {
-                true => member.latencies.disk_since(&self.disk, &member.setup.machine),
-                false => 0,
-            };
-            let cycles = match clocked {
-                true => self.faults.clock - before.2,
-                false => member.kernel(&work).total() + waited + disk,
-            };
-            let kind = match disk {
-                0 if self.faults.compactions > compactions => Kind::Compaction,
-                0 => done.kind,
-                _ => Kind::Disk,
-            };
-            member.latencies.kinds[kind as usize].record(cycles, 1);
-        }
-    }
-
-    /// Records what waits to be recorded.
-    pub(crate) fn record_faults(&mut self) {
-        if let Some((Plain { kind, writes, zeroed }, times)) = self.faults.last.take() {
-            let work = Effort::default().of_fault(writes, zeroed);
-            for member in &mut self.members {
-                let cycles = member.kernel(&work).total();
-                member.latencies.kinds[kind as usize].record(cycles, times);
-            }
-        }
-    }
-
-    /// Whether the disk took time since its time was last looked at, which the caller does now.
-    fn disk_moved(&mut self) -> bool {
-        let now = self.disk.transfers();
-        now != std::mem::replace(&mut self.faults.transfers, now)
-    }
-
-    /// Notes what has been counted until now.
-    #[cold]
-    fn see(&mut self, rare: u64) {
-        (self.faults.rare, self.faults.work, self.faults.waited) = (rare, self.effort(), self.work.waited);
-        self.faults.compactions = self.vm.counts().compactions;
-        if self.disk_moved() {
-            for member in &mut self.members {
-                member.latencies.disk_since(&self.disk, &member.setup.machine);
-            }
-        }
-        if self.times_faults() {
-            self.faults.clock = self.clock();
-        }
     }
 }
 

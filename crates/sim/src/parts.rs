@@ -2,8 +2,6 @@
 
 use crate::Row;
 use crate::estimate::Evidence;
-use superpage_pages::{Ladder, PageSize};
-use superpage_vm::Stats;
 
 /// The results of one simulation, whole and by part.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,30 +56,4 @@ pub fn rows(runs: Vec<Run>, parts: bool) -> Vec<Row> {
         }
     }
     rows
-}
-
-/// The most memory that was in use within a part.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peak {
-    pub(crate) touched_pages: u64,
-    pub(crate) resident_pages: u64,
-    mapped_pages: u64,
-    mapped: [u64; superpage_pages::MAX_LEVELS],
-}
-
-impl Peak {
-    /// Updates the peak: called before anything is removed, and at the part's end.
-    pub(crate) fn note(&mut self, ladder: &Ladder, stats: &Stats, touched: u64) {
-        self.touched_pages = self.touched_pages.max(touched);
-        self.resident_pages = self.resident_pages.max(stats.resident_pages);
-        let mapped = ladder.levels().map(|level| stats.mapped[level.index()] * ladder.pages(level)).sum();
-        if mapped >= self.mapped_pages {
-            (self.mapped_pages, self.mapped) = (mapped, stats.mapped);
-        }
-    }
-
-    /// Mapped pages of each size when most were mapped.
-    pub(crate) fn pages(&self, ladder: &Ladder) -> Vec<(PageSize, u64)> {
-        ladder.sizes().iter().copied().zip(self.mapped).collect()
-    }
 }

@@ -23,7 +23,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[key(from = Sources<'_>)]
 pub struct Row {
     /// The workload, or the command line that was traced.
-    #[key(condition, group = "What was run", from = it.run.info.workload.clone())]
+    #[key(condition, group = "What was run", from = it.clock.info.workload.clone())]
     pub workload: String,
     /// The machine's name.
     #[key(condition, from = it.machine.name.clone())]
@@ -49,7 +49,7 @@ pub struct Row {
     /// The most threads that one program of the stream has had. They take turns on one simulated
     /// core, in the order of the stream, which for a recording is that of the recorder's buffers:
     /// with more than one, misses are those of this interleaving.
-    #[key(state, of_stream, from = it.run.counted.threads.most())]
+    #[key(state, of_stream, from = it.clock.counted.threads.most())]
     pub threads: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
     #[key(count, wide = "faults", from = it.stats.faults)]
@@ -110,17 +110,17 @@ pub struct Row {
     pub data_cycles: u64,
     /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns
     /// and switches.
-    #[key(count, "cycles", from = it.kernel.fault + it.run.kernel_cycles())]
+    #[key(count, "cycles", from = it.spent.fault + it.kernel.model_cycles(it.hardware))]
     pub fault_cycles: u64,
     /// Zeroing of pages.
-    #[key(count, "cycles", from = it.kernel.zero)]
+    #[key(count, "cycles", from = it.spent.zero)]
     pub zero_cycles: u64,
     /// Copying of pages, and of what programs read from and write to files.
-    #[key(count, "cycles", from = it.kernel.copy)]
+    #[key(count, "cycles", from = it.spent.copy)]
     pub copy_cycles: u64,
     /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon,
     /// and what shadow superpages cost.
-    #[key(count, "cycles", from = it.kernel.promotion)]
+    #[key(count, "cycles", from = it.spent.promotion)]
     pub promotion_cycles: u64,
     /// The page daemon and the policy's background with all that they do, and digests: each page
     /// that they look at, of whatever size, costs `daemon-page` of the machine, also in a scan for
@@ -128,20 +128,20 @@ pub struct Row {
     /// that concern the address space that runs, waits of faults and of changes of mappings while
     /// the background promotes or demotes a region, what the background does at each miss, and runs
     /// of the daemon that a request for a frame waits for.
-    #[key(count, "cycles", from = it.kernel.background + it.daemon.total() + it.run.work.waited - it.run.moved_cycles(it.member))]
+    #[key(count, "cycles", from = it.spent.background + it.daemon.total() + it.kernel.work.waited - it.kernel.moved_cycles(it.member))]
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
-    #[key(count, "cycles", from = it.run.disk.cycles(it.machine))]
+    #[key(count, "cycles", from = it.kernel.disk.cycles(it.machine))]
     pub io_cycles: u64,
     /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0
     /// unless it has a policy of its own. A fault of the host costs what one of the machine does.
     /// Where backgrounds run on another core, only shootdowns of the host's are here.
-    #[key(count, "cycles", from = it.run.host_cycles(it.member))]
+    #[key(count, "cycles", from = it.kernel.host_cycles(it.hardware, it.member))]
     pub host_cycles: u64,
     /// What another core does: the page daemon and the policy's background, and that of a host,
     /// without what the program pays for them; 0 where they run on the program's core. Not in
     /// `cycles`.
-    #[key(count, "cycles", wide = "other core", from = it.run.moved_cycles(it.member) + it.run.host_moved_cycles(it.member))]
+    #[key(count, "cycles", wide = "other core", from = it.kernel.moved_cycles(it.member) + it.kernel.host_moved_cycles(it.member))]
     pub other_core_cycles: u64,
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
@@ -164,7 +164,7 @@ pub struct Row {
     #[key(state)]
     pub fault_latency: FaultLatency,
     /// Time in which the stream says that nothing runs; not in `cycles`.
-    #[key(count, "s", from = it.run.counted.idle_microseconds as f64 / 1e6)]
+    #[key(count, "s", from = it.clock.counted.idle_microseconds as f64 / 1e6)]
     pub idle_seconds: f64,
     /// Cycles of `base` divided by cycles of this row. Without `caches` it is a bound: nothing
     /// overlaps a walk, and the program's own cache misses cost nothing.
@@ -175,7 +175,7 @@ pub struct Row {
     /// its process ends. What a fork shares counts once until it is written; a page of a file
     /// counts from its first use until the file is removed. It depends only on the stream and the
     /// base page, so every policy has the same, as long as it runs to the end.
-    #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.run.touched.peak))]
+    #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.log.touched.peak))]
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
     #[key(state, "bytes", column = "resident", from = it.bytes(it.stats.peak_resident_pages))]
@@ -184,32 +184,32 @@ pub struct Row {
     /// format with 8 bytes for each entry that they have room for, of the linear one with whole
     /// base pages. A process has its root from its first access, and other tables while they have
     /// an entry. They take no frames of the simulated machine.
-    #[key(state, "bytes", wide = "tables", from = it.run.page_table_bytes())]
+    #[key(state, "bytes", wide = "tables", from = it.log.page_table_bytes(&it.hardware.mmu))]
     pub page_table_bytes: u64,
     /// How much more was resident, at its peak, than was touched, at its own; negative if memory
     /// was too small for what was touched.
-    #[key(ratio, "%", from = bloat(it.run.touched.peak, it.stats.peak_resident_pages))]
+    #[key(ratio, "%", from = bloat(it.log.touched.peak, it.stats.peak_resident_pages))]
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two
     /// events), ascending by size. Those that map the zero page are among them: TLBs hold them as
     /// any other.
-    #[key(state, "pages", from = it.by_size(it.run.touched.mapped_at_peak))]
+    #[key(state, "pages", from = it.by_size(it.log.touched.mapped_at_peak))]
     #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// How much of mapped memory lay in contiguous groups at that moment; only if
     /// [`Watch`](crate::Watch) asks for it, and not of a part.
-    #[key(ratio, "%", from = it.run.contiguous_percent())]
+    #[key(ratio, "%", from = it.log.contiguous_percent())]
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
-    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.run.record.watch.lines.then(|| Caches::of(it.counters)))]
+    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.log.watch.lines.then(|| Caches::of(&it.counters)))]
     pub caches: Option<Caches>,
     /// What superpages over scattered frames took, on a machine whose memory controller maps these
     /// (`+shadow`).
-    #[key(count, from = it.machine.shadow.as_ref().map(|_| ShadowCounts::of(it.counters)))]
+    #[key(count, from = it.machine.shadow.as_ref().map(|_| ShadowCounts::of(&it.counters)))]
     pub shadow: Option<ShadowCounts>,
     /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the
     /// programs miss in `walk_cycles` and `data_cycles`.
-    #[key(count, from = it.run.kernel_counts())]
+    #[key(count, from = it.kernel.footprint.as_ref().map(|model| model.counts(&it.hardware.mmu)))]
     pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     #[key(count, group = "The work of the kernel", wide = "promoted", from = it.stats.promotions.iter().sum())]
@@ -243,7 +243,7 @@ pub struct Row {
     #[key(count, from = it.stats.pool_fallbacks)]
     pub pool_fallbacks: u64,
     /// Calls of the program that were refused since they would have cut a page of the pool.
-    #[key(count, from = it.run.counted.pool_refusals)]
+    #[key(count, from = it.kernel.work.pool_refusals)]
     pub pool_refusals: u64,
     /// Faults that mapped the zero page, and took no memory.
     #[key(count, from = it.stats.faults_zero_page)]
@@ -276,16 +276,16 @@ pub struct Row {
     pub page_outs: u64,
     /// Requests to the disk: what is read or written in one go, without a seek. The first read of
     /// a page of a warm file does not count.
-    #[key(count, from = it.run.disk.requests())]
+    #[key(count, from = it.kernel.disk.requests())]
     pub io_requests: u64,
     /// The time that they took, in which nothing else runs: part of `cycles`.
-    #[key(count, "s", column = "disk time", from = it.seconds(it.run.disk.cycles(it.machine)))]
+    #[key(count, "s", column = "disk time", from = it.seconds(it.kernel.disk.cycles(it.machine)))]
     pub io_seconds: f64,
     /// Bytes zeroed by the kernel.
     #[key(count, "bytes", from = it.stats.bytes_zeroed)]
     pub bytes_zeroed: u64,
     /// Bytes copied by the kernel.
-    #[key(count, "bytes", from = it.stats.bytes_copied + it.run.counted.copied_bytes)]
+    #[key(count, "bytes", from = it.stats.bytes_copied + it.kernel.work.copied_bytes)]
     pub bytes_copied: u64,
     /// Bytes read from backing store.
     #[key(count, "bytes", from = it.stats.bytes_read)]
@@ -313,7 +313,7 @@ pub struct Row {
     pub daemon_runs: u64,
     /// Calls of the background of the policy while programs had memory; `None` if it has none that
     /// is called.
-    #[key(count, from = it.run.background_runs())]
+    #[key(count, from = it.kernel.background_runs())]
     pub background_runs: Option<u64>,
     /// The work of the daemon and of the background: part of `cycles`, or of `other_core_cycles`.
     #[key(count, "cycles", from = it.daemon.total())]
@@ -324,7 +324,7 @@ pub struct Row {
     pub superpage_cycles: u64,
     /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why));
     /// reasons that never applied are left out.
-    #[key(count, from = Refusals::of(it.run.vm.refusals()))]
+    #[key(count, from = Refusals::of(it.kernel.vm.refusals()))]
     pub refusals: Refusals,
     /// Allocations for which the preferred size is more than a base page.
     #[key(count, from = it.stats.contiguity_requests)]
@@ -342,17 +342,17 @@ pub struct Row {
     #[key(count, "pages", from = it.stats.uncoloured_pages)]
     pub uncoloured_pages: u64,
     /// What programs had touched and still had when the run ended.
-    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.run.touched.now))]
+    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.log.touched.now))]
     pub end_touched_bytes: u64,
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub end_resident_bytes: u64,
     /// How much more was resident than touched on average, over the instructions of the stream: the
     /// average of the one over that of the other. `None` if nothing was touched for an instruction.
-    #[key(ratio, "%", from = it.run.averages.sums.bloat_percent())]
+    #[key(ratio, "%", from = it.clock.averages.sums.bloat_percent())]
     pub mean_bloat_percent: Option<f64>,
     /// The share of mapped memory that superpages mapped, on average in the same way.
-    #[key(ratio, "%", from = it.run.averages.sums.huge_percent())]
+    #[key(ratio, "%", from = it.clock.averages.sums.huge_percent())]
     pub mean_huge_percent: Option<f64>,
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
@@ -372,7 +372,7 @@ pub struct Row {
     pub swap_used_bytes: u64,
     /// Contiguity that is left when the run ends, before its memory is freed: the metric of Navarro
     /// et al., section 6.5, from 0 to 1.
-    #[key(state, from = it.run.contiguity())]
+    #[key(state, from = it.contiguity())]
     pub contiguity: f64,
     /// Frames without an owner after all processes have ended: always 0, unless the kernel has a
     /// bug.
@@ -414,11 +414,11 @@ pub struct Row {
     #[key(count, from = it.counters.shootdowns)]
     pub shootdowns: u64,
     /// Accesses outside all mappings of the stream, for which a page was mapped nevertheless.
-    #[key(count, from = it.run.counted.unmapped_accesses)]
+    #[key(count, from = it.kernel.work.unmapped_accesses)]
     pub unmapped_accesses: u64,
     /// Accesses for which rights were widened, because two mappings of the stream share a page of
     /// this machine.
-    #[key(count, from = it.run.counted.widened_rights)]
+    #[key(count, from = it.kernel.work.widened_rights)]
     pub widened_rights: u64,
     /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates
     /// for the whole stream, and what the kernel did (faults, promotions, pages, bytes) is exact
@@ -426,19 +426,19 @@ pub struct Row {
     #[key(state, group = "How sure it is", from = it.sampled())]
     pub sampled: Option<Sampled>,
     /// Whether the stream was seen to its end, or to where `--max` cuts it off.
-    #[key(state, from = it.error().is_none())]
+    #[key(state, from = it.log.outcome.error().is_none())]
     pub complete: bool,
     /// Why the run ended early, if it did: out of memory, for example.
-    #[key(state, from = it.error())]
+    #[key(state, from = it.log.outcome.error())]
     pub error: Option<String>,
     /// Memory of the machine, in bytes.
-    #[key(condition, "bytes", group = "Conditions", from = it.bytes(it.run.setup.frames))]
+    #[key(condition, "bytes", group = "Conditions", from = it.bytes(it.member.setup.frames))]
     pub memory_bytes: u64,
     /// Its swap space, in bytes.
-    #[key(condition, "bytes", from = it.bytes(it.run.setup.swap_pages))]
+    #[key(condition, "bytes", from = it.bytes(it.member.setup.swap_pages))]
     pub swap_bytes: u64,
     /// Whether files had been read before: `warm` or `cold`.
-    #[key(condition, from = it.run.setup.files)]
+    #[key(condition, from = it.member.setup.files)]
     pub files: Files,
     /// The hash function whose cost is charged for digests: `fast` or `sha-1`.
     #[key(condition, from = it.member.setup.digest)]
@@ -448,34 +448,34 @@ pub struct Row {
     #[key(condition, from = it.member.setup.background)]
     pub background: BackgroundOn,
     /// How many times as fast as modelled time the clock of the policy's background went.
-    #[key(condition, from = it.run.setup.time_scale)]
+    #[key(condition, from = it.member.setup.time_scale)]
     pub time_scale: TimeScale,
     /// Memory before the run, as it was asked for: `fresh`, a share of extents with an immovable
     /// page, `frag-50`, `aged`, a file.
-    #[key(condition, from = it.run.setup.fragment.name())]
+    #[key(condition, from = it.member.setup.fragment.name())]
     pub memory_state: String,
     /// The requested fragmentation of memory before the run: the share of extents with an immovable
     /// page, or with what `memory_state` says; 0 for `aged` and a file.
-    #[key(condition, from = it.run.setup.fragment.share)]
+    #[key(condition, from = it.member.setup.fragment.share)]
     pub fragment: f64,
     /// The size of these extents; `None`: each superpage size.
-    #[key(condition, from = it.run.setup.fragment.size)]
+    #[key(condition, from = it.member.setup.fragment.size)]
     pub fragment_size: Option<PageSize>,
     /// Its result: for each superpage size of the machine of which there is an extent, the share of
     /// its extents that hold an immovable page, or in another state of memory any. Empty if memory
     /// was fresh.
-    #[key(state, from = it.run.fragmented.shares())]
+    #[key(state, from = it.kernel.fragmented.shares())]
     #[serde(with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
-    #[key(state, "bytes", from = it.bytes(it.run.fragmented.pages))]
+    #[key(state, "bytes", from = it.bytes(it.kernel.fragmented.pages))]
     pub immovable_bytes: u64,
     /// The pages that somebody else had before the run and that can be moved, in bytes. They are in
     /// no other key but `fragmented`.
-    #[key(state, "bytes", from = it.bytes(it.run.fragmented.movable))]
+    #[key(state, "bytes", from = it.bytes(it.kernel.fragmented.movable))]
     pub movable_bytes: u64,
     /// The seed of the positions of immovable pages.
-    #[key(condition, from = it.run.setup.seed)]
+    #[key(condition, from = it.member.setup.seed)]
     pub seed: u64,
     /// The digest of a trace file, as `superpage trace info` prints it; `None` for other streams (a
     /// workload with its parameters is in `workload`).
@@ -485,7 +485,7 @@ pub struct Row {
     #[key(condition, from = VERSION.into())]
     pub version: Cow<'static, str>,
     /// Values of the machine file that nobody has published and on which `cycles` depends.
-    #[key(condition, from = it.member.setup.assumed(it.run.record.watch.lines))]
+    #[key(condition, from = it.member.setup.assumed(it.log.watch.lines))]
     pub assumed: Vec<String>,
     /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text;
     /// each is a key, and a column of its own.

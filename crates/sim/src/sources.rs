@@ -1,35 +1,69 @@
 //! What the keys of a row are filled from.
 
-use crate::cost::{Effort, Kernel};
+use crate::Sampled;
+use crate::clock::Clock;
+use crate::cost::{Effort, Kernel as Spent};
 use crate::estimate::{Translated, Whole};
-use crate::group::Member;
+use crate::hardware::{Hardware, Member};
 use crate::host::HostCounts;
-use crate::simulation::Simulation;
-use crate::{Row, Sampled};
+use crate::kernel::Kernel;
+use crate::log::Log;
+use crate::memory::contiguity;
 use superpage_mmu::{Counters, Machine};
-use superpage_pages::{Counts, PageSize};
+use superpage_pages::{Counts, Level, PageSize};
 use superpage_vm::Stats;
 
-/// A simulation at a moment, as one of its machines sees it; [`Row`] says which key is made of
-/// what.
+/// A simulation at a moment, as one of its machines sees it; [`Row`](crate::Row) says which key is
+/// made of what.
 pub(crate) struct Sources<'a> {
-    pub(crate) run: &'a Simulation,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) clock: &'a Clock,
+    pub(crate) log: &'a Log,
     pub(crate) member: &'a Member,
     pub(crate) machine: &'a Machine,
     pub(crate) stats: Stats,
-    pub(crate) counters: &'a Counters,
+    pub(crate) counters: Counters,
     pub(crate) whole: Whole,
     pub(crate) cycles: u64,
     /// All work of the kernel; in cycles, that of the daemon, and the rest.
     pub(crate) effort: Effort,
-    pub(crate) daemon: Kernel,
-    pub(crate) kernel: Kernel,
+    pub(crate) daemon: Spent,
+    pub(crate) spent: Spent,
     pub(crate) host: HostCounts,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    pub(crate) fn new(
+        hardware: &'a Hardware,
+        kernel: &'a Kernel,
+        clock: &'a Clock,
+        log: &'a Log,
+        member: &'a Member,
+    ) -> Sources<'a> {
+        let translated = member.translated(&hardware.mmu);
+        let (whole, effort) = (clock.whole(member, &translated), kernel.effort(hardware));
+        let Translated { machine, counters, .. } = translated;
+        Sources {
+            hardware,
+            kernel,
+            clock,
+            log,
+            member,
+            machine,
+            stats: kernel.vm.stats(),
+            counters,
+            cycles: whole.cycles(machine) + kernel.cycles(hardware, member),
+            whole,
+            daemon: member.kernel(&kernel.work.daemon),
+            spent: member.kernel(&effort.since(&kernel.work.daemon)),
+            effort,
+            host: kernel.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&hardware.mmu)),
+        }
+    }
+
     pub(crate) fn bytes(&self, pages: u64) -> u64 {
-        pages * self.run.setup.ladder.base().bytes()
+        pages * self.member.setup.ladder.base().bytes()
     }
 
     pub(crate) fn seconds(&self, cycles: u64) -> f64 {
@@ -38,47 +72,32 @@ impl Sources<'_> {
 
     /// Counts by level, with the sizes of the ladder.
     pub(crate) fn by_size(&self, counts: impl IntoIterator<Item = u64>) -> Vec<(PageSize, u64)> {
-        self.run.setup.ladder.sizes().iter().copied().zip(counts).collect()
+        self.member.setup.ladder.sizes().iter().copied().zip(counts).collect()
     }
 
     /// A policy with a clock acts at other times if time is an estimate.
     pub(crate) fn sampled(&self) -> Option<Sampled> {
         let sampled = self.whole.sampled.clone()?;
-        Some(Sampled { kernel_exact: sampled.kernel_exact && !self.run.goes_by_time(), ..sampled })
+        Some(Sampled { kernel_exact: sampled.kernel_exact && !self.kernel.goes_by_time(), ..sampled })
     }
 
-    /// What went wrong, in its order.
-    pub(crate) fn error(&self) -> Option<String> {
-        let outcome = &self.run.outcome;
-        let errors: Vec<&str> = outcome.reasons.iter().chain(&outcome.failed).map(String::as_str).collect();
-        (!errors.is_empty()).then(|| errors.join("; "))
-    }
-}
-
-impl Simulation {
-    /// The counts so far on a machine.
-    pub(crate) fn row(&self, member: &Member) -> Row {
-        self.with_sources(member, Row::of).rated().timed(&member.latencies())
+    /// The contiguity that is left ([`contiguity`]).
+    pub(crate) fn contiguity(&self) -> f64 {
+        contiguity(&self.kernel.vm, &self.member.setup.ladder, self.member.setup.frames)
     }
 
-    /// What is made of the state on a machine.
-    pub(crate) fn with_sources<T>(&self, member: &Member, make: impl Fn(&Sources<'_>) -> T) -> T {
-        let translated = member.translated(&self.mmu);
-        let Translated { counters, .. } = &translated;
-        let (whole, effort) = (self.whole(member, &translated), self.effort());
-        make(&Sources {
-            run: self,
-            member,
-            machine: &member.setup.machine,
-            stats: self.vm.stats(),
-            counters,
-            cycles: self.cycles(member, &whole),
-            whole,
-            daemon: member.kernel(&self.work.daemon),
-            kernel: member.kernel(&effort.since(&self.work.daemon)),
-            effort,
-            host: self.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&self.mmu)),
-        })
+    /// Free extents of each size, each counted at the largest size that it has.
+    pub(crate) fn free_extents(&self) -> Vec<(PageSize, u64)> {
+        let (ladder, buddy) = (self.kernel.vm.ladder(), self.kernel.vm.buddy());
+        // What a size has within larger extents is theirs.
+        let larger = |level: Level| match level.index() + 1 < ladder.len() {
+            true => {
+                let next = Level(level.0 + 1);
+                buddy.free_extents(next) * (ladder.pages(next) / ladder.pages(level))
+            }
+            false => 0,
+        };
+        self.by_size(ladder.levels().map(|level| buddy.free_extents(level).saturating_sub(larger(level))))
     }
 }
 

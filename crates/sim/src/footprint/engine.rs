@@ -4,14 +4,13 @@ use super::calls::Calls;
 use super::{
     Caching, Clears, Flushes, Handlers, KernelCounts, KernelModel, LINE, PAGE, PROCESS, Path, Reclaims, Vsids,
 };
-use crate::Setup;
-use crate::simulation::{Problem, Simulation};
-use crate::stream::{Asked, inward};
 use std::collections::BTreeMap;
-use superpage_mmu::{Block, Flush, Handler, Mmu, Request, Touch, Upkeep};
-use superpage_pages::{Access, Counts, Mapped, PageRange, Pfn, Protection, Vpn};
+use std::ops::Range;
+use std::sync::Arc;
+use superpage_mmu::{Block, Flush, Handler, Machine, Mmu, Request, Touch, Upkeep};
+use superpage_pages::{Access, Counts, Mapped, Pfn, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
-use superpage_vm::Vm;
+use superpage_vm::{SpaceId, Vm};
 
 /// The lines of a page.
 const LINES: u64 = PAGE / LINE;
@@ -28,8 +27,13 @@ const MOST_COPIED: u64 = 1 << 30;
 /// The kernel of a simulation, where it has a model.
 pub(crate) struct Footprint {
     model: KernelModel,
+    machine: Arc<Machine>,
+    /// Whether the stream has calls, which then copy all that calls copy.
+    has_calls: bool,
     /// Its address space.
     space: u32,
+    /// The pages of memory for programs.
+    frames: u64,
     /// The pages of memory; the kernel's own are the last.
     memory: u64,
     /// The first page of its text, of its data, and of the structures of processes, in its space.
@@ -56,12 +60,18 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// That of this setup, if it has a model; its memory is mapped.
-    pub(crate) fn new(setup: &Setup, vm: &mut Vm, mmu: &mut Mmu) -> Option<Footprint> {
-        let model = setup.kernel.clone()?;
+    /// Of this model on a machine with so many frames for programs; its memory is mapped.
+    pub(crate) fn new(
+        model: &KernelModel,
+        (machine, frames): (&Arc<Machine>, u64),
+        has_calls: bool,
+        vm: &mut Vm,
+        mmu: &mut Mmu,
+    ) -> Footprint {
+        let (model, machine) = (model.clone(), Arc::clone(machine));
         let space = vm.create_space().0;
-        let memory = setup.frames + model.pages();
-        let text = model.memory.first_page + setup.frames;
+        let memory = frames + model.pages();
+        let text = model.memory.first_page + frames;
         let data = text + model.memory.text.div_ceil(PAGE);
         let processes = data + model.memory.data.div_ceil(PAGE);
         let devices = model.device_page(memory);
@@ -73,7 +83,10 @@ impl Footprint {
         }
         let footprint = Footprint {
             model,
+            machine,
+            has_calls,
             space,
+            frames,
             memory,
             text,
             data,
@@ -89,17 +102,17 @@ impl Footprint {
             waited: 0,
             calls: Calls::default(),
         };
-        mmu.set_upkeep(footprint.upkeep(setup));
+        mmu.set_upkeep(footprint.upkeep());
         // The stream begins when the kernel has its memory.
         let saved = mmu.save_counts();
-        footprint.map(setup, mmu);
+        footprint.map(mmu);
         mmu.restore_counts(saved);
-        Some(footprint)
+        footprint
     }
 
-    fn upkeep(&self, setup: &Setup) -> Upkeep {
+    fn upkeep(&self) -> Upkeep {
         let (memory, switches) = (&self.model.memory, &self.model.switches);
-        let has_blocks = setup.machine.groups.as_ref().is_some_and(|groups| groups.blocks > 0);
+        let has_blocks = self.machine.groups.as_ref().is_some_and(|groups| groups.blocks > 0);
         let mut blocks = Vec::new();
         if has_blocks && switches.blocks.is_on() {
             blocks.push(Block { space: self.space, pages: memory.first_page..memory.first_page + self.memory });
@@ -120,7 +133,7 @@ impl Footprint {
                 Flushes::Lazy => Flush::Lazy { cutoff: switches.cutoff },
             },
             blocks,
-            handler: setup.machine.groups.is_some().then_some(Handler { touches, translated }),
+            handler: self.machine.groups.is_some().then_some(Handler { touches, translated }),
         }
     }
 
@@ -131,11 +144,11 @@ impl Footprint {
 
     /// Maps all memory and the devices in the kernel's space: by the largest pages where blocks are
     /// on and the machine has none.
-    fn map(&self, setup: &Setup, mmu: &mut Mmu) {
+    fn map(&self, mmu: &mut Mmu) {
         let memory = &self.model.memory;
-        let sizes = &setup.machine.pages.sizes;
+        let sizes = &self.machine.pages.sizes;
         let base = sizes[0].bytes();
-        let large = |on: bool| if on && setup.machine.groups.is_none() { sizes.len() } else { 1 };
+        let large = |on: bool| if on && self.machine.groups.is_none() { sizes.len() } else { 1 };
         let ranges = [
             (memory.first_page, 0, self.memory, large(self.model.switches.blocks.is_on())),
             (self.devices, self.memory, memory.device_pages, large(self.model.switches.device_blocks.is_on())),
@@ -188,173 +201,137 @@ impl Footprint {
         all.extend(data);
         all
     }
-}
-
-impl Simulation {
-    /// The kernel runs these accesses of its own.
-    fn kernel_touches(&mut self, touches: &[Touch]) {
-        let requests: Vec<Request> = touches.iter().map(|touch| Request::new(touch.page, touch.access)).collect();
-        let lines: Vec<u32> = touches.iter().map(|touch| touch.line).collect();
-        let space = self.mmu.enter_kernel();
-        let trap = self.mmu.run_lines(&requests, &lines);
-        debug_assert_eq!(trap, None, "the kernel's memory is mapped");
-        self.mmu.leave_kernel(space);
-    }
 
     /// The kernel runs a path; `other` is a second process that it concerns.
-    fn run_path(&mut self, name: &str, other: Option<ProcessId>) {
-        let process = self.processes.current.map_or(0, |process| process.0);
-        let Some(footprint) = &mut self.footprint else { return };
-        let touches = footprint.touches(name, process, other.map_or(process, |other| other.0));
-        let path = footprint.path(name).0;
-        let preloaded = path.preloaded && footprint.model.switches.preloads.is_on();
-        footprint.counts.instructions += path.instructions;
+    fn run(&mut self, name: &str, at: &mut At<'_>, other: Option<ProcessId>) {
+        let process = at.process.map_or(0, |process| process.0);
+        let touches = self.touches(name, process, other.map_or(process, |other| other.0));
+        let path = self.path(name).0;
+        let preloaded = path.preloaded && self.model.switches.preloads.is_on();
+        self.counts.instructions += path.instructions;
         if preloaded {
             // An instruction for each line.
-            footprint.counts.instructions += path.data + path.process + path.other_process;
+            self.counts.instructions += path.data + path.process + path.other_process;
         }
-        self.mmu.preload(preloaded);
-        self.kernel_touches(&touches);
-        self.mmu.preload(false);
-        self.look();
+        at.mmu.preload(preloaded);
+        touch(at.mmu, &touches);
+        at.mmu.preload(false);
+        self.look(at.mmu);
     }
 
     /// Looks at what is in the TLBs and in the hash table.
-    fn look(&mut self) {
-        let Some(footprint) = &mut self.footprint else { return };
-        let counts = &mut footprint.counts;
-        let (kernel, all) = self.mmu.held_by_kernel(0);
+    fn look(&mut self, mmu: &Mmu) {
+        let counts = &mut self.counts;
+        let (kernel, all) = mmu.held_by_kernel(0);
         counts.looks += 1;
         counts.kernel_entries += kernel;
         counts.tlb_entries += all;
         counts.sampled_most_kernel_entries = counts.sampled_most_kernel_entries.max(kernel);
-        let [valid, live, _] = self.mmu.groups_in_use(0).unwrap_or_default();
+        let [valid, live, _] = mmu.groups_in_use(0).unwrap_or_default();
         counts.valid_entries += valid;
         counts.live_entries += live;
     }
 
     /// A fault or trap of the current process begins.
-    #[inline]
-    pub(crate) fn fault_footprint(&mut self) {
-        if self.footprint.is_some() {
-            self.run_path("fault", None);
-        }
+    pub(crate) fn fault(&mut self, at: &mut At<'_>) {
+        self.run("fault", at, None);
     }
 
     /// A fault has filled a frame, and has zeroed or copied so many bytes for it.
-    pub(crate) fn filled(&mut self, frame: u64, source: Option<u64>, zeroed: u64) {
-        let Some(footprint) = &mut self.footprint else { return };
-        let (first, loops) = (footprint.model.memory.first_page, footprint.model.loops);
+    pub(crate) fn filled(&mut self, mmu: &mut Mmu, frame: u64, source: Option<u64>, zeroed: u64) {
+        let (first, loops) = (self.model.memory.first_page, self.model.loops);
         let line = |frame: u64, at: u64, access: Access| Touch { page: Vpn(first + frame), line: at as u32, access };
         if let Some(source) = source {
-            footprint.copied += PAGE;
-            footprint.counts.instructions += LINES * loops.copy_per_line;
+            self.copied += PAGE;
+            self.counts.instructions += LINES * loops.copy_per_line;
             let copy = (0..LINES).flat_map(|at| [line(source, at, Access::Read), line(frame, at, Access::Write)]);
-            self.kernel_touches(&copy.collect::<Vec<_>>());
+            touch(mmu, &copy.collect::<Vec<_>>());
         } else if zeroed > 0 {
-            footprint.zeroed += zeroed;
+            self.zeroed += zeroed;
             // Of a superpage all pages, which are aligned to their number.
             let pages = zeroed.div_ceil(PAGE);
             let begin = if pages.is_power_of_two() { frame & !(pages - 1) } else { frame };
             for frame in begin..begin + pages {
-                let Some(footprint) = &mut self.footprint else { return };
-                if footprint.cleared > 0 {
-                    footprint.cleared -= 1;
-                    footprint.counts.taken_pages += 1;
+                if self.cleared > 0 {
+                    self.cleared -= 1;
+                    self.counts.taken_pages += 1;
                     continue;
                 }
-                footprint.counts.instructions += LINES * loops.clear_per_line;
+                self.counts.instructions += LINES * loops.clear_per_line;
                 let clear: Vec<Touch> = (0..LINES).map(|at| line(frame, at, Access::Write)).collect();
-                self.kernel_touches(&clear);
+                touch(mmu, &clear);
             }
         }
     }
 
-    /// What the kernel runs and flushes for an event, before it is handled.
-    pub(crate) fn event_footprint(&mut self, event: &Event) -> Result<(), Problem> {
-        if self.footprint.is_none() || self.processes.dead {
-            return Ok(());
-        }
-        let space = self.processes.space.0;
-        let flush = |simulation: &mut Simulation, range: PageRange| {
-            let pages = range.start.0..range.start.0 + range.pages;
-            simulation.mmu.drop_blocks(space, pages.clone());
-            simulation.mmu.flush_range(space, pages);
+    /// What the kernel runs and flushes for an event, before it is handled; returns what a call
+    /// copies then. Programs have run so many instructions.
+    pub(crate) fn event(&mut self, event: &Event, at: &mut At<'_>, instructions: u64) -> Option<Copied> {
+        let space = at.space.0;
+        // Pages of the stream are those of machines with a model.
+        let flush = |mmu: &mut Mmu, start: u64, pages: u64| {
+            mmu.drop_blocks(space, start..start + pages);
+            mmu.flush_range(space, start..start + pages);
         };
         match *event {
-            Event::Switch { process, .. } => {
-                if self.processes.current != Some(process) {
-                    let (current, done) = (self.processes.current, self.counted.instructions);
-                    self.footprint.iter_mut().for_each(|footprint| footprint.calls.switch(current, process, done));
-                    self.run_path("switch", Some(process));
-                    // The handler uses the kernel stack of the process that runs.
-                    if let Some(footprint) = &self.footprint {
-                        self.mmu.set_handler_touches(footprint.handler(process.0));
-                    }
-                }
+            Event::Switch { process, .. } if at.process != Some(process) => {
+                self.calls.switch(at.process, process, instructions);
+                self.run("switch", at, Some(process));
+                // The handler uses the kernel stack of the process that runs.
+                at.mmu.set_handler_touches(self.handler(process.0));
             }
-            Event::Call { ref path, at, bytes } => {
-                let done = self.counted.instructions;
-                let Some(footprint) = &mut self.footprint else { return Ok(()) };
-                match footprint.calls.goes_on(path, at, bytes, done) {
-                    true => self.run_path(path, None),
-                    false => self.call(path),
+            Event::Call { ref path, at: start, bytes } => {
+                match self.calls.goes_on(path, start, bytes, instructions) {
+                    true => self.run(path, at, None),
+                    false => self.call(path, at),
                 }
                 if path == "ioremap" {
-                    self.map_device(Vpn((at / PAGE) >> self.shift));
+                    self.map_device(at, Vpn(start / PAGE));
                 }
-                if bytes > 0 {
-                    self.copy(path, at, bytes)?;
-                }
+                return (bytes > 0).then(|| self.copy(path, start, bytes));
             }
             Event::Map { start, pages, .. } => {
-                self.call("map");
+                self.call("map", at);
                 // What was mapped there goes.
-                let range = inward(self.shift, start, pages);
-                if range.pages > 0 && self.vm.maps_any(self.processes.space, range) {
-                    flush(self, range);
+                if pages > 0 && at.vm.maps_any(at.space, Vpn(start).pages(pages)) {
+                    flush(at.mmu, start, pages);
                 }
             }
-            Event::Unmap { start, pages } => {
-                self.call("unmap");
-                flush(self, inward(self.shift, start, pages));
-            }
             Event::Protect { start, pages, .. } => {
-                self.call("protect");
-                flush(self, inward(self.shift, start, pages));
+                self.call("protect", at);
+                flush(at.mmu, start, pages);
             }
-            Event::Discard { start, pages } => {
-                self.call("unmap");
-                flush(self, inward(self.shift, start, pages));
+            Event::Unmap { start, pages }
+            | Event::Discard { start, pages }
+            | Event::Remap { from: start, from_pages: pages, .. } => {
+                self.call("unmap", at);
+                flush(at.mmu, start, pages);
             }
-            Event::Grow { .. } => self.call("grow"),
-            Event::Remap { from, from_pages, .. } => {
-                self.call("unmap");
-                flush(self, inward(self.shift, from, from_pages));
-            }
+            Event::Grow { .. } => self.call("grow", at),
             Event::Fork { child } => {
-                self.footprint.iter_mut().for_each(|footprint| footprint.counts.calls += 1);
-                self.run_path("entry", None);
-                self.run_path("fork", Some(child));
-                self.mmu.flush_range(space, 0..u64::MAX);
+                self.counts.calls += 1;
+                self.run("entry", at, None);
+                self.run("fork", at, Some(child));
+                at.mmu.flush_range(space, 0..u64::MAX);
             }
             Event::Exec => {
-                self.mmu.drop_blocks(space, 0..u64::MAX);
-                self.call("exec");
+                at.mmu.drop_blocks(space, 0..u64::MAX);
+                self.call("exec", at);
             }
-            Event::Exit => self.call("exit"),
-            Event::Open { .. } => self.call("open"),
-            Event::Close { .. } => self.call("close"),
+            Event::Exit => self.call("exit", at),
+            Event::Open { .. } => self.call("open", at),
+            Event::Close { .. } => self.call("close", at),
             // Where a stream has calls, there is one for each of these.
-            Event::Read { .. } | Event::Write { .. } if self.info.calls => {}
-            Event::Read { .. } => self.call("read"),
-            Event::Write { .. } | Event::Sync { .. } => self.call("write"),
-            Event::Remove { .. } | Event::Advise { .. } => self.call("other"),
+            Event::Read { .. } | Event::Write { .. } if self.has_calls => {}
+            Event::Read { .. } => self.call("read", at),
+            Event::Write { .. } | Event::Sync { .. } => self.call("write", at),
+            Event::Remove { .. } | Event::Advise { .. } => self.call("other", at),
             Event::Idle { microseconds } => {
-                let hertz = self.setup.machine.clock.hertz;
-                self.idle_task((microseconds as u128 * hertz as u128 / 1_000_000) as u64);
+                let hertz = self.machine.clock.hertz;
+                self.idle_task(at, (microseconds as u128 * hertz as u128 / 1_000_000) as u64);
             }
-            Event::Wire { .. }
+            Event::Switch { .. }
+            | Event::Wire { .. }
             | Event::Unwire { .. }
             | Event::Mark(_)
             | Event::Note(_)
@@ -362,103 +339,78 @@ impl Simulation {
             | Event::Rewrite { .. }
             | Event::Skipped { .. } => {}
         }
-        Ok(())
+        None
     }
 
-    fn call(&mut self, path: &str) {
-        self.footprint.iter_mut().for_each(|footprint| footprint.counts.calls += 1);
-        self.run_path("entry", None);
-        self.run_path(path, None);
+    fn call(&mut self, path: &str, at: &mut At<'_>) {
+        self.counts.calls += 1;
+        self.run("entry", at, None);
+        self.run(path, at, None);
     }
 
     /// The current process has mapped a device, as the frame buffer: its mapping there gets a
     /// block, the process's only one, if it is aligned as blocks are (Dougan et al., section 5.1).
-    fn map_device(&mut self, at: Vpn) {
-        let Some(groups) = &self.setup.machine.groups else { return };
-        let on = self.footprint.as_ref().is_some_and(|footprint| footprint.model.switches.program_blocks.is_on());
-        let Some(range) = self.vm.shared_mapping(self.processes.space, at).filter(|_| on) else { return };
+    fn map_device(&mut self, at: &mut At<'_>, page: Vpn) {
+        let Some(groups) = &self.machine.groups else { return };
+        let on = self.model.switches.program_blocks.is_on();
+        let Some(range) = at.vm.shared_mapping(at.space, page).filter(|_| on) else { return };
         let size = range.pages.next_power_of_two().max(SMALLEST_BLOCK);
         if range.start.0.is_multiple_of(size) && size * PAGE <= groups.block_size {
-            let space = self.processes.space.0;
-            self.mmu.drop_blocks(space, 0..u64::MAX);
-            self.mmu.add_block(Block { space, pages: range.start.0..range.start.0 + range.pages });
+            let space = at.space.0;
+            at.mmu.drop_blocks(space, 0..u64::MAX);
+            at.mmu.add_block(Block { space, pages: range.start.0..range.start.0 + range.pages });
         }
     }
 
     /// The kernel copies from or to the program's buffer, line by line; what is at its own end are
     /// pages of memory in turn, as of a pipe or a cached file.
-    fn copy(&mut self, path: &str, at: u64, bytes: u64) -> Result<(), Problem> {
-        let Some(footprint) = &mut self.footprint else { return Ok(()) };
-        let (first, each) = (footprint.model.memory.first_page, footprint.model.loops.copy_per_line);
-        let to_program = path.ends_with("read");
-        let bytes = bytes.min(MOST_COPIED);
+    fn copy(&mut self, path: &str, at: u64, bytes: u64) -> Copied {
+        let (memory, bytes) = (self.model.memory.first_page, bytes.min(MOST_COPIED));
         // A pipe has one page, the last of the kernel's own; a file is anywhere in memory.
-        let (begin, pages) = match path.starts_with("pipe") {
-            true => (footprint.memory - 1, 1),
-            false => (footprint.file % self.setup.frames, self.setup.frames),
+        let (first, begin, pages) = match path.starts_with("pipe") {
+            true => (memory + self.memory - 1, 0, 1),
+            false => (memory, self.file % self.frames, self.frames),
         };
         if pages > 1 {
-            footprint.file += bytes.div_ceil(PAGE);
+            self.file += bytes.div_ceil(PAGE);
         }
-        footprint.counts.instructions += bytes.div_ceil(LINE) * each;
-        let (mine, theirs) = if to_program { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) };
-        let lines_in_page = self.setup.ladder.base().bytes() / LINE;
-        for (number, line) in (at / LINE..at.saturating_add(bytes).div_ceil(LINE)).enumerate() {
-            let own = number as u64;
-            let page = Vpn(first + if pages > 1 { (begin + own / LINES) % pages } else { begin });
-            let touch = Touch { page, line: (own % LINES) as u32, access: mine };
-            let request = Request::new(Vpn(line / lines_in_page), theirs);
-            let place = (line % lines_in_page) as u32;
-            if to_program {
-                self.kernel_touches(&[touch]);
-            }
-            self.requests(Asked::of(&[request], &[place])).map_err(|(_, problem)| problem)?;
-            if !to_program {
-                self.kernel_touches(&[touch]);
-            }
-        }
-        Ok(())
+        self.counts.instructions += bytes.div_ceil(LINE) * self.model.loops.copy_per_line;
+        let lines = at / LINE..at.saturating_add(bytes).div_ceil(LINE);
+        Copied { to_program: path.ends_with("read"), lines, first, begin, pages }
     }
 
-    /// The disk has been used since the last call: the idle task ran meanwhile.
-    #[inline]
-    pub(crate) fn wait_for_disk(&mut self) {
-        if self.footprint.is_some() {
-            let cycles = self.disk.cycles(&self.setup.machine);
-            let Some(footprint) = &mut self.footprint else { return };
-            let more = cycles - std::mem::replace(&mut footprint.waited, cycles);
-            if more > 0 {
-                self.run_path("disk", None);
-                self.idle_task(more);
-            }
+    /// The disk has been used for so many cycles by now: the idle task ran meanwhile.
+    pub(crate) fn wait_for_disk(&mut self, at: &mut At<'_>, cycles: u64) {
+        let more = cycles - std::mem::replace(&mut self.waited, cycles);
+        if more > 0 {
+            self.run("disk", at, None);
+            self.idle_task(at, more);
         }
     }
 
     /// The idle task for so many cycles. What it does to caches and tables stays; the time that it
     /// takes is nobody's.
-    fn idle_task(&mut self, cycles: u64) {
-        let Some(footprint) = &self.footprint else { return };
-        let (saved, instructions) = (self.mmu.save_counts(), footprint.counts.instructions);
-        self.idle_work(cycles);
-        self.mmu.restore_counts(saved);
-        self.footprint.iter_mut().for_each(|footprint| footprint.counts.instructions = instructions);
+    fn idle_task(&mut self, at: &mut At<'_>, cycles: u64) {
+        let (saved, instructions) = (at.mmu.save_counts(), self.counts.instructions);
+        self.idle_work(at, cycles);
+        at.mmu.restore_counts(saved);
+        self.counts.instructions = instructions;
     }
 
     /// The idle task reclaims zombies and clears pages, as long as there is time and work.
-    fn idle_work(&mut self, cycles: u64) {
-        let Some(footprint) = &self.footprint else { return };
-        let (switches, loops) = (footprint.model.switches.clone(), footprint.model.loops);
-        let instruction = self.setup.machine.costs.cycles_per_instruction;
-        let latency = self.setup.machine.memory.latency_cycles;
-        let lines = LINE / self.setup.machine.memory.line_bytes.min(LINE);
+    fn idle_work(&mut self, at: &mut At<'_>, cycles: u64) {
+        let (switches, loops) = (self.model.switches.clone(), self.model.loops);
+        let instruction = self.machine.costs.cycles_per_instruction;
+        let latency = self.machine.memory.latency_cycles;
+        let lines = LINE / self.machine.memory.line_bytes.min(LINE);
         let mut left = cycles;
         if switches.idle == Caching::Cached {
-            self.run_path("idle", None);
+            self.run("idle", at, None);
         }
-        if let (Reclaims::Idle, Some([_, _, entries])) = (switches.reclaim, self.mmu.groups_in_use(0)) {
+        if let (Reclaims::Idle, Some([_, _, entries])) = (switches.reclaim, at.mmu.groups_in_use(0)) {
             let each = (loops.reclaim_per_entry as f64 * instruction) as u64 + 1 + latency / 4;
             let some = (left / each).min(entries);
-            self.mmu.reclaim(some, switches.idle == Caching::Cached && switches.tables == Caching::Cached);
+            at.mmu.reclaim(some, switches.idle == Caching::Cached && switches.tables == Caching::Cached);
             left -= some * each;
         }
         if switches.clear == Clears::No {
@@ -466,51 +418,91 @@ impl Simulation {
         }
         let each = ((LINES * loops.clear_per_line) as f64 * instruction) as u64 + LINES * lines * latency;
         for _ in 0..(left / each.max(1)).min(MOST_CLEARED) {
-            let Some(footprint) = &mut self.footprint else { return };
-            if footprint.cleared >= MOST_CLEARED {
+            if self.cleared >= MOST_CLEARED {
                 return;
             }
-            footprint.counts.cleared_pages += 1;
-            footprint.cleared += u64::from(switches.list.is_on());
-            footprint.hand += 1;
-            let page = Vpn(footprint.model.memory.first_page + footprint.hand % self.setup.frames);
+            self.counts.cleared_pages += 1;
+            self.cleared += u64::from(switches.list.is_on());
+            self.hand += 1;
+            let page = Vpn(self.model.memory.first_page + self.hand % self.frames);
             if switches.clear == Clears::Cached {
                 let clear: Vec<Touch> =
                     (0..LINES).map(|line| Touch { page, line: line as u32, access: Access::Write }).collect();
-                self.kernel_touches(&clear);
+                touch(at.mmu, &clear);
             }
         }
     }
 
-    /// The instructions of a kernel that has a model.
-    fn kernel_instructions(&self) -> u64 {
-        self.footprint.as_ref().map_or(0, |footprint| {
-            let handled = self.mmu.counters(0).groups.entered;
-            footprint.counts.instructions + handled * footprint.model.paths[footprint.model.handler()].instructions
-        })
+    /// The instructions so far.
+    fn instructions(&self, mmu: &Mmu) -> u64 {
+        let handled = mmu.counters(0).groups.entered;
+        self.counts.instructions + handled * self.model.paths[self.model.handler()].instructions
     }
 
-    /// What the kernel has done so far, if it has a model.
-    pub(crate) fn kernel_counts(&self) -> Option<KernelCounts> {
-        let footprint = self.footprint.as_ref()?;
-        let groups = self.mmu.counters(0).groups;
-        let [valid_now, live_now, _] = self.mmu.groups_in_use(0).unwrap_or_default();
-        let instructions = self.kernel_instructions();
-        let most_valid_entries = self.mmu.most_groups_in_use(0).unwrap_or_default();
-        let counts = footprint.counts.plus(&KernelCounts::of(&groups));
-        Some(KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..counts })
+    /// Their cycles.
+    pub(crate) fn cycles(&self, mmu: &Mmu) -> u64 {
+        (self.instructions(mmu) as f64 * self.machine.costs.cycles_per_instruction) as u64
+    }
+
+    /// What the kernel has done so far.
+    pub(crate) fn counts(&self, mmu: &Mmu) -> KernelCounts {
+        let groups = mmu.counters(0).groups;
+        let [valid_now, live_now, _] = mmu.groups_in_use(0).unwrap_or_default();
+        let most_valid_entries = mmu.most_groups_in_use(0).unwrap_or_default();
+        let (instructions, counts) = (self.instructions(mmu), self.counts.plus(&KernelCounts::of(&groups)));
+        KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..counts }
     }
 
     /// Bytes that the model has zeroed and copied line by line: they cost nothing else. Where the
     /// stream has calls, these copy all.
     pub(crate) fn filled_bytes(&self) -> (u64, u64) {
-        let copied = |footprint: &Footprint| if self.info.calls { u64::MAX } else { footprint.copied };
-        self.footprint.as_ref().map_or((0, 0), |footprint| (footprint.zeroed, copied(footprint)))
+        (self.zeroed, if self.has_calls { u64::MAX } else { self.copied })
     }
+}
 
-    /// The cycles of the instructions of a kernel that has a model.
-    pub(crate) fn kernel_cycles(&self) -> u64 {
-        let instructions = self.kernel_instructions();
-        (instructions as f64 * self.setup.machine.costs.cycles_per_instruction) as u64
+/// Where the model runs: its hardware and memory manager, and the process that runs.
+pub(crate) struct At<'a> {
+    pub(crate) mmu: &'a mut Mmu,
+    pub(crate) vm: &'a Vm,
+    pub(crate) process: Option<ProcessId>,
+    pub(crate) space: SpaceId,
+}
+
+/// What a call copies, line by line.
+pub(crate) struct Copied {
+    pub(crate) to_program: bool,
+    /// The lines of the program's buffer.
+    lines: Range<u64>,
+    /// The kernel's own end: so many pages from the first in turn, of which this one is the first
+    /// to be copied.
+    first: u64,
+    pages: u64,
+    begin: u64,
+}
+
+impl Copied {
+    /// What the kernel touches at its own end for each line, and what at the program's: a request
+    /// and its line.
+    pub(crate) fn lines(self) -> impl Iterator<Item = (Touch, Request, u32)> {
+        let (mine, theirs) = match self.to_program {
+            true => (Access::Read, Access::Write),
+            false => (Access::Write, Access::Read),
+        };
+        self.lines.enumerate().map(move |(number, line)| {
+            let own = number as u64;
+            let page = Vpn(self.first + (self.begin + own / LINES) % self.pages);
+            let touch = Touch { page, line: (own % LINES) as u32, access: mine };
+            (touch, Request::new(Vpn(line / LINES), theirs), (line % LINES) as u32)
+        })
     }
+}
+
+/// The kernel makes these accesses of its own.
+pub(crate) fn touch(mmu: &mut Mmu, touches: &[Touch]) {
+    let requests: Vec<Request> = touches.iter().map(|touch| Request::new(touch.page, touch.access)).collect();
+    let lines: Vec<u32> = touches.iter().map(|touch| touch.line).collect();
+    let space = mmu.enter_kernel();
+    let trap = mmu.run_lines(&requests, &lines);
+    debug_assert_eq!(trap, None, "the kernel's memory is mapped");
+    mmu.leave_kernel(space);
 }

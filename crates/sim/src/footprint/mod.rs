@@ -11,7 +11,7 @@ mod file;
 mod refused;
 
 pub use counts::KernelCounts;
-pub(crate) use engine::Footprint;
+pub(crate) use engine::{At, Copied, Footprint, touch};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

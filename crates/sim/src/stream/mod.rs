@@ -10,4 +10,4 @@ mod touched;
 pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
 pub(crate) use requests::{Along, Asked, Course, Place, Touch};
-pub(crate) use stretch::{Mark, Part, Phases, Stretch, Window};
+pub(crate) use stretch::{Done, Mark, Part, Phases, Stretch, Window};

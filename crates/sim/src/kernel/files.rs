@@ -1,17 +1,19 @@
 //! Files and memory of the kernel itself, as a stream requires them.
 
+use super::Kernel;
 use crate::disk::Disk;
+use crate::error::Problem;
 use crate::hardware::Hardware;
-use crate::simulation::{Problem, Simulation};
 use crate::stream::outward;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use superpage_pages::{PageRange, Pfn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backed, Error, Fault, FaultError};
 
 /// The open files and the kernel frames of one simulation.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(super) struct Held {
     /// How often each process has each file open.
     opens: BTreeMap<ProcessId, BTreeMap<u32, u64>>,
     /// The length of each file, in pages of the stream.
@@ -25,16 +27,16 @@ pub(crate) struct Held {
 impl Held {
     /// Extends the file to at least this length, in pages of the stream, of which a base page holds
     /// 2^`shift`.
-    pub(crate) fn reach(&mut self, disk: &mut Disk, file: u32, pages: u64, shift: u32) {
+    pub(super) fn reach(&mut self, disk: &mut Disk, file: u32, pages: u64, shift: u32) {
         let length = self.lengths.entry(file).or_default();
         *length = pages.max(*length);
         disk.place(file, length.div_ceil(1 << shift));
     }
 }
 
-impl Simulation {
+impl Kernel {
     /// Handles an event that concerns files or the kernel's own memory.
-    pub(crate) fn file_event(&mut self, event: &Event) -> Result<(), Problem> {
+    pub(crate) fn file_event(&mut self, hardware: &mut Hardware, event: &Event) -> Result<(), Problem> {
         let process = self.processes.current.unwrap_or(ProcessId(0));
         match *event {
             Event::Open { file, file_pages } => {
@@ -42,10 +44,9 @@ impl Simulation {
                 self.open(process, file, 1).map_err(Problem::run)
             }
             Event::Close { file } => self.close(process, file, 1).map_err(Problem::run),
-            Event::Read { file, start, pages } => self.read(file, start, pages),
-            Event::Write { file, start, pages } => self.write(file, start, pages),
+            Event::Read { file, start, pages } => self.read(hardware, file, start..start + pages),
+            Event::Write { file, start, pages } => self.write(hardware, file, start..start + pages),
             Event::Sync { file } => {
-                let hardware = &mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                 let written = self.vm.sync(hardware, &mut self.disk, file);
                 self.disk.settle();
                 match written {
@@ -63,7 +64,7 @@ impl Simulation {
                 }
                 Ok(())
             }
-            Event::Wire { pages } => self.wire(pages),
+            Event::Wire { pages } => self.wire(hardware, pages),
             Event::Unwire { pages } => {
                 self.held.wired = self.held.wired.saturating_sub(pages);
                 self.unwire().map_err(Problem::run)
@@ -93,81 +94,81 @@ impl Simulation {
     }
 
     /// Gives a forked child the files that its parent has open.
-    pub(crate) fn inherit(&mut self, parent: ProcessId, child: ProcessId) -> Result<(), Error> {
+    pub(super) fn inherit(&mut self, parent: ProcessId, child: ProcessId) -> Result<(), Error> {
         let files = self.held.opens.get(&parent).cloned().unwrap_or_default();
         files.into_iter().try_for_each(|(file, times)| self.open(child, file, times))
     }
 
     /// Closes all files of a process that ends.
-    pub(crate) fn close_all(&mut self, process: ProcessId) -> Result<(), Error> {
+    pub(super) fn close_all(&mut self, process: ProcessId) -> Result<(), Error> {
         let files = self.held.opens.get(&process).cloned().unwrap_or_default();
         files.into_iter().try_for_each(|(file, times)| self.close(process, file, times))?;
         self.held.opens.remove(&process);
         Ok(())
     }
 
-    fn read(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
-        let PageRange { start: first, pages: count } = outward(self.shift, start, pages);
+    /// The kernel reads these pages of the stream of a file.
+    fn read(&mut self, hardware: &mut Hardware, file: u32, read: Range<u64>) -> Result<(), Problem> {
+        let pages = read.end - read.start;
+        let PageRange { start: first, pages: count } = outward(self.shift, read.start, pages);
         for page in first.0..first.0 + count {
-            self.read_page(file, page)?;
+            self.read_page(hardware, file, page)?;
         }
-        self.counted.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        self.work.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
     }
 
-    fn write(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
-        let PageRange { start: first, pages: count } = outward(self.shift, start, pages);
+    fn write(&mut self, hardware: &mut Hardware, file: u32, written: Range<u64>) -> Result<(), Problem> {
+        let Range { start, end } = written;
+        let PageRange { start: first, pages: count } = outward(self.shift, start, end - start);
         let length = self.held.lengths.get(&file).copied().unwrap_or(0);
         for page in first.0..first.0 + count {
             let (low, high) = (page << self.shift, (page + 1) << self.shift);
             // The part of a page that is not overwritten must be read first.
-            if low < start && low < length || high > start + pages && start + pages < length.min(high) {
-                self.read_page(file, page)?;
+            if low < start && low < length || high > end && end < length.min(high) {
+                self.read_page(hardware, file, page)?;
             }
-            let frame = self.file_page(|simulation| simulation.vm.write(&mut simulation.disk, file, page))?;
+            let frame = self.file_page(hardware, |kernel, _| kernel.vm.write(&mut kernel.disk, file, page))?;
             self.disk.is_new(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
                 contents.change(frame);
             }
-            self.daemon();
+            self.daemon(hardware);
         }
-        self.held.reach(&mut self.disk, file, start + pages, self.shift);
-        self.counted.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        self.held.reach(&mut self.disk, file, end, self.shift);
+        self.work.copied_bytes += (end - start) << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
     }
 
-    fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
-        self.file_page(|simulation| {
-            simulation.vm.read(
-                &Hardware::new(&mut simulation.mmu, &simulation.setup.machine.pages.sizes),
-                &mut simulation.disk,
-                file,
-                page,
-            )
-        })?;
-        self.daemon();
+    fn read_page(&mut self, hardware: &mut Hardware, file: u32, page: u64) -> Result<(), Problem> {
+        self.file_page(hardware, |kernel, hardware| kernel.vm.read(hardware, &mut kernel.disk, file, page))?;
+        self.daemon(hardware);
         Ok(())
     }
 
     /// Accesses one page of an open file and returns its frame; if no frame is free, the daemon is
     /// run.
-    fn file_page(&mut self, work: impl Fn(&mut Simulation) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
+    fn file_page(
+        &mut self,
+        hardware: &mut Hardware,
+        work: impl Fn(&mut Kernel, &Hardware) -> Result<Fault, FaultError>,
+    ) -> Result<Pfn, Problem> {
         loop {
-            match work(self) {
+            match work(self, hardware) {
                 Ok(fault) => return Ok(fault.frame),
-                Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
-                Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
+                Err(FaultError::OutOfMemory(_)) if self.run_daemon(hardware) => {}
+                Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(hardware.setup(), at)),
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
         }
     }
 
-    fn wire(&mut self, pages: u64) -> Result<(), Problem> {
+    fn wire(&mut self, hardware: &mut Hardware, pages: u64) -> Result<(), Problem> {
         let wanted = (self.held.wired + pages).div_ceil(1 << self.shift);
         while (self.held.frames.len() as u64) < wanted {
             match self.vm.wire_page() {
                 Ok(frame) => self.held.frames.push_back(frame),
-                Err(Error::NoFrame) if self.run_daemon() => {}
+                Err(Error::NoFrame) if self.run_daemon(hardware) => {}
                 Err(error @ Error::NoFrame) => {
                     self.unwire().map_err(Problem::run)?;
                     return Err(Problem::Process(error.to_string()));

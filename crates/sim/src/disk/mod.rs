@@ -1,8 +1,11 @@
 //! The simulated memory's contents and its backing store: one disk for files and swap space, and
 //! its cost.
 
-use crate::arm::{Arm, Way};
-use crate::contents::Contents;
+mod arm;
+mod contents;
+
+use self::arm::{Arm, Way};
+use self::contents::Contents;
 use std::collections::HashSet;
 use superpage_mmu::Machine;
 use superpage_pages::{Pfn, Vpn};

@@ -5,9 +5,9 @@
 //! within a piece of the stream too. What programs have touched changes at accesses that are known
 //! before anything runs ([`Touch`]).
 
-use crate::simulation::Simulation;
-use crate::stream::{Place, Touch};
+use crate::stream::{Along, Place, Touch};
 use superpage_pages::Level;
+use superpage_vm::Vm;
 
 /// Sums over instructions, in base pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Sums {
 }
 
 /// The sums so far, and where they end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Averages {
     pub(crate) sums: Sums,
     /// Instructions up to here.
@@ -30,6 +30,10 @@ pub(crate) struct Averages {
     touched_at: u64,
     /// The first touch of the current stretch that has not been passed.
     next: usize,
+    /// Instructions before the current stretch.
+    before: u64,
+    /// How far its runs were gone through to find where traps are.
+    pub(crate) along: Along,
 }
 
 impl Sums {
@@ -56,17 +60,17 @@ impl Sums {
 }
 
 impl Averages {
-    /// A stretch begins, before which so many pages are touched.
-    pub(crate) fn begin(&mut self, touched: u64) {
-        (self.touched, self.next) = (touched, 0);
+    /// A stretch begins, before which so many pages are touched and so many instructions have
+    /// passed.
+    pub(crate) fn begin(&mut self, touched: u64, before: u64) {
+        (self.touched, self.next, self.before, self.along) = (touched, 0, before, Along::default());
     }
 
-    /// Passes the touches of the stretch that `passes` says, of which the stretch began after
-    /// `before` instructions.
-    fn touch(&mut self, touches: &[Touch], before: u64, passes: impl Fn(&Touch) -> bool) {
+    /// Passes the touches of the stretch that `passes` says.
+    fn touch(&mut self, touches: &[Touch], passes: impl Fn(&Touch) -> bool) {
         let waiting = touches.get(self.next..).unwrap_or_default();
         for touch in waiting.iter().take_while(|touch| passes(touch)) {
-            self.touch_at(before + touch.instructions);
+            self.touch_at(self.before + touch.instructions);
             self.touched += 1;
             self.next += 1;
         }
@@ -76,62 +80,59 @@ impl Averages {
         self.sums.touched += u128::from(self.touched) * u128::from(now.saturating_sub(self.touched_at));
         self.touched_at = self.touched_at.max(now);
     }
-}
 
-impl Simulation {
     /// A trap at this place: all has stayed as it is until now.
     #[inline]
-    pub(crate) fn reach(&mut self, place: Place<'_>) {
+    pub(crate) fn reach(&mut self, vm: &Vm, place: Place<'_>) {
         let touches = place.touches();
-        match touches.get(self.averages.next) {
+        match touches.get(self.next) {
             // Most faults are at a first touch.
             Some(touch) if touch.request == place.request => {
-                self.pass(self.passed() + touch.instructions);
-                self.averages.touched += 1;
-                self.averages.next += 1;
+                self.pass(vm, self.before + touch.instructions);
+                self.touched += 1;
+                self.next += 1;
             }
-            _ => self.reach_later(place),
+            _ => self.reach_later(vm, place),
         }
     }
 
     /// The same where the next touch is not this request, or there is none.
     #[inline(never)]
-    fn reach_later(&mut self, place: Place<'_>) {
-        let (before, touches) = (self.passed(), place.touches());
-        self.averages.touch(touches, before, |touch| touch.request < place.request);
-        let known = touches.get(self.averages.next).filter(|touch| touch.request == place.request);
+    fn reach_later(&mut self, vm: &Vm, place: Place<'_>) {
+        let (before, touches) = (self.before, place.touches());
+        self.touch(touches, |touch| touch.request < place.request);
+        let known = touches.get(self.next).filter(|touch| touch.request == place.request);
         let within = known.map_or_else(|| place.instructions(&mut self.along), |touch| touch.instructions);
-        self.pass(before + within);
-        self.averages.touch(touches, before, |touch| touch.request == place.request);
+        self.pass(vm, before + within);
+        self.touch(touches, |touch| touch.request == place.request);
     }
 
     /// The requests before this place have been made, and so many instructions.
-    pub(crate) fn reach_instructions(&mut self, place: Place<'_>, instructions: u64) {
-        self.averages.touch(place.touches(), self.passed(), |touch| touch.request < place.request);
-        self.pass(instructions);
+    pub(crate) fn reach_instructions(&mut self, vm: &Vm, place: Place<'_>, instructions: u64) {
+        self.touch(place.touches(), |touch| touch.request < place.request);
+        self.pass(vm, instructions);
     }
 
-    /// The stretch at this place is over, or this request cannot be made.
-    pub(crate) fn reach_end(&mut self, place: Place<'_>, before: u64) {
-        self.averages.touch(place.touches(), before, |touch| touch.request < place.request);
-        self.pass(self.passed());
+    /// The stretch at this place is over, or this request cannot be made, at this instruction.
+    pub(crate) fn reach_end(&mut self, vm: &Vm, place: Place<'_>, now: u64) {
+        self.touch(place.touches(), |touch| touch.request < place.request);
+        self.pass(vm, now);
     }
 
     /// All has stayed as it is up to this number of instructions.
     #[inline]
-    pub(crate) fn pass(&mut self, now: u64) {
-        let averages = &mut self.averages;
-        let spent = u128::from(now.saturating_sub(averages.at));
+    fn pass(&mut self, vm: &Vm, now: u64) {
+        let spent = u128::from(now.saturating_sub(self.at));
         if spent == 0 {
             return;
         }
-        let (stats, ladder) = (self.vm.counts(), &self.setup.ladder);
+        let (stats, ladder) = (vm.counts(), vm.ladder());
         let superpages = ladder.levels().skip(1).map(|level| stats.mapped[level.index()] << ladder.order(level));
         let (base, huge) = (stats.mapped[Level::BASE.index()], superpages.sum::<u64>());
-        averages.sums.resident += u128::from(stats.resident_pages) * spent;
-        averages.sums.mapped += u128::from(base + huge) * spent;
-        averages.sums.huge += u128::from(huge) * spent;
-        averages.touch_at(now);
-        averages.at = now;
+        self.sums.resident += u128::from(stats.resident_pages) * spent;
+        self.sums.mapped += u128::from(base + huge) * spent;
+        self.sums.huge += u128::from(huge) * spent;
+        self.touch_at(now);
+        self.at = now;
     }
 }

@@ -1,0 +1,74 @@
+//! How far the stream has come, and what time it is then on each machine.
+
+mod average;
+mod counted;
+
+pub(crate) use self::average::{Averages, Sums};
+pub(crate) use self::counted::Counted;
+
+use crate::estimate::{Translated, Whole};
+use crate::hardware::{Hardware, Member};
+use crate::kernel::Kernel;
+use crate::stream::Done;
+use superpage_mmu::Machine;
+use superpage_trace::Info;
+
+/// How far the stream has come.
+pub(crate) struct Clock {
+    pub(crate) info: Info,
+    pub(crate) counted: Counted,
+    pub(crate) averages: Averages,
+}
+
+impl Clock {
+    /// At the beginning of a stream.
+    pub(crate) fn new(info: &Info) -> Clock {
+        Clock { info: info.clone(), counted: Counted::default(), averages: Averages::default() }
+    }
+
+    /// Instructions of the stream before the current stretch, with those that a sample left out.
+    pub(crate) fn passed(&self) -> u64 {
+        self.counted.instructions + self.counted.skipped[1]
+    }
+
+    /// These runs have been made.
+    pub(crate) fn count(&mut self, done: &Done) {
+        self.counted.references += done.references;
+        self.counted.instructions += done.instructions;
+        self.counted.accesses += done.accesses;
+    }
+
+    /// The instructions of the stretch that are over: they are counted when it ends.
+    pub(crate) fn within(&self) -> u64 {
+        self.averages.at.saturating_sub(self.passed())
+    }
+
+    /// The counts for the whole stream so far.
+    pub(crate) fn whole(&self, member: &Member, translated: &Translated<'_>) -> Whole {
+        let whole = member.windows.whole(&self.info, translated, &self.counted);
+        Whole { instructions: whole.instructions + self.within(), ..whole }
+    }
+
+    /// The modelled time so far on a machine, in cycles.
+    pub(crate) fn cycles(&self, hardware: &Hardware, kernel: &Kernel, member: &Member) -> u64 {
+        let whole = self.whole(member, &member.translated(&hardware.mmu));
+        whole.cycles(&member.setup.machine) + kernel.cycles(hardware, member)
+    }
+
+    /// The same in seconds, idle time included.
+    pub(crate) fn seconds(&self, hardware: &Hardware, kernel: &Kernel, member: &Member) -> f64 {
+        self.with_idle(self.cycles(hardware, kernel, member), &member.setup.machine)
+    }
+
+    /// The seconds that these cycles of a machine take, and all idle time.
+    pub(crate) fn with_idle(&self, cycles: u64, machine: &Machine) -> f64 {
+        cycles as f64 / machine.clock.hertz as f64 + self.counted.idle_microseconds as f64 / 1e6
+    }
+
+    /// The time on the only machine in cycles, idle time included.
+    pub(crate) fn now(&self, hardware: &Hardware, kernel: &Kernel) -> u64 {
+        let (member, hertz) = (hardware.only(), hardware.setup().machine.clock.hertz);
+        let idle = u128::from(self.counted.idle_microseconds) * u128::from(hertz) / 1_000_000;
+        self.cycles(hardware, kernel, member) + idle as u64
+    }
+}

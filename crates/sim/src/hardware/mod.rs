@@ -1,0 +1,133 @@
+//! The machines of a simulation, and the kernel's interface to them, implemented on modelled page
+//! tables and TLBs.
+
+mod member;
+
+pub(crate) use member::Member;
+
+use self::member::translated;
+use crate::Setup;
+use crate::stream::{Part, Window};
+use std::ops::Range;
+use superpage_mmu::Mmu;
+use superpage_pages::{Access, PageSize, Protection, Vpn};
+use superpage_trace::Sampling;
+use superpage_vm::{Contiguity, Mapped, Pmap, SpaceId, Used};
+
+/// The hardware of a simulation: one of page tables and TLBs for all machines on which the kernel
+/// does the same, as [`Pmap`]; one call there is one call here.
+pub(crate) struct Hardware {
+    pub(crate) mmu: Mmu,
+    pub(crate) members: Vec<Member>,
+    /// Whether what one change of mappings removes is shot down together, as for the changes of a
+    /// policy's background.
+    pub(crate) gathers: bool,
+    /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
+    recalled: bool,
+    /// How many windows have begun so.
+    windows: u64,
+}
+
+impl Hardware {
+    pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
+        Hardware { mmu, members, gathers: false, recalled: false, windows: 0 }
+    }
+
+    /// The setup of the first machine, for all that is the same on the others.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.members[0].setup
+    }
+
+    /// The machine, where a policy asks for its misses or its time: then there is one.
+    pub(crate) fn only(&self) -> &Member {
+        debug_assert!(self.members.len() == 1, "machines with different times");
+        &self.members[0]
+    }
+
+    /// A stretch of a stream begins. If it begins a window of a sampled stream, the time before it
+    /// was made up for. What missed in the first level is remembered for an eighth of a period's
+    /// length, at least. That was measured: longer, and programs that just fit a level have too
+    /// many misses; shorter, and a Redis has.
+    pub(crate) fn begin(&mut self, part: Part, sampling: Option<Sampling>) {
+        match part {
+            Part::Recent => self.recalled = true,
+            Part::Window if std::mem::take(&mut self.recalled) => {
+                let enough = sampling.map_or(1, Sampling::windows_in_period);
+                self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
+                self.windows += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// What follows belongs to this window of a sampled stream, or to none; so many accesses were
+    /// made before. `superpages` says whether any are mapped.
+    pub(crate) fn turn(&mut self, window: Option<Window>, accesses: u64, superpages: bool) {
+        for Member { number, setup, windows, .. } in &mut self.members {
+            windows.turn(window, &translated(&self.mmu, *number, setup), accesses, superpages);
+        }
+    }
+}
+
+impl Pmap for Hardware {
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        self.mmu.enter(space.0, at, to, access);
+    }
+
+    fn enter_untouched(&mut self, space: SpaceId, at: Vpn, to: Mapped) {
+        self.mmu.enter_untouched(space.0, at, to);
+    }
+
+    fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let used = self.mmu.remove(space.0, at, size);
+        Used { referenced: used.referenced, modified: used.modified }
+    }
+
+    fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
+        self.mmu.protect(space.0, at, size, protection);
+    }
+
+    fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.mmu.promote(space.0, at, from, to);
+    }
+
+    fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.mmu.demote(space.0, at, from, to);
+    }
+
+    fn contiguity(&self, size: PageSize) -> Contiguity {
+        if self.setup().machine.pages.sizes.contains(&size) { Contiguity::Whole } else { Contiguity::Parts }
+    }
+
+    fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
+        self.mmu.lookup(space.0, at)
+    }
+
+    fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let used = self.mmu.used(space.0, at, size);
+        Used { referenced: used.referenced, modified: used.modified }
+    }
+
+    fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.mmu.clear_referenced(space.0, at, size)
+    }
+
+    fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.mmu.clear_modified(space.0, at, size)
+    }
+
+    fn begin_gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
+        if self.gathers {
+            self.mmu.gather(space.0, pages.start.0..pages.end.0);
+        }
+    }
+
+    fn flush(&mut self, space: SpaceId) {
+        self.mmu.flush(space.0);
+        self.mmu.uncover_all(space.0);
+    }
+
+    fn destroy(&mut self, space: SpaceId) {
+        self.mmu.destroy(space.0);
+    }
+}
