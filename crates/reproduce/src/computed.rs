@@ -1,10 +1,7 @@
 //! Named values that an experiment computes itself, without a stream: those of the kinds
 //! `coverage`, `operations`, `holes` and `filling`.
 
-use crate::experiment::{Item, slug, split};
-use crate::finding::Values;
-use crate::measure::Value;
-use crate::streams::Outcome;
+use crate::running::Outcome;
 use std::collections::BTreeMap;
 use superpage_report::Point;
 
@@ -32,25 +29,5 @@ impl Computed {
     /// Adds a point to the curve with this name.
     pub(crate) fn point(&mut self, curve: &str, x: f64, y: f64, label: &str) {
         self.curves.entry(curve.into()).or_default().push(Point { x, y, label: label.into() });
-    }
-}
-
-impl Values for Computed {
-    fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
-        let of_item = || self.values.get(&format!("{}:{name}", slug(&item?.name)));
-        self.values.get(name).or_else(of_item).copied().map(Value::Number)
-    }
-
-    fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome> {
-        let named = split(name).0.map(str::to_string);
-        self.problems.get(&named.or_else(|| item.map(|item| slug(&item.name)))?)
-    }
-
-    fn error(&self, _: Option<&Item>, _: &str) -> Option<&str> {
-        None
-    }
-
-    fn curve(&self, name: &str) -> Vec<Point> {
-        self.curves.get(name).cloned().unwrap_or_default()
     }
 }

@@ -1,8 +1,8 @@
 //! Kind `coverage`: how much of main memory the entries of a TLB reach, over the years (figure 1).
 
 use crate::computed::{Computed, Shown};
-use crate::experiment::Experiment;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use superpage_mmu::{Machine, Serves};
 use superpage_pages::PageSize;
 
@@ -56,10 +56,10 @@ impl Workstation {
 /// Coverage in percent of memory: curves `workstations`, `base-pages` and `largest-superpages`;
 /// values `LETTER.percent`, `MACHINE.base`, `MACHINE.largest`, and `line.factor`: by how much
 /// coverage falls in ten years, from a straight line through the logarithms of the workstations'
-/// points.
-pub(crate) fn compute(experiment: &Experiment) -> Computed {
+/// points. `years` are those of machines.
+pub(crate) fn compute(workstations: &[Workstation], years: &BTreeMap<String, f64>) -> Computed {
     let mut found = Computed::default();
-    for workstation in &experiment.workstations {
+    for workstation in workstations {
         let Workstation { letter, name, year, source, assumed, .. } = workstation;
         let percent = workstation.percent();
         found.values.insert(format!("{letter}.percent"), percent);
@@ -90,7 +90,7 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
         for (key, curve, size) in [("base", "base-pages", base), ("largest", "largest-superpages", largest)] {
             let percent = (100.0 * reach(&machine, size) as f64 / machine.memory.size as f64).min(100.0);
             found.values.insert(format!("{name}.{key}"), percent);
-            if let Some(year) = experiment.years.get(name) {
+            if let Some(year) = years.get(name) {
                 found.point(curve, *year, percent, name);
             }
             found.shown.push(Shown {

@@ -2,9 +2,8 @@
 //! one.
 
 use crate::judge::Tolerance;
-use crate::live::Program;
-use crate::measure::{Measure, Value};
-use crate::settings::Changed;
+use crate::live::program::Program;
+use crate::measure::{Measure, Value, slug, split};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use superpage_pages::PageSize;
@@ -56,7 +55,7 @@ pub struct Experiment {
     /// Kind `operations`: the sizes over which operations are measured.
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
     /// Kind `holes`: the layouts of memory, and over what they are swept.
-    pub(crate) sweep: Option<crate::holes::Sweep>,
+    pub(crate) sweep: Option<crate::holes::sweep::Sweep>,
     /// Kind `filling`: the memory that is filled.
     pub(crate) filling: Option<crate::filling::Filling>,
     /// Input files of programs, and files of machines and overlays, by name, from the folder
@@ -66,6 +65,15 @@ pub struct Experiment {
     /// What a reader changed for this run.
     #[serde(skip)]
     pub(crate) changed: Changed,
+}
+
+/// What a reader changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Changed {
+    /// Values set in machines, `KEY=VALUE` each.
+    pub(crate) set: Vec<String>,
+    /// Whether lines were asked for, of an experiment without.
+    pub(crate) lines: bool,
 }
 
 /// The source of an experiment's values.
@@ -348,7 +356,7 @@ impl Experiment {
         if (self.kind == Kind::Holes) != self.sweep.is_some() {
             return Err("expected [sweep] where the kind is holes, and nowhere else".into());
         }
-        self.sweep.as_ref().map_or(Ok(()), crate::holes::Sweep::check)?;
+        self.sweep.as_ref().map_or(Ok(()), crate::holes::sweep::Sweep::check)?;
         if (self.kind == Kind::Filling) != self.filling.is_some() {
             return Err("expected [filling] where the kind is filling, and nowhere else".into());
         }
@@ -446,14 +454,4 @@ impl Experiment {
 
 fn is_number(value: Value) -> bool {
     matches!(value, Value::Number(_))
-}
-
-/// The item in a name, if there is one, and the rest: `Matrix:all.cycles`.
-pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
-    name.split_once(':').map_or((None, name), |(item, rest)| (Some(item), rest))
-}
-
-/// A name as one word of a measure: with `-` in place of spaces.
-pub(crate) fn slug(name: &str) -> String {
-    name.replace(' ', "-")
 }

@@ -1,11 +1,12 @@
 //! Findings: a paper's value of a quantity, the value measured here, and whether they agree.
 
-use crate::computed::Shown;
+use crate::computed::{Computed, Shown};
 use crate::experiment::{Cell, Column, Experiment, Item, Kind, Single};
 use crate::judge::{Tolerance, Verdict};
 use crate::lookup::Lookup;
-use crate::measure::{Measure, Value};
-use crate::streams::{Outcome, Passes};
+use crate::measure::{Measure, Value, slug, split};
+use crate::running::Outcome;
+use crate::streams::Passes;
 use serde::Serialize;
 use superpage_keys::Keys;
 use superpage_report::Point;
@@ -87,6 +88,26 @@ impl Values for Lookup<'_> {
 
     fn curve(&self, name: &str) -> Vec<Point> {
         Lookup::curve(self, name)
+    }
+}
+
+impl Values for Computed {
+    fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
+        let of_item = || self.values.get(&format!("{}:{name}", slug(&item?.name)));
+        self.values.get(name).or_else(of_item).copied().map(Value::Number)
+    }
+
+    fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome> {
+        let named = split(name).0.map(str::to_string);
+        self.problems.get(&named.or_else(|| item.map(|item| slug(&item.name)))?)
+    }
+
+    fn error(&self, _: Option<&Item>, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn curve(&self, name: &str) -> Vec<Point> {
+        self.curves.get(name).cloned().unwrap_or_default()
     }
 }
 

@@ -21,6 +21,7 @@ mod live;
 mod lookup;
 mod measure;
 mod operations;
+mod running;
 mod settings;
 mod streams;
 mod table;
@@ -32,8 +33,8 @@ pub use finding::Finding;
 pub use html::html;
 pub use judge::Verdict;
 pub use measure::Value;
+pub use running::{Options, Watch};
 pub use settings::with_settings;
-pub use streams::{Options, Watch};
 pub use write::{columns, write};
 
 use computed::Computed;
@@ -97,10 +98,12 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBoo
 fn compute(experiment: &Experiment, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
     match experiment.kind {
         _ if stop.load(Ordering::Relaxed) => Computed::default(),
-        Kind::Coverage => coverage::compute(experiment),
+        Kind::Coverage => coverage::compute(&experiment.workstations, &experiment.years),
         Kind::Operations => operations::compute(experiment),
         Kind::Holes => holes::compute(experiment, options, stop, watch),
-        Kind::Filling => filling::compute(experiment, stop, watch),
+        Kind::Filling => {
+            experiment.filling.as_ref().map(|filling| filling::compute(filling, stop, watch)).unwrap_or_default()
+        }
         Kind::Grid | Kind::Sequence | Kind::Live => Computed::default(),
     }
 }

@@ -3,14 +3,12 @@
 
 #[cfg_attr(not(target_os = "linux"), path = "live/elsewhere.rs")]
 mod measure;
-mod program;
+pub(crate) mod program;
 
-pub(crate) use program::Program;
-
-use crate::experiment::{Experiment, Item, Kind, slug, split};
+use crate::experiment::{Experiment, Item, Kind};
 use crate::finding::Values;
-use crate::measure::Value;
-use crate::streams::{Options, Outcome, Watch};
+use crate::measure::{Value, slug, split};
+use crate::running::{Options, Outcome, Watch};
 use program::Job;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part
 //! `fftw 1` of the stream.
 
-use crate::experiment::{Experiment, Item, slug, split};
-use crate::measure::Value;
-use crate::streams::{Outcome, Passes};
+use crate::experiment::{Experiment, Item};
+use crate::measure::{Value, slug, split};
+use crate::running::Outcome;
+use crate::streams::Passes;
 use superpage_pages::PageSize;
 use superpage_report::Point;
 use superpage_sim::Row;

@@ -263,6 +263,16 @@ impl Reader<'_> {
     }
 }
 
+/// The item in a name, if there is one, and the rest: `Matrix:all.cycles`.
+pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
+    name.split_once(':').map_or((None, name), |(item, rest)| (Some(item), rest))
+}
+
+/// A name as one word of a measure: with `-` in place of spaces.
+pub(crate) fn slug(name: &str) -> String {
+    name.replace(' ', "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

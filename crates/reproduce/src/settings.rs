@@ -4,20 +4,11 @@
 //! Rows computed with changed values are no reproduction: they are shown, with the verdict that
 //! they would have.
 
-use crate::experiment::{Experiment, Kind, Run, split};
-use crate::measure::Measure;
+use crate::experiment::{Changed, Experiment, Kind, Run};
+use crate::measure::{Measure, split};
 use crate::{Done, streams};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_sim::Error;
-
-/// What a reader changed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Changed {
-    /// Values set in machines, `KEY=VALUE` each.
-    set: Vec<String>,
-    /// Whether lines were asked for, of an experiment without.
-    lines: bool,
-}
 
 /// The experiments with values set in their machines, `KEY=VALUE` each as of `superpage sim --set`,
 /// and with lines. A machine without a key stays as it is, and so do the rows of its runs; an

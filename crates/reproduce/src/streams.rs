@@ -1,35 +1,15 @@
 //! What must be run for a set of experiments: each stream once, with all policies that any of them
 //! needs.
 
-use crate::experiment::{Experiment, Item, Kind, Run, slug};
+use crate::experiment::{Experiment, Item, Kind, Run};
+use crate::running::{Options, Outcome, Ran, Watch};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
-use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Progress, Row, Setup, TimeScale};
+use superpage_sim::{Conditions, Digest, Files, Fragment, Limit, Setup, TimeScale};
 use superpage_trace::{Source, workload};
-
-/// How experiments are run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The folder of the traces of the corpus.
-    pub corpus: PathBuf,
-    /// Whether the longer parameters are used where a file has them.
-    pub long: bool,
-    /// The folder of this project's own programs that kind `live` runs: the examples of
-    /// `superpage-live`.
-    pub programs: PathBuf,
-}
-
-/// Receives reports of progress.
-pub trait Watch: Sync {
-    /// The stream with this name begins, as number `index` (from 1) of `of`.
-    fn stream(&self, name: &str, index: usize, of: usize);
-    /// So much of it is done.
-    fn progress(&self, progress: Progress);
-}
 
 /// A stream on a machine: the subject of one pass.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,66 +32,6 @@ struct Stream {
 pub(crate) enum What {
     Workload(String),
     Trace(String),
-}
-
-/// The result of one policy over a stream.
-#[derive(Clone)]
-pub(crate) enum Outcome {
-    Done(Box<Ran>),
-    /// The trace is missing, so there is no result.
-    Missing(String),
-    /// It could not be run.
-    Failed(String),
-    /// It was not run, or not to its end, because of an interrupt.
-    Interrupted,
-}
-
-/// What a policy did over a stream.
-#[derive(Clone)]
-pub(crate) struct Ran(superpage_sim::Run);
-
-impl Ran {
-    /// The counts of a part of the stream, or of the whole. A part is named like its mark, up to
-    /// the colon, with a number appended if it is not the first with its name: `fftw-2`.
-    pub(crate) fn part(&self, name: Option<&str>) -> Option<&Row> {
-        let Some(name) = name else { return Some(&self.0.row) };
-        let numbered =
-            name.rsplit_once('-').and_then(|(name, n)| Some((name, n.parse::<usize>().ok()?.checked_sub(1)?)));
-        let (name, index) = numbered.unwrap_or((name, 0));
-        let alike = |part: &&superpage_sim::Part| slug(part.name.split(':').next().unwrap_or_default().trim()) == name;
-        self.0.parts.iter().filter(alike).nth(index).map(|part| &part.row)
-    }
-
-    /// The error that ended a process early, if there is one.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.0.row.error.as_deref()
-    }
-
-    /// A quantity of the state of memory over seconds of modelled time.
-    pub(crate) fn over_time(&self, key: &str) -> Option<Vec<Point>> {
-        let value = |sample: &superpage_sim::Sample| {
-            Some(match key {
-                "contiguity" => sample.contiguity,
-                "free_bytes" => sample.free_bytes as f64,
-                "cache_bytes" => sample.cache_bytes as f64,
-                "inactive_bytes" => sample.inactive_bytes as f64,
-                "active_bytes" => sample.active_bytes as f64,
-                "wired_bytes" => sample.wired_bytes as f64,
-                _ => return None,
-            })
-        };
-        let point =
-            |sample: &superpage_sim::Sample| Some(Point { x: sample.seconds, y: value(sample)?, label: String::new() });
-        // Those at steps of time.
-        let samples = self.0.row.series.iter().flatten().filter(|sample| sample.event.is_none());
-        let mut points = samples.map(point).collect::<Option<Vec<Point>>>()?;
-        if key == "contiguity" && !points.is_empty() {
-            // The end itself, which lies between two samples.
-            let row = &self.0.row;
-            points.push(Point { x: row.seconds + row.idle_seconds, y: row.contiguity, label: String::new() });
-        }
-        Some(points)
-    }
 }
 
 /// A stream with the policies that are to run over it, and the result of each.

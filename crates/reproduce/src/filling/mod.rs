@@ -9,8 +9,7 @@ mod iceberg;
 
 use crate::computed::{Computed, Shown};
 use crate::coverage::Bytes;
-use crate::experiment::Experiment;
-use crate::streams::Watch;
+use crate::running::Watch;
 use iceberg::{BUCKET, CHOICES, Iceberg, Placed};
 use serde::Deserialize;
 use std::sync::Mutex;
@@ -109,9 +108,8 @@ impl Job {
 /// found their page in memory than with all frames for any page (of pages that are equally likely
 /// that is the quotient of memory and footprint, whatever is evicted). A curve `first` over bytes
 /// of memory.
-pub(crate) fn compute(experiment: &Experiment, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
+pub(crate) fn compute(filling: &Filling, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
     let mut found = Computed::default();
-    let Some(filling) = &experiment.filling else { return found };
     let parts = || std::iter::once(None).chain(filling.footprints.iter().copied().map(Some));
     let jobs: Vec<Job> = (filling.memory.iter().copied())
         .flat_map(|memory| parts().map(move |footprint| (memory, footprint)))

@@ -2,7 +2,7 @@
 //! mapped at its first touch.
 
 use super::layout::{Frames, Layout, Sizes};
-use crate::streams::Outcome;
+use crate::running::Outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Contents, Counters, Machine, Mmu, Request, Trap};
 use superpage_pages::{Access, Vpn};

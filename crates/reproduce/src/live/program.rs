@@ -1,6 +1,6 @@
 //! The programs of experiment files, and the jobs to run for them.
 
-use crate::streams::Outcome;
+use crate::running::Outcome;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
