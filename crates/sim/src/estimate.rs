@@ -28,12 +28,11 @@ mod student;
 
 pub use self::sampled::Sampled;
 use self::student::{freedom, student};
-use crate::clock::Counted;
-use crate::stream::Window;
+use crate::stream::{Counted, Window};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use superpage_keys::Counts;
-use superpage_mmu::{Counters, Machine, Replacement, TlbSpec};
+use superpage_mmu::{Counters, Machine, Mmu, Replacement, TlbSpec};
 use superpage_pages::{Access, Counts as _};
 use superpage_trace::{Info, Sampling};
 
@@ -67,6 +66,13 @@ pub(crate) struct Translated<'a> {
     pub(crate) counters: Counters,
     /// The part due to walks that found no page.
     pub(crate) faulting: Counters,
+}
+
+impl<'a> Translated<'a> {
+    /// Of machine `number` of `mmu`.
+    pub(crate) fn new(machine: &'a Machine, mmu: &Mmu, number: usize) -> Translated<'a> {
+        Translated { machine, counters: mmu.counters(number), faulting: mmu.faulting(number) }
+    }
 }
 
 /// The counts of a window, or of everything.

@@ -1,15 +1,13 @@
 //! How far the stream has come, and what time it is then on each machine.
 
 mod average;
-mod counted;
 
 pub(crate) use self::average::{Averages, Sums};
-pub(crate) use self::counted::Counted;
 
 use crate::estimate::{Translated, Whole};
 use crate::hardware::{Hardware, Member};
 use crate::kernel::Kernel;
-use crate::stream::Done;
+use crate::stream::{Counted, Done};
 use superpage_mmu::Machine;
 use superpage_trace::Info;
 

@@ -22,7 +22,7 @@ impl Member {
 
     /// What its hardware has counted.
     pub(crate) fn translated<'a>(&'a self, mmu: &Mmu) -> Translated<'a> {
-        translated(mmu, self.number, &self.setup)
+        Translated::new(&self.setup.machine, mmu, self.number)
     }
 
     /// What this work of the kernel costs on it.
@@ -39,9 +39,4 @@ impl Member {
         };
         (self.setup.ladder.base().bytes() >> 10) * each
     }
-}
-
-/// What the hardware of machine `number` of `mmu` has counted.
-pub(super) fn translated<'a>(mmu: &Mmu, number: usize, setup: &'a Setup) -> Translated<'a> {
-    Translated { machine: &setup.machine, counters: mmu.counters(number), faulting: mmu.faulting(number) }
 }

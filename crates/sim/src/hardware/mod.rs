@@ -5,8 +5,8 @@ mod member;
 
 pub(crate) use member::Member;
 
-use self::member::translated;
 use crate::Setup;
+use crate::estimate::Translated;
 use crate::stream::{Part, Window};
 use std::ops::Range;
 use superpage_mmu::Mmu;
@@ -64,7 +64,7 @@ impl Hardware {
     /// made before. `superpages` says whether any are mapped.
     pub(crate) fn turn(&mut self, window: Option<Window>, accesses: u64, superpages: bool) {
         for Member { number, setup, windows, .. } in &mut self.members {
-            windows.turn(window, &translated(&self.mmu, *number, setup), accesses, superpages);
+            windows.turn(window, &Translated::new(&setup.machine, &self.mmu, *number), accesses, superpages);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The stream as simulations take it: what follows from it, and from the size of the base page,
 //! alone. Found once for all simulations of a grid.
 
+mod counted;
 mod pages;
 mod piece;
 mod requests;
 mod stretch;
 mod touched;
 
+pub(crate) use counted::Counted;
 pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
 pub(crate) use requests::{Along, Asked, Course, Place, Touch};
