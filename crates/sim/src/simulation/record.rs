@@ -13,6 +13,9 @@ use superpage_trace::Info;
 /// The most samples of a run: some 5 KB each, and as much again where they are written.
 const MOST: usize = 100_000;
 
+/// What a machine has come to: its row, and the evidence of its estimates.
+type State = (Row, Option<Evidence>);
+
 /// What was recorded so far.
 pub(super) struct Record {
     /// The current part.
@@ -104,7 +107,7 @@ impl Simulation {
             let translated = member.translated(&self.hardware.mmu);
             (self.row(member), member.windows.evidence(&self.clock.info, &translated, &self.clock.counted))
         };
-        let left: Vec<(Row, Option<Evidence>)> = self.hardware.members.iter().map(state).collect();
+        let left: Vec<State> = self.hardware.members.iter().map(state).collect();
         let Kernel { vm, disk, processes, .. } = &mut self.kernel;
         for space in processes.spaces.values() {
             if let Err(error) = vm.exit(&mut self.hardware, *space) {
@@ -116,7 +119,7 @@ impl Simulation {
         let complete = complete && !self.log.outcome.stopped;
         let by_time = self.kernel.goes_by_time();
         let parts = std::mem::take(&mut self.record.parts);
-        let run = |((member, mut parts), (left, evidence)): ((&Member, Vec<Part>), (Row, Option<Evidence>))| {
+        let run = |((member, mut parts), (left, evidence)): ((&Member, Vec<Part>), State)| {
             let mut row = Row {
                 active_bytes: left.active_bytes,
                 inactive_bytes: left.inactive_bytes,
