@@ -1,5 +1,5 @@
-//! What a machine must satisfy beyond the syntax and the ranges of its file, and the errors that
-//! say so. What a mechanism refuses it says itself; here the refusals come together.
+//! Checks of a machine beyond the syntax and the ranges of its file, with their errors. Each
+//! mechanism says what it refuses; the refusals are collected here.
 
 use crate::machine::{
     Clustered, Disk, ENTRY_BYTES, Host, LINE_CACHE_BYTES, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, MAX_WAYS,
@@ -104,7 +104,7 @@ impl Machine {
         self.check_caches().or_else(|(key, what)| fail(&key, what))
     }
 
-    /// What is wrong with a TLB whose ways serve some sizes, or have sets of their own.
+    /// Why a TLB cannot be skewed, if it is and cannot.
     fn refuses_skewed(&self, tlb: &TlbSpec) -> Option<String> {
         let (ways, sizes, given) = (tlb.ways(), tlb.sizes.len(), tlb.size_ways.len());
         let sum = tlb.size_ways.iter().fold(0, |sum: usize, some| sum.saturating_add(*some));
@@ -151,10 +151,10 @@ impl Machine {
                     .into(),
             );
         }
-        match self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
-            true => Err("it is for machines without inclusive TLBs".into()),
-            false => Ok(()),
+        if self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+            return Err("it is for machines without inclusive TLBs".into());
         }
+        Ok(())
     }
 
     fn check_ranges(&self) -> Result<(), String> {
@@ -229,14 +229,14 @@ impl Machine {
         if !buckets.is_power_of_two() {
             return Err(("clustered.buckets", format!("expected a power of two, not {buckets}")));
         }
-        match self.walk_cache.is_empty() {
-            true => Ok(()),
-            false => Err(("walk-cache", "clustered tables have no upper levels: remove them, walk-cache = []".into())),
+        if !self.walk_cache.is_empty() {
+            return Err(("walk-cache", "clustered tables have no upper levels: remove them, walk-cache = []".into()));
         }
+        Ok(())
     }
 
-    /// What walks beyond the plain tables, and shadow addresses, need of the line caches: these
-    /// lines lie far apart, and only sets of few ways take no more memory for that.
+    /// Checks the line caches of machines with nested or perforated tables, or shadow addresses.
+    /// Their lines lie far apart, so sets must have few enough ways to be searched.
     fn check_lines(&self) -> Result<(), (&'static str, String)> {
         let apart = matches!(self.page_table.kind, TableKind::Nested | TableKind::Perforated);
         let shadow = self.shadow.is_some();
@@ -250,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// What two-dimensional walks need of the host.
+    /// Checks the host for two-dimensional walks.
     fn check_host(&self, ladder: &Ladder) -> Result<(), (&'static str, String)> {
         if let Some(host) = &self.host
             && host.page_table_bits.is_empty()
@@ -270,15 +270,15 @@ impl Machine {
         }
         let host = self.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
         let (Some(host), TableKind::Nested) = (host, self.page_table.kind) else {
-            return match host.is_some() == (self.page_table.kind == TableKind::Nested) {
-                true => Ok(()),
-                false => Err((
-                    "page-table.kind",
-                    "\"nested\" goes with a table [host] that has page-table-bits, and only with that; if a later overlay sets \
-                     the kind, lay it on first"
-                        .into(),
-                )),
-            };
+            if host.is_none() && self.page_table.kind != TableKind::Nested {
+                return Ok(());
+            }
+            return Err((
+                "page-table.kind",
+                "\"nested\" goes with a table [host] that has page-table-bits, and only with that; if a later overlay sets \
+                 the kind, lay it on first"
+                    .into(),
+            ));
         };
         let bits: u32 = host.page_table_bits.iter().map(|bits| u32::from(*bits)).sum();
         if bits < GUEST_BITS {
@@ -305,19 +305,19 @@ impl Machine {
         alone.check_caches().map_err(|(key, what)| ("host.walk-cache", format!("{key}: {what}")))
     }
 
-    /// What a TLB must be that holds entries of level 2 in place of a walk cache.
+    /// Checks that a TLB can hold entries of level 2 in place of a walk cache.
     fn check_within(&self, cache: &WalkCacheSpec, name: &str) -> Result<(), String> {
         self.tlb.iter().find(|tlb| tlb.name == name).ok_or("there is no such TLB")?;
         if cache.level != 2 {
             return Err(format!("only entries of level 2 are in a TLB, not those of level {}", cache.level));
         }
-        match cache.entries <= MAX_WAYS && (cache.entries > 0 || self.within(cache).is_some()) {
-            true => Ok(()),
-            false => Err(format!(
+        if cache.entries > MAX_WAYS || (cache.entries == 0 && self.within(cache).is_none()) {
+            return Err(format!(
                 "it must be of the last level, with entries of one page, on a machine with radix or linear tables, without [host], [range-tlb], \
                  [shadow], joins, skewed and inclusive TLBs; or say with entries = N, at most {MAX_WAYS}, how many a cache of their own has then"
-            )),
+            ));
         }
+        Ok(())
     }
 
     fn check_caches(&self) -> Result<(), (String, String)> {

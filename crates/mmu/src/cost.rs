@@ -1,4 +1,4 @@
-//! What translation cost, computed from counts by the machine's stated latencies.
+//! The cycles of translation, computed from counts and the machine's stated latencies.
 
 use crate::counters::{Counters, LineCounts, Remaps, UseBits};
 use crate::machine::Machine;
@@ -24,9 +24,9 @@ impl TranslationCycles {
 }
 
 impl Machine {
-    /// The cycles that these counts amount to. A hit costs what the file says for the TLB of that
-    /// level that serves the access (if several do, for different sizes, the first in the file),
-    /// and nothing if there is no nearer level.
+    /// The cycles of these counts. A hit takes the `hit-cycles` of the TLB of that level that
+    /// serves the access (the first in the file, if several do for different sizes), and none if
+    /// there is no nearer level.
     pub fn translation_cycles(&self, counters: &Counters) -> TranslationCycles {
         let mut cycles = TranslationCycles::default();
         for level in 0..self.tlb_levels() {
@@ -55,8 +55,8 @@ impl Machine {
     }
 
     /// The cycles of the program's own misses in the first line caches, in a stream with lines,
-    /// without those that were prefetched: what each would take alone, with the controller's
-    /// look-ups, divided by how many overlap ([`crate::machine::Memory::overlap`]).
+    /// without prefetches: the sum of their latencies, with the controller's look-ups, divided by
+    /// how many overlap ([`crate::machine::Memory::overlap`]).
     pub fn line_cycles(&self, counters: &Counters) -> u64 {
         let [data, fetches, _] = &counters.program_lines;
         let alone = |lines: &LineCounts| {

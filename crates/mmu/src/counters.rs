@@ -20,15 +20,14 @@ pub struct Counters {
     pub walks: [u64; 3],
     /// Walks shortened by the walk cache for entries of level n, at index n - 1.
     pub walk_cache_hits: [u64; MAX_WALK_LEVELS],
-    /// The same of walks through the tables of a host.
+    /// As `walk_cache_hits`, in walks of a host's tables.
     pub host_walk_cache_hits: [u64; MAX_WALK_LEVELS],
     /// Walk references served by the line cache of this level, nearest first.
     pub line_hits: [u64; MAX_LINE_LEVELS],
     /// Walk references that no line cache could serve.
     pub line_misses: u64,
-    /// In a stream with lines, the program's own: loads and stores, fetches, and those loads and
-    /// stores that were prefetched, which are not among the first. Of a run only the first access
-    /// counts.
+    /// In a stream with lines, the program's accesses: loads and stores that were not prefetched,
+    /// fetches, and loads and stores that were. A run of accesses counts as one.
     pub program_lines: [LineCounts; 3],
     /// Mappings whose use bits an access set (by hardware, or by a trap: the machine says which).
     pub use_bits: UseBits,
@@ -43,7 +42,7 @@ pub struct Counters {
     /// the parts that it is split into or joined from before anything is translated again; and once
     /// for all of a space that ends.
     pub shootdowns: u64,
-    /// Those of them that concern the space whose requests run, and so interrupt its program.
+    /// Shootdowns of pages of the current space, which interrupt its program.
     pub shootdowns_running: u64,
     /// TLB entries dropped by shootdowns.
     pub shootdown_entries: u64,
@@ -52,25 +51,25 @@ pub struct Counters {
     /// Times that all TLBs and walk caches were emptied: at a switch, or because address space
     /// numbers ran out.
     pub flushes: u64,
-    /// What shadow superpages have cost, on a machine that has them.
+    /// The work for shadow superpages, on a machine that has them.
     pub remaps: Remaps,
-    /// What was done with a hash table of groups, on a machine that has one.
+    /// The events of the hash table of groups, on a machine that has one.
     pub groups: GroupCounts,
 }
 
-/// What accesses to mappings set, as a count of mappings or of their page-table entries.
+/// Use bits that accesses set, counted by mapping or by page-table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct UseBits {
     /// Clean mappings that became dirty by a write.
     pub dirty: u64,
     /// Unreferenced mappings that became referenced.
     pub referenced: u64,
-    /// Those among both that became dirty and referenced by one access, with one trap.
+    /// Mappings in both counts that one access made dirty and referenced, with one trap.
     pub both: u64,
 }
 
 impl UseBits {
-    /// Those that a machine sets by a trap, given who sets each bit.
+    /// The traps by which a machine sets them, given who sets each bit.
     pub(crate) fn by_trap(self, referenced: SetBy, dirty: SetBy) -> u64 {
         match (referenced, dirty) {
             (SetBy::Trap, SetBy::Trap) => self.referenced + self.dirty - self.both,
@@ -81,7 +80,7 @@ impl UseBits {
     }
 }
 
-/// What was done with a hash table of groups (Dougan et al., OSDI 1999, section 7).
+/// The events of a hash table of groups (Dougan et al., OSDI 1999, section 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct GroupCounts {
     /// Times that software was entered for a TLB miss.
@@ -98,9 +97,9 @@ pub struct GroupCounts {
     pub tree_walks: u64,
     /// Entries placed in the table.
     pub reloads: u64,
-    /// Those that replaced another one, live or a zombie.
+    /// Reloads that replaced another entry, live or a zombie.
     pub evicts: u64,
-    /// Those that replaced one of a page that a space had.
+    /// Reloads that replaced a live entry.
     pub live_evicts: u64,
     /// Pages that software looked for to flush them.
     pub flushed: u64,
@@ -114,9 +113,8 @@ pub struct GroupCounts {
     pub blocks: u64,
 }
 
-/// What a memory controller that maps shadow addresses to frames has done, and what the operating
-/// system has done for that; the accesses are those of a stream with lines that missed in all line
-/// caches.
+/// The work of a memory controller that maps shadow addresses to frames, and of the operating
+/// system for it. Accesses are those of a stream with lines that missed in all line caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct Remaps {
     /// Shadow superpages made of base pages, or of smaller ones.
@@ -128,20 +126,19 @@ pub struct Remaps {
     pub table_writes: u64,
     /// Base pages whose lines were flushed from the caches, since their physical address changed.
     pub flushed_pages: u64,
-    /// Lines of those that a cache held.
+    /// Lines of these pages that a cache held.
     pub flushed_lines: u64,
     /// Accesses to shadow addresses whose mapping the controller's TLB held: those that the program
-    /// waited for, and those that were prefetched.
+    /// waited for, and prefetches.
     pub hits: [u64; 2],
-    /// Those whose mapping was read from memory.
+    /// Accesses to shadow addresses whose mapping was read from memory, likewise.
     pub misses: [u64; 2],
 }
 
 /// Where a program's accesses to lines were served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Counts)]
 pub struct LineCounts {
-    /// By line cache, nearest first; fetches that have a first level of their own count there at
-    /// index 0.
+    /// By line cache, nearest first; hits in an instruction cache count at index 0.
     pub hits: [u64; MAX_LINE_LEVELS],
     /// In no cache.
     pub misses: u64,

@@ -1,9 +1,9 @@
-//! What an operating system does to keep TLBs and hash tables up to date: how it flushes, which of
-//! its own memory is translated by blocks, and the software that is entered at a miss. Dougan,
-//! Mackerras and Yodaiken, OSDI 1999, sections 5 to 8.
+//! How an operating system keeps TLBs and hash tables up to date: its flushes, the memory that it
+//! maps by blocks, and the software that is entered at a miss. Dougan, Mackerras and Yodaiken, OSDI
+//! 1999, sections 5 to 8.
 //!
-//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs
-//! are switched, unless that empties them.
+//! Here the kernel has a separate address space, whose entries stay in the TLBs at a switch of
+//! programs, unless the switch flushes them.
 
 use crate::counters::Counters;
 use crate::mappings::{Invalidate, Mapping, SpacePages};
@@ -19,7 +19,7 @@ use superpage_pages::{Access, Vpn};
 
 /// All pages of a space.
 const WHOLE: Range<u64> = 0..u64::MAX;
-/// So many pages of a range are flushed one by one, 4 GB, and so many at once.
+/// The most pages of a range that are flushed one by one, 4 GB, and how many are at once.
 const MOST_FLUSHED: u64 = 1 << 20;
 const FLUSHED_AT_ONCE: u64 = 1 << 16;
 
@@ -60,14 +60,14 @@ pub struct Touch {
 /// The software that is entered at a miss.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Handler {
-    /// What it touches, besides the tables.
+    /// The memory that it touches besides the tables.
     pub touches: Vec<Touch>,
     /// Whether translation is on while it runs, so that it may miss in the TLBs itself.
     pub translated: bool,
 }
 
-/// What the operating system does. By default it has no memory of its own, flushes eagerly, and
-/// uses a hash table if there is one.
+/// What the operating system does. By default the kernel's memory is not modelled, flushes are
+/// eager, and a hash table is used if there is one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upkeep {
     /// The kernel's address space.
@@ -75,10 +75,10 @@ pub struct Upkeep {
     /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table.
     /// There are 2^20 of them, divided by the largest power of two in it, which is at most 256.
     pub scatter: u32,
-    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They
-    /// are for eager flushes: a space has no other.
+    /// Whether context numbers are process numbers ([`Mmu::set_process`]) instead of counted. Then
+    /// flushes must be eager, since a space cannot get another number.
     pub by_process: bool,
-    /// Whether there is a hash table, where software searches: without, it reads the tree.
+    /// Whether software that searches has a hash table; without one it reads the tree.
     pub table: bool,
     /// Whether page tables go through the caches.
     pub cached_tables: bool,
@@ -86,9 +86,9 @@ pub struct Upkeep {
     pub reclaims_on_demand: bool,
     /// How pages are flushed.
     pub flush: Flush,
-    /// What blocks translate.
+    /// The blocks.
     pub blocks: Vec<Block>,
-    /// What is entered at a miss; without, it touches nothing but the tables.
+    /// The software that is entered at a miss; without it, a miss touches only the tables.
     pub handler: Option<Handler>,
 }
 
@@ -112,7 +112,7 @@ impl Default for Upkeep {
 #[derive(Clone, Debug)]
 pub struct SavedCounts {
     shared: Counters,
-    /// Of each first level, and what is behind it.
+    /// Of each first level, and of the levels behind it.
     first_levels: Vec<(Counters, Vec<SavedBehind>)>,
 }
 
@@ -120,14 +120,14 @@ pub struct SavedCounts {
 type SavedBehind = (Counters, Vec<Counters>);
 
 impl Upkeep {
-    /// Whether accesses to lines are made one by one: what the kernel does comes between them.
+    /// Whether lines are accessed one by one, because the kernel's accesses come between them.
     pub(crate) fn one_by_one(&self) -> bool {
         self.handler.is_some() || !self.blocks.is_empty()
     }
 }
 
 impl Mmu {
-    /// What the operating system does from now on. Before anything is mapped or translated.
+    /// Sets what the operating system does. Call it before anything is mapped or translated.
     ///
     /// # Panics
     /// `scatter` is 0, or a multiple of 512; context numbers are those of processes, and flushes
@@ -144,14 +144,14 @@ impl Mmu {
         self.upkeep = upkeep;
     }
 
-    /// The software that is entered at a miss touches this from now on, if there is any.
+    /// Sets what the software that is entered at a miss touches, if there is such software.
     pub fn set_handler_touches(&mut self, touches: Vec<Touch>) {
         if let Some(handler) = &mut self.upkeep.handler {
             handler.touches = touches;
         }
     }
 
-    /// The kernel runs, in its own space, which is not a switch; returns the space that ran.
+    /// Enters the kernel's space, which is not a switch; returns the space that ran.
     ///
     /// # Panics
     /// [`Upkeep::kernel`] is none.
@@ -160,15 +160,13 @@ impl Mmu {
         self.run_in(kernel)
     }
 
-    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss
-    /// in the first cache take their places in all, and nobody waits; they are counted as
-    /// prefetched.
+    /// Sets whether loads and stores are preloaded in time (section 10.2): a miss in the first line
+    /// cache fills all caches, but the program does not wait, and it counts as prefetched.
     pub fn preload(&mut self, preloading: bool) {
         self.walkers().for_each(|walker| walker.preload(preloading));
     }
 
-    /// A block translates what is mapped of these pages from now on; whatever is not mapped there
-    /// faults as it does without.
+    /// Adds a block. It translates those of its pages that are mapped; others fault as without it.
     ///
     /// # Panics
     /// The machine has no blocks.
@@ -177,19 +175,19 @@ impl Mmu {
         self.upkeep.blocks.push(block);
     }
 
-    /// No block translates any of these pages of a space any more: those that did are gone, whole.
+    /// Removes all blocks that translate any of these pages of a space.
     pub fn drop_blocks(&mut self, space: u32, pages: Range<u64>) {
         let meets = |block: &Block| block.pages.start < pages.end && pages.start < block.pages.end;
         self.upkeep.blocks.retain(|block| block.space != space || !meets(block));
     }
 
-    /// The number of the process that has a space, from which its VSIDs follow where
-    /// [`Upkeep::by_process`] says so. Before its first access.
+    /// Sets the process number of a space, from which its VSIDs follow with [`Upkeep::by_process`].
+    /// Call it before the first access to the space.
     pub fn set_process(&mut self, space: u32, process: u32) {
         self.each_groups().for_each(|(groups, _)| groups.segments.set_process(space, process));
     }
 
-    /// The kernel returns to this space.
+    /// Returns from the kernel to this space.
     pub fn leave_kernel(&mut self, space: u32) {
         self.run_in(space);
     }
@@ -201,17 +199,16 @@ impl Mmu {
         std::mem::replace(&mut self.space, space)
     }
 
-    /// Flushes a range of a space, as an operating system does before it changes mappings there,
-    /// whatever is mapped: page by page, or by another number for the space. Without a hash table,
-    /// pages that go one by one are those whose mappings change: nothing is done here.
+    /// Flushes a range of a space, as an operating system does before it changes mappings there:
+    /// page by page, mapped or not, or by giving the space another number. Without a hash table,
+    /// page by page only pages whose mappings change are flushed, so this does nothing.
     pub fn flush_range(&mut self, space: u32, pages: Range<u64>) {
         if !pages.is_empty() && (self.walks_again() || self.renews(space, &pages)) {
             self.shoot(space, pages);
         }
     }
 
-    /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in
-    /// between takes time from nobody.
+    /// The counts so far, for [`Mmu::restore_counts`]: work in between is charged to no program.
     pub fn save_counts(&self) -> SavedCounts {
         let of_behind = |further: &FurtherLevels| {
             (further.counters, further.walkers.iter().map(|walker| walker.counters).collect())
@@ -221,7 +218,7 @@ impl Mmu {
         SavedCounts { shared: self.counters, first_levels: self.served().iter().map(of_front).collect() }
     }
 
-    /// Counts are again what they were then, but for entries of hash tables that were reclaimed.
+    /// Restores saved counts, except of reclaimed entries of hash tables.
     pub fn restore_counts(&mut self, saved: SavedCounts) {
         self.counters = saved.shared;
         for (first_level, (counters, of_behind)) in self.first_levels.get_mut().iter_mut().zip(saved.first_levels) {
@@ -237,32 +234,32 @@ impl Mmu {
         }
     }
 
-    /// The idle task looks at so many entries, at most at all, of the hash table and frees zombies;
-    /// through the caches, or past them.
+    /// The idle task looks at `entries` entries of the hash table, at most at all, and frees
+    /// zombies; through the caches if `cached`.
     pub fn reclaim(&mut self, entries: u64, cached: bool) {
         for (groups, mut reads) in self.each_groups() {
             groups.reclaim(entries, cached, &mut reads);
         }
     }
 
-    /// Of the hash table of a machine: entries in use, those of pages that a space has, and all;
-    /// `None` without one.
+    /// Entries of the hash table of a machine: in use, live (of pages that a space has), and all;
+    /// `None` without a hash table.
     pub fn groups_in_use(&self, machine: usize) -> Option<[u64; 3]> {
         self.of_groups(machine, Groups::use_of)
     }
 
-    /// The most entries of the hash table of a machine that ever were in use; `None` without one.
+    /// The most entries of the hash table of a machine that ever were in use; `None` without a hash
+    /// table.
     pub fn most_groups_in_use(&self, machine: usize) -> Option<u64> {
         self.of_groups(machine, Groups::most_in_use)
     }
 
-    /// The entries in use of each group of the hash table of a machine; none without one.
+    /// The entries in use of each group of the hash table of a machine; empty without a hash table.
     pub fn entries_by_group(&self, machine: usize) -> Vec<u64> {
         self.of_groups(machine, |groups| groups.by_group().collect()).unwrap_or_default()
     }
 
-    /// The entries that the kernel has in the TLBs of the first level of a machine, and all that
-    /// are in use.
+    /// The entries in use in the first-level TLBs of a machine: the kernel's, and all.
     pub fn held_by_kernel(&self, machine: usize) -> (u64, u64) {
         let kernel = self.upkeep.kernel.unwrap_or(u32::MAX);
         self.of_served(machine, |first_level, _, _| first_level.tlbs.held_of(&self.mappings, kernel))
@@ -278,12 +275,12 @@ impl Mmu {
         self.first_levels.get_mut().iter_mut().flat_map(FirstLevel::walkers)
     }
 
-    /// The hash table of each machine that has one, and what its lines are read through.
+    /// The hash table of each machine that has one, and the caches through which it is read.
     fn each_groups(&mut self) -> impl Iterator<Item = (&mut Groups, Reads<'_>)> {
         self.walkers().filter_map(Walker::groups)
     }
 
-    /// What has changed is to leave the hash table, or the space gets another number.
+    /// Flushes changed pages from the hash table, or gives the space another number.
     pub(crate) fn keep_up(&mut self, space: u32, pages: Range<u64>) {
         if self.renews(space, &pages) {
             return self.renew(space);
@@ -291,9 +288,8 @@ impl Mmu {
         if !self.walks_again() {
             return;
         }
-        // Page by page, as far as the addresses of 32 bits reach; of a whole space, and of what a
-        // program has reserved beyond that, those that are mapped, which software goes through in
-        // the tree.
+        // Addresses of 32 bits are flushed page by page. Of a whole space, and of what a program
+        // has reserved beyond 32 bits, only mapped pages are, which software finds in the tree.
         let near = if pages == WHOLE {
             pages.start..pages.start
         } else {
@@ -330,8 +326,8 @@ impl Mmu {
         }
     }
 
-    /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed
-    /// from the hash table is flushed there.
+    /// Drops pages of a space from the TLBs, as they are from the hash table, whether their
+    /// mappings change or not.
     fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
         self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
         for page in pages {
@@ -341,7 +337,7 @@ impl Mmu {
         }
     }
 
-    /// A space gets another number: nothing that TLBs and hash tables have of it is found again.
+    /// Gives a space another number: its entries in TLBs and hash tables match nothing any more.
     fn renew(&mut self, space: u32) {
         self.shot = Some(SpacePages { space, pages: WHOLE });
         self.counters.groups.renewed += 1;
@@ -357,20 +353,20 @@ impl Mmu {
         }
     }
 
-    /// A space ends: its VSIDs are nobody's.
+    /// A space ends: no space has its VSIDs any more.
     pub(crate) fn end_contexts(&mut self, space: u32) {
         for (groups, _) in self.each_groups() {
             groups.end(space);
         }
     }
 
-    /// Whether an access after a trap goes to the page tables like any other, which then have the
-    /// page in more than one place.
+    /// Whether the retry after a trap walks like any other access: a page may be in more than one
+    /// table.
     pub(crate) fn walks_again(&self) -> bool {
         self.walks_again
     }
 
-    /// As [`Mmu::retry`] there.
+    /// As [`Mmu::retry`], where it walks.
     pub(crate) fn access_again(&mut self, request: Request, line: Option<u32>) -> Result<(), Trap> {
         match self.lookup(self.space, request.page()) {
             None => return Err(Trap::Absent),
@@ -386,8 +382,8 @@ impl Mmu {
         trap.map_or(Ok(()), |(_, trap)| Err(trap))
     }
 
-    /// As [`Mmu::run_lines`] where the kernel has a handler, request by request: what this touches
-    /// comes before the access that missed.
+    /// As [`Mmu::run_lines`], request by request: the handler's accesses come before the access
+    /// that missed.
     pub(crate) fn run_handled(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         requests.iter().zip(lines).enumerate().find_map(|(at, (request, line))| {
             if self.access_block(*request, *line) {
@@ -445,8 +441,8 @@ impl Mmu {
         })
     }
 
-    /// The software that is entered touches its memory. Where it misses itself, what is entered
-    /// then touches nothing.
+    /// The software that is entered touches its memory. If it misses too, the software entered then
+    /// touches nothing.
     fn handle(&mut self) {
         let Some(handler) = self.upkeep.handler.take() else { return };
         let space = self.enter_kernel();

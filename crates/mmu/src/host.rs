@@ -1,12 +1,12 @@
-//! The host of a guest, where it has a memory manager of its own ([`crate::Host::managed`]): its
-//! page tables, which map the guest's frames.
+//! The page tables of a host that has a memory manager ([`crate::Host::managed`]): they map the
+//! frames of its guest.
 //!
-//! The guest's frames are pages here; its page tables are pages too, behind all of these
-//! ([`Mmu::guest_tables`]). A host does not know by which addresses its guest reaches a frame, so a
-//! change of a mapping that was there flushes everything that is derived from any: TLBs, the walk
-//! caches of both and the nested TLB (`INVEPT`: Intel, Software Developer's Manual, volume 3,
-//! section 29.4.3.1; KVM flushes all that a guest has). What maps something for the first time
-//! flushes nothing.
+//! To the host the guest's frames are pages, and so are the guest's page tables, with numbers above
+//! all frames ([`Mmu::guest_tables`]). A host does not know by which addresses its guest reaches a
+//! frame. So a change of an existing mapping flushes everything that is derived from any mapping:
+//! TLBs, the walk caches of both and the nested TLB (`INVEPT`: Intel, Software Developer's Manual,
+//! volume 3, section 29.4.3.1; KVM flushes all entries of the guest). A new mapping flushes
+//! nothing.
 
 use crate::counters::Counters;
 use crate::mappings::pte::Pte;
@@ -21,11 +21,11 @@ use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Vpn};
 /// The state of the host besides its tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostState {
-    /// What its page tables cost: entries written and traversed, and shootdowns.
+    /// Work on its page tables: entries written and traversed, and shootdowns.
     counters: Counters,
     /// Everything was flushed, and nothing translated since.
     pub(crate) shot: bool,
-    /// Accesses have found frames without a page: what TLBs hold of them is of no size.
+    /// Accesses have found frames without a page, of which TLBs hold entries of no size.
     missed: bool,
 }
 
@@ -45,7 +45,7 @@ fn mapping(at: Vpn, size: PageSize) -> MappingId {
 }
 
 impl Mmu {
-    /// As [`Mmu::run`], of a guest: what its walks have found in the host's tables is noted there.
+    /// As [`Mmu::run`], of a guest: its walks set use bits in the host's tables.
     #[cold]
     #[inline(never)]
     pub(crate) fn run_as_guest(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
@@ -86,25 +86,24 @@ impl Mmu {
         self.host.counters.pte_traversals += work.traversals;
     }
 
-    /// Frames of the guest that have been mapped by its kernel since the last call, which has
-    /// filled them, or that an access found without a page of the host: the host is to back them,
+    /// Takes the frames of the guest that its kernel has mapped since the last call, and has
+    /// filled, and those that an access found without a page of the host. The host must back them
     /// before anything is translated.
     pub fn take_touched(&mut self) -> Vec<PageRange> {
         std::mem::take(&mut self.backing().touched)
     }
 
-    /// The guest's own page tables that there have been so far, a base page each, as the host sees
-    /// them.
+    /// The guest's page tables so far, a base page each, as the host numbers them.
     pub fn guest_tables(&self) -> PageRange {
         Vpn(TABLES).pages(self.mappings.nodes.count())
     }
 
-    /// What the page tables of the host have cost: entries written and traversed, and shootdowns.
+    /// Work on the page tables of the host: entries written and traversed, and shootdowns.
     pub fn host_counters(&self) -> Counters {
         self.host.counters
     }
 
-    /// Maps frames of the guest, which the host has not mapped. As [`Mmu::enter`], as are those
+    /// Maps frames of the guest that the host has not mapped, as [`Mmu::enter`] does; likewise
     /// below.
     pub fn host_enter(&mut self, at: Vpn, to: Mapped, access: Access) {
         if std::mem::take(&mut self.host.missed) {

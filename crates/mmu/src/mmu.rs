@@ -1,12 +1,11 @@
 //! The hardware as the rest of the simulator sees it: it takes requests, returns traps and counts,
 //! and provides the page-table operations that an operating system needs.
 //!
-//! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for
-//! several machines on which the same kernel runs the same programs: they share the mappings;
-//! machines with the same TLBs of the first level share these, and the look-up of each request
-//! ([`crate::tlb::first`]); those that also have the same further levels share these, which see
-//! only the misses of the first ([`crate::tlb::further`]); and a walker sees what misses in all
-//! ([`crate::walk`]).
+//! Mappings and traps do not depend on TLBs and walkers. So one [`Mmu`] can simulate several
+//! machines on which the same kernel runs the same programs. All share the mappings. Machines with
+//! equal first levels share one, and with it the look-up of each request ([`crate::tlb::first`]).
+//! Behind it, machines with equal further levels share those, which see only first-level misses
+//! ([`crate::tlb::further`]). Each walker sees only the misses of all levels ([`crate::walk`]).
 
 use crate::counters::Counters;
 use crate::handler::Upkeep;
@@ -29,24 +28,24 @@ use std::cell::RefCell;
 use std::ops::Range;
 use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
 
-/// So many requests are made on one first level after the other: what they need stays in the caches
-/// of the host.
+/// Requests that one first level takes before the next one does: few enough that their page-table
+/// entries stay in the caches of the host.
 const CHUNK: usize = 4096;
 
-/// The TLBs, page tables and walker of one core, and their counters; or those of several, of which
-/// each is of another machine and all run the same.
+/// The TLBs, page tables and walker of one core, and their counters; or of one core each of several
+/// machines, which run the same programs.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     pub(crate) mappings: Mappings,
-    /// Who reads of them what is counted or held has what waits served first: [`Mmu::served`].
+    /// Read them through [`Mmu::served`], which serves waiting requests first.
     pub(crate) first_levels: RefCell<Vec<FirstLevel>>,
     /// Of each machine.
     indices: Vec<Indices>,
-    /// Whether requests of all of them may wait ([`Mmu::defer`]).
+    /// Whether requests may wait on all machines ([`Mmu::defer`]).
     pub(crate) may_defer: bool,
-    /// Whether they have hash tables of groups.
+    /// Whether the machines have hash tables of groups.
     pub(crate) walks_again: bool,
-    /// What is the same for all.
+    /// The counts that all machines have in common.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
     /// The pages of the last shootdown, if nothing was translated since: no TLB holds any of them.
@@ -75,11 +74,10 @@ impl Mmu {
         Mmu::of(&[machine])
     }
 
-    /// A core of each of these machines, at least one, which must be alike
-    /// ([`Machine::shares_mappings`]): they run the same. A request costs what it does on one
-    /// machine, for each different first level; different further levels behind one only cost
-    /// something where that misses, and a walker where all miss; machines that differ in costs
-    /// alone cost nothing.
+    /// A core of each of these machines, at least one, which must share mappings
+    /// ([`Machine::shares_mappings`]). Each different first level takes as long as one machine
+    /// alone. Different further levels take time only for misses of their first level, walkers only
+    /// for misses of all levels, and machines that differ in costs alone take none.
     ///
     /// # Panics
     /// There is no machine, or two differ in their page tables.
@@ -130,8 +128,8 @@ impl Mmu {
         }
     }
 
-    /// The bytes that the TLBs and caches of a machine take here: those that are written when it
-    /// begins, and all. What depends on the program comes on top.
+    /// The bytes of the host that the TLBs and caches of a machine take, without what depends on
+    /// the program: those written at the start, and all.
     pub fn bytes_of(machine: &Machine) -> (u64, u64) {
         let tlbs = machine.tlb.iter().map(|tlb| {
             let (begun, whole) = Entries::bytes(machine, tlb);
@@ -160,8 +158,8 @@ impl Mmu {
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
-    /// What is made of the first level of a machine, of the further ones and of its walker, when
-    /// all that was asked for is served.
+    /// Calls `make` with the first level, further levels and walker of a machine, once all waiting
+    /// requests are served.
     pub(crate) fn of_served<T>(
         &self,
         machine: usize,
@@ -173,13 +171,13 @@ impl Mmu {
         make(first_level, further, &further.walkers[walker])
     }
 
-    /// What is made of the hash table of groups of a machine, if it has one.
+    /// Calls `make` with the hash table of groups of a machine, if it has one.
     pub(crate) fn of_groups<T>(&self, machine: usize, make: impl FnOnce(&Groups) -> T) -> Option<T> {
         self.of_served(machine, |_, _, walker| walker.groups_held().map(make))
     }
 
-    /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after
-    /// [`Mmu::new`]). Here and below, a place that is none is a bug in the caller, and panics.
+    /// The counts since the start, on the machine with this index in [`Mmu::of`] (0 after
+    /// [`Mmu::new`]). Panics if `machine` is out of range, here and below.
     pub fn counters(&self, machine: usize) -> Counters {
         let mut counters = self.shared();
         self.of_served(machine, |first_level, further, walker| {
@@ -190,48 +188,46 @@ impl Mmu {
         counters
     }
 
-    /// The part of them that is the same on all machines: use bits set, page-table entries written
-    /// and traversed, shootdowns, switches, and shadow superpages.
+    /// The counts that all machines have in common: use bits set, page-table entries written and
+    /// traversed, shootdowns, switches, and shadow superpages.
     pub fn shared(&self) -> Counters {
         let [use_bits, use_bit_entries] = self.mappings.use_bits;
         Counters { use_bits, use_bit_entries, remaps: self.mappings.remaps(), ..self.counters }
     }
 
-    /// Page-table entries written and traversed, and shootdowns: those of [`Mmu::shared`], at no
-    /// cost.
+    /// Page-table entries written, page-table entries traversed, and shootdowns. As in
+    /// [`Mmu::shared`], without computing the rest.
     #[inline]
     pub fn changes(&self) -> [u64; 3] {
         [self.counters.pte_writes, self.counters.pte_traversals, self.counters.shootdowns]
     }
 
-    /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less
-    /// cost.
+    /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], without
+    /// computing the rest.
     pub fn misses(&self, machine: usize) -> u64 {
         self.of_served(machine, |_, further, walker| further.counters.tlb_misses() + walker.counters.tlb_misses())
     }
 
-    /// The part of the counts of a machine that is due to walks that found no page, and so ended in
-    /// a fault.
+    /// The counts of those walks of a machine that found no page, and so ended in a fault.
     pub fn faulting(&self, machine: usize) -> Counters {
         self.of_served(machine, |_, _, walker| walker.faulting)
     }
 
-    /// The most bytes that page tables took at one time, of all address spaces together, since the
-    /// start or [`Mmu::restart_page_table_peak`]: each node of the radix format has the bytes of
-    /// its entries, each of the linear one whole base pages; the clustered one has its buckets,
-    /// which are always there, and its nodes. It is the same on all machines. A space has its root
-    /// from its first access or mapping until it is destroyed, and other nodes as long as they have
-    /// an entry.
+    /// The most bytes that the page tables of all address spaces took at one time, since the start
+    /// or [`Mmu::restart_page_table_peak`]; equal on all machines. A node of the radix format takes
+    /// the bytes of its entries, one of the linear format whole base pages; the clustered format
+    /// takes its buckets, always, and its nodes. A space has its root from its first access or
+    /// mapping until it is destroyed, and other nodes as long as they have an entry.
     pub fn peak_page_table_bytes(&self) -> u64 {
         self.mappings.peak_table_bytes()
     }
 
-    /// Begins a new peak with what page tables take now.
+    /// Restarts the peak at the bytes that page tables take now.
     pub fn restart_page_table_peak(&mut self) {
         self.mappings.restart_peak();
     }
 
-    /// What each TLB of a machine holds now, by page size.
+    /// The entries in use of each TLB of a machine, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
         let levels = |first_level: &FirstLevel, further: &FurtherLevels| {
             [first_level.tlbs.held(&self.mappings), further.tlbs.held(&self.mappings)]
@@ -247,9 +243,9 @@ impl Mmu {
     }
 
     /// The order (base-two logarithm, in base pages) of the smallest aligned block around a page of
-    /// the current space in which the TLBs and ranges of a machine hold another mapping than that
-    /// of the page itself; `None` if they hold none of the space. What is held of perforated pages
-    /// does not count. Costs a look at all entries.
+    /// the current space in which the TLBs and ranges of a machine hold another mapping than the
+    /// page's own; `None` if they hold no other mapping of the space. Entries of perforated pages
+    /// do not count. Cost: O(entries).
     pub fn held_around(&self, machine: usize, page: Vpn) -> Option<u32> {
         let own = self.mappings.mapping(self.space, page);
         let own = own.map_or(page.0..page.0 + 1, |Mapping { pte, first, .. }| {
@@ -266,8 +262,8 @@ impl Mmu {
         self.space
     }
 
-    /// Makes `space` the current address space for requests. Does nothing if it is already. Spaces
-    /// should have small numbers: there are a few bytes for each up to the largest.
+    /// Makes `space` the current address space for requests, if it is not already. Spaces should
+    /// have small numbers: each up to the largest takes a few bytes.
     pub fn switch(&mut self, space: u32) {
         if space == self.space {
             return;
@@ -279,8 +275,8 @@ impl Mmu {
         self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.switch(&self.mappings, space));
     }
 
-    /// Whether TLBs can be brought back level by level: what an entry holds depends on nothing that
-    /// comes between.
+    /// Whether TLBs can be recalled level by level: no entry depends on the walk that comes between
+    /// two levels.
     pub(crate) fn may_recall(&self) -> bool {
         self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again()
     }
@@ -329,15 +325,14 @@ impl Mmu {
         None
     }
 
-    /// The same of a stream with lines: the caches of each machine also hold the program's lines,
-    /// and `lines` has the place of each request in its base page, in lines of 64 bytes. After a
-    /// trap [`Mmu::retry_line`] is called. The counts of TLBs and walks are those of [`Mmu::run`];
-    /// where walks find their lines differs. Costs about a look-up in a set for each request and
-    /// machine.
+    /// As [`Mmu::run`] with lines: the caches of each machine also hold the program's lines, and
+    /// `lines` says which line of 64 bytes in its base page each request accesses. After a trap
+    /// call [`Mmu::retry_line`]. TLB misses and walks are those of [`Mmu::run`], but walks find
+    /// their lines in other caches. Cost: about a look-up in a set for each request and machine.
     ///
     /// # Panics
-    /// There are not as many lines as requests, or a manager of the host maps the memory. The
-    /// machines must be such that [`Mmu::refuses_lines`] has nothing against them.
+    /// The numbers of lines and requests differ, or a memory manager of the host maps the memory.
+    /// The machines must be ones that [`Mmu::refuses_lines`] does not refuse.
     pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
         self.catch_up();
@@ -363,7 +358,7 @@ impl Mmu {
         None
     }
 
-    /// As [`Mmu::retry`] of a request for this line, which is then accessed.
+    /// As [`Mmu::retry`]; then accesses this line of the page.
     ///
     /// # Errors
     /// It would trap again; then nothing changes.
@@ -381,7 +376,7 @@ impl Mmu {
         Ok(())
     }
 
-    /// Why a machine cannot run a stream with lines, with so many bytes of memory, if it cannot.
+    /// Why a machine with `memory` bytes cannot run a stream with lines, if it cannot.
     pub fn refuses_lines(machine: &Machine, memory: u64) -> Option<String> {
         let bytes = machine.memory.line_bytes;
         let most = if machine.shadow.is_some() { SHADOW_LINES } else { PROGRAM_LINES }.saturating_mul(bytes);
@@ -402,8 +397,8 @@ impl Mmu {
     }
 
     /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash
-    /// table of groups it is an access like any other, and counted: it misses once more, and
-    /// software places the page into the table.
+    /// table of groups the retry is an access like any other, and counted: it misses again, and
+    /// software puts the page into the table.
     ///
     /// # Errors
     /// It would trap again; then nothing changes.
@@ -437,17 +432,17 @@ impl Mmu {
         self.shoot(space, pages);
     }
 
-    /// What maps a page where nothing was mapped.
+    /// The change of mapping a page where nothing is mapped.
     fn entering(&self, space: u32, at: Vpn, to: Mapped) -> Change {
         Change { frames: Some(self.pages(Vpn(to.frame.0), to.size)), ..self.change(space, at, to.size) }
     }
 
-    /// A change of what this page of this size maps.
+    /// A change of the mapping of this page of this size.
     fn change(&self, space: u32, at: Vpn, size: PageSize) -> Change {
         Change { space, pages: self.pages(at, size), frames: None }
     }
 
-    /// To be called before the mappings of a change are changed.
+    /// Call it before the mappings of a change are changed.
     fn begin(&mut self, change: &Change) {
         if self.mappings.are_followed() {
             let followed = self.mappings.before(change, self.first_levels.get_mut());
@@ -455,7 +450,7 @@ impl Mmu {
         }
     }
 
-    /// To be called after that, which was `work` in the index.
+    /// Call it after the mappings are changed, which took this `work` in the index.
     fn finish(&mut self, change: &Change, work: Work) {
         if self.mappings.are_followed() {
             let followed = self.mappings.after(change, work, self.first_levels.get_mut());
@@ -480,8 +475,8 @@ impl Mmu {
         shot.into_iter().for_each(|SpacePages { space, pages }| self.shoot(space, pages));
     }
 
-    /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last
-    /// shootdown of the same pages.
+    /// Drops these pages from the TLBs, unless the last shootdown dropped them and nothing was
+    /// translated since.
     pub(crate) fn shoot(&mut self, space: u32, pages: Range<u64>) {
         self.catch_up();
         let covers =
@@ -494,9 +489,8 @@ impl Mmu {
         }
     }
 
-    /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and
-    /// dirty if it is made for a write. Panics if something is mapped there or `at` is not aligned,
-    /// which would be a bug in the memory manager.
+    /// Maps the page at `at`, where nothing is mapped: referenced, and dirty if it is mapped for a
+    /// write. Panics if something is mapped there or `at` is not aligned to the size.
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
         let change = self.entering(space, at, to);
         self.begin(&change);
@@ -504,7 +498,7 @@ impl Mmu {
         self.finish(&change, work);
     }
 
-    /// The same of a page that nobody touches: it is neither referenced nor dirty.
+    /// As [`Mmu::enter`], for a page that is not accessed yet: neither referenced nor dirty.
     pub fn enter_untouched(&mut self, space: u32, at: Vpn, to: Mapped) {
         let change = self.entering(space, at, to);
         self.begin(&change);
@@ -513,8 +507,8 @@ impl Mmu {
         self.finish(&change, work);
     }
 
-    /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether
-    /// modified. Panics if there is none, as all operations on a mapping do.
+    /// Removes the mapping of `size` at `at` and returns its use bits. Panics if there is no such
+    /// mapping, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.catch_up();
         let change = self.change(space, at, size);
@@ -557,18 +551,18 @@ impl Mmu {
         self.finish(&change, work);
     }
 
-    /// The frame of the base page `at`, the size of the mapping, and its rights.
+    /// The frame of the base page `at`, and the size and rights of its mapping.
     pub fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
         self.mappings.lookup(space, at)
     }
 
-    /// All mappings: address space, first base page, and what it maps, in no order. O(page-table
-    /// entries).
+    /// All mappings in no order: address space, first base page, and its frame, size and rights.
+    /// Cost: O(page-table entries).
     pub fn mappings(&self) -> impl Iterator<Item = (u32, Vpn, Mapped)> + '_ {
         self.mappings.all()
     }
 
-    /// The use bits of a mapping: its use since they were last cleared.
+    /// The use bits of a mapping, since they were last cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
         self.mappings.used(MappingId { space, at, size }).used()
     }
@@ -607,20 +601,20 @@ impl Mmu {
         before.used()
     }
 
-    /// Splits all shadow superpages of a space all of whose mappings will be removed: each base
-    /// page is flushed from the caches once.
+    /// Splits all shadow superpages of a space whose mappings will all be removed, so that each
+    /// base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
         let followed = self.mappings.before_end(space, self.first_levels.get_mut());
         self.count_followed(followed);
     }
 
-    /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush
-    /// for all of them.
+    /// Flushes a space whose mappings will all be removed without being used first: one shootdown
+    /// for all.
     pub fn flush(&mut self, space: u32) {
         self.gather(space, 0..u64::MAX);
     }
 
-    /// The same for some pages of a space, whose mappings will change.
+    /// As [`Mmu::flush`], for pages of a space whose mappings will change.
     pub fn gather(&mut self, space: u32, pages: Range<u64>) {
         if self.mappings.has_root(space) {
             self.shoot(space, pages);

@@ -1,10 +1,10 @@
-//! What a program used while nobody looked: the TLBs are brought to where they were at the end of
-//! that time.
+//! Brings TLBs up to date after a time in which accesses were not simulated, in a sampled stream:
+//! *recall*.
 //!
-//! Of each page its last use is known. A page that was used all the time, like a stack, never left
-//! the first level, so it was never asked for at the second, and no walk to it changed a walk
-//! cache. Where last uses are all that is replayed, it falls out at each level, and comes back at
-//! each. So two things are held of a page that a level still has when all was replayed:
+//! Only the last use of each page is known and replayed. But a page that was used all the time,
+//! like a stack, never left the first level: the second level never saw it, and no walk to it
+//! changed a walk cache. A replay of last uses alone would miss it at each level. So two
+//! assumptions are made of a page that a level still holds after the replay:
 //!
 //! - The first level had it all the time, and passes nothing on, if it was used whenever anybody
 //!   looked (since it was first used, or for as long as nobody has looked now), and not missed in a
@@ -25,19 +25,19 @@ use crate::tlb::storage::EntryId;
 use crate::tlb::{Served, Tlbs};
 use superpage_pages::Access;
 
-/// One of the requests that are replayed, for a page that was used before too.
+/// A replayed request for a page that was used before too.
 #[derive(Clone, Copy, Debug)]
 pub struct Stayed {
     /// Its index.
     pub index: usize,
-    /// Whether the page was written to then.
+    /// Whether the page was written before.
     pub written: bool,
-    /// Whether it was used whenever anybody looked: since it was first used, or for as long as
-    /// nobody has looked now.
+    /// Whether each sample used it: since it was first used, or in as long a time as the one that
+    /// is recalled.
     pub always: bool,
 }
 
-/// A request that the levels so far did not serve, or did not have all the time.
+/// A request that the nearer levels did not serve, or did not hold all the time.
 struct Passed {
     located: Located,
     request: Request,
@@ -46,8 +46,8 @@ struct Passed {
 }
 
 impl Passed {
-    /// Whether these levels have had it all the time, for the kinds of access by which it was used:
-    /// they have it, and nobody has missed it.
+    /// Whether these levels have held it all the time, for the kinds of access that used it: they
+    /// hold it, and no request has missed it.
     fn is_in(&self, tlbs: &Tlbs, noted: &Noted) -> bool {
         let Located { number, head, kind, .. } = self.located;
         let write = kind & !3 | Access::Write as usize;
@@ -58,9 +58,9 @@ impl Passed {
 }
 
 impl Mmu {
-    /// From now on the levels behind the first note what misses in them, for [`Mmu::recall`], and
-    /// the first level too if `first` is set: for it that is done seldom, so that it remembers many
-    /// times of looking. Each forgets what it noted when this is done for the second time.
+    /// Starts a note of misses, for [`Mmu::recall`], in the levels behind the first, and in the
+    /// first level too if `first` is set; set it seldom, so that its note spans many samples. A
+    /// note is forgotten when the second one after it starts.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
         for first_level in self.first_levels.get_mut() {
@@ -70,11 +70,10 @@ impl Mmu {
         }
     }
 
-    /// Makes the requests, the last use of each page in their order, as [`Mmu::run`] does, and
-    /// returns what that does; `stayed` are those for pages that were used before too, by their
-    /// indices, which ascend. Where an entry depends on other mappings or on use bits, where one of
-    /// the requests would trap, and without [`Mmu::note_misses`], none is held to have stayed.
-    /// O(requests), some 100 ns each.
+    /// As [`Mmu::run`] of requests that are the last use of each page, in order. `stayed` are those
+    /// for pages that were used before too, by ascending index. No page is assumed to have stayed
+    /// where an entry depends on other mappings or on use bits, where one of the requests would
+    /// trap, and without [`Mmu::note_misses`]. Cost: O(requests), some 100 ns each.
     pub fn recall(&mut self, requests: &[Request], stayed: &[Stayed]) -> Option<(usize, Trap)> {
         let ready = |request: &Request| {
             let mapped = self.lookup(self.space(), request.page());
@@ -86,7 +85,7 @@ impl Mmu {
         self.catch_up();
         let (first_levels, mappings, space) = self.in_parts();
         for first_level in first_levels {
-            // Each by what it is itself, whatever others share the mappings.
+            // Each first level by its machines alone, whichever others share the mappings.
             if first_level.compared == 0 {
                 first_level.recall(mappings, space, requests, stayed);
             } else {

@@ -1,4 +1,4 @@
-//! One memory access of a program, and why it may not be translated.
+//! A memory access of a program, and the traps that it may cause.
 
 use superpage_pages::{Access, Protection, Vpn};
 

@@ -1,15 +1,15 @@
-//! What waits across traps.
+//! Requests that wait across traps.
 //!
 //! Programs that touch new memory trap often, and a batch of misses that ends at each trap is
-//! small. Where nothing that a kernel does at a trap for an absent page changes what TLBs and
-//! walkers do with the requests before it, what missed in a first level need not be passed on
-//! before the kernel runs: it waits, with the walk that ended at the absent entry, and the request
-//! that is made again, until there are enough for a batch; or until a mapping that is there
-//! changes, or the requests end. All is passed on in the same order, so all counts are the same.
+//! small. On many machines the kernel's work at a trap for an absent page does not change how TLBs
+//! and walkers serve earlier requests. There the misses of a first level need not be passed on
+//! before the kernel runs: they wait, with the walk that ended at the absent entry and the retry of
+//! its request, until a batch is full, an existing mapping changes, or the requests end. They are
+//! passed on in their order, so all counts stay equal.
 //!
-//! That is so where what an entry of a TLB or a walk cache holds depends on its own mapping and on
-//! the tables above it: new mappings change neither. Entries of several pages, ranges and hash
-//! tables depend on what else is mapped.
+//! Requests may wait where an entry of a TLB or a walk cache depends only on its mapping and the
+//! tables above it, which new mappings do not change. Entries of several pages, ranges and hash
+//! tables depend on other mappings.
 
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
@@ -19,27 +19,26 @@ use crate::tlb::first::FirstLevel;
 use std::cell::Ref;
 
 impl Mmu {
-    /// From now on what is asked before a trap may be served after it, if these machines are such
-    /// that nothing changes by that; if not, this does nothing. Who asks what was counted, or what
-    /// TLBs hold, has what waits served first.
+    /// Lets requests before a trap be served after it, on machines where no count depends on that;
+    /// on others this does nothing. Calls that read counts or TLBs serve waiting requests first.
     pub fn defer(&mut self) {
         let defers = self.may_defer;
         self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.defers = defers);
     }
 
-    /// Serves what waits, before mappings change.
+    /// Serves waiting requests, before mappings change.
     pub(crate) fn catch_up(&mut self) {
         pass_on(self.first_levels.get_mut(), &self.mappings);
     }
 
-    /// The first levels, and all that is behind them, when all that was asked for is served.
+    /// The first levels and all levels behind them, once no request waits.
     pub(crate) fn served(&self) -> Ref<'_, Vec<FirstLevel>> {
         pass_on(&mut self.first_levels.borrow_mut(), &self.mappings);
         self.first_levels.borrow()
     }
 }
 
-/// Passes on what waits. All wait, or none does.
+/// Passes on waiting requests. Either all first levels defer, or none does.
 fn pass_on(first_levels: &mut [FirstLevel], mappings: &Mappings) {
     if first_levels[0].defers {
         first_levels.iter_mut().for_each(|first_level| first_level.pass_on(mappings));
@@ -47,7 +46,7 @@ fn pass_on(first_levels: &mut [FirstLevel], mappings: &Mappings) {
 }
 
 impl FirstLevel {
-    /// Counts a walk that ends at the absent entry of a page whose root exists, after what waits.
+    /// Queues a walk that ends at the absent entry of a page, whose root exists.
     pub(crate) fn wait_absent(&mut self, mappings: &mut Mappings, space: u32, request: Request) {
         let access = request.access_bits();
         // The lookup that found the page absent cached the place of its entry, unless the tables
@@ -60,7 +59,7 @@ impl FirstLevel {
         self.wait(mappings, Located { head: entry, entry, number: 0, kind });
     }
 
-    /// Fills what is behind for a request that missed here, uncounted, after what waits.
+    /// Queues a request that missed here and is to fill the levels behind, uncounted.
     pub(crate) fn wait_uncounted(&mut self, mappings: &Mappings, located: Located) {
         self.wait(mappings, located);
         self.misses.uncounted |= 1 << (self.waiting - 1);

@@ -1,23 +1,22 @@
-//! Machines that are alike but for something known not to matter: that is taken out, and all the
-//! rest compared, so that a key which is added and forgotten here keeps machines apart.
+//! Which machines may share a simulation. Keys that are known not to matter are made equal, and all
+//! the rest is compared, so a key that is added and forgotten here keeps machines apart.
 
 use super::TableKind;
 use super::{Machine, Shadow};
 
 impl Machine {
-    /// Whether all counts are the same on both, whatever runs: they differ in names, sources and
-    /// costs at most.
+    /// Whether all counts are equal on both, whatever runs: they differ in names, sources and costs
+    /// at most.
     pub(crate) fn counts_like(&self, other: &Machine) -> bool {
         let mut with_our_costs = other.clone();
         with_our_costs.take_costs(self);
         with_our_costs == *self
     }
 
-    /// Whether the same kernel maps the same in page tables of this machine and of another, and one
-    /// look-up of a request serves both: they have pages of the same sizes, tables of the same
-    /// format, and no TLB whose entries depend on use bits, which the look-up sets, or host with a
-    /// memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may
-    /// differ.
+    /// Whether a kernel makes equal mappings on both machines, so that one look-up of a request
+    /// serves both: they have equal page sizes and table formats, no TLB whose entries depend on
+    /// use bits, which the look-up sets, and no host with a memory manager, whose use bits their
+    /// walks set. TLBs, walkers and costs may differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
         let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         let mut with_ours = other.clone();
@@ -27,9 +26,9 @@ impl Machine {
     }
 
     /// Whether requests may be served after new mappings are made
-    /// ([`Mmu::defer`](crate::Mmu::defer)). Perforated pages and hosts have table formats of their
-    /// own. What is named without being looked at is known not to matter, and a key that is added
-    /// must be named.
+    /// ([`Mmu::defer`](crate::Mmu::defer)). Machines with perforated pages or hosts are excluded by
+    /// their table formats. Keys that are named but not used are known not to matter; a key that is
+    /// added must be named.
     #[rustfmt::skip]
     pub(crate) fn may_defer(&self) -> bool {
         let Machine {
@@ -42,9 +41,9 @@ impl Machine {
         tables && !joins && range_tlb.is_none() && shadow.is_none()
     }
 
-    /// With what translates on a machine: of pages the sizes stay, of page tables their format, and
-    /// what perforated pages, clusters and shadow superpages change of mappings. How much memory
-    /// there is a kernel is told.
+    /// Takes from `of` all that translates, except the page sizes, the format of page tables, and
+    /// the keys of perforated pages, clusters and shadow superpages that affect mappings. The size
+    /// of memory does not matter here: the kernel gets it separately.
     fn take_translation(&mut self, of: &Machine) {
         let of = of.clone();
         let line_bytes = self.memory.line_bytes;
@@ -67,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// With the names, sources and costs of a machine, part by part.
+    /// Takes the names, sources and costs from `of`, part by part.
     fn take_costs(&mut self, of: &Machine) {
         let Machine { name, description, clock, memory, walk, costs, disk, assumed, .. } = of.clone();
         (self.name, self.description, self.assumed) = (name, description, assumed);

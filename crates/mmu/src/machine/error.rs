@@ -1,9 +1,10 @@
-//! Errors of machine files, and what the tables of a file say of themselves.
+//! Errors of machine files, and the sources and assumed values that a file states.
 
 use super::overlay::{self, label};
 use super::{LineCacheSpec, TlbSpec, WalkCacheSpec};
 
-/// Why a machine could not be made: one sentence with the file, the key and what was expected.
+/// Why a machine could not be made: one sentence that names the file, the key and the expected
+/// value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MachineError(String);
@@ -72,7 +73,7 @@ impl MachineError {
     }
 }
 
-/// A message of the parser on one line, with what serde says of types of Rust in words: of
+/// A message of the parser on one line, in which serde's names of Rust types become words: from
 /// "invalid type: string \"many\", expected u64", "\"many\" is not a whole number of 0 or more".
 fn in_words(message: &str) -> String {
     let plain = message.replace('\n', ", ");
@@ -117,7 +118,7 @@ pub(super) fn table(text: &str, origin: &str) -> Result<toml::Table, MachineErro
     toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))
 }
 
-/// The tables of a file, those within others too, each with what errors call it.
+/// The tables of a file, nested ones too, each with its name in errors.
 fn parts<'a>(label: &str, file: &'a toml::Table) -> Vec<(String, &'a toml::Table)> {
     let mut found = Vec::new();
     for (name, value) in file {

@@ -20,8 +20,8 @@ pub enum Search {
 
 /// A page table of groups of entries, found by a hash of a virtual segment identifier (VSID) and
 /// the page index: a page is in its primary or its secondary group. Dougan, Mackerras and Yodaiken,
-/// OSDI 1999, section 3. The operating system keeps a tree beside it (`page-table.bits`), which has
-/// all that is mapped.
+/// OSDI 1999, section 3. The operating system also keeps a tree (`page-table.bits`) of all
+/// mappings.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Groups {
@@ -33,8 +33,8 @@ pub struct Groups {
     /// there is no such value.
     #[serde(default)]
     pub entry_cycles: Option<u64>,
-    /// Cycles of each entry that software looks at, besides its line: in searches of its own, for a
-    /// place, and to flush a page.
+    /// Cycles of each entry that software looks at, besides its line: to search for a page, to find
+    /// a free entry, and to flush a page.
     pub software_entry_cycles: u64,
     /// Cycles to enter software and to leave it: at each miss of a TLB where software searches,
     /// else where the hardware has found nothing.
@@ -67,9 +67,10 @@ impl Groups {
 impl Machine {
     pub(crate) fn check_groups(&self) -> Result<(), (&'static str, String)> {
         if (self.page_table.kind == TableKind::Groups) != self.groups.is_some() {
-            let what = match self.groups.is_some() {
-                true => "a machine with a hash table of groups, [groups], does not have other page tables beside it",
-                false => "\"groups\" goes with a table [groups]",
+            let what = if self.groups.is_some() {
+                "a machine with a hash table of groups, [groups], does not have other page tables beside it"
+            } else {
+                "\"groups\" goes with a table [groups]"
             };
             return Err(("page-table.kind", what.into()));
         }

@@ -10,8 +10,8 @@ pub struct Joins {
     pub kind: JoinKind,
     /// The base pages of a block: a power of two from 2 to 32.
     pub pages: usize,
-    /// Use bits that pages of one entry must have alike, besides their rights. A page whose bit
-    /// changes is dropped with its entry, and loaded anew.
+    /// Use bits that pages of one entry must have alike, besides their rights. If a bit of a page
+    /// changes, its entry is dropped and the page is loaded again.
     #[serde(default)]
     pub alike: Vec<UseBit>,
     /// Whether a miss loads all pages that the entry may hold (the default), not only the one asked
@@ -34,8 +34,8 @@ pub enum JoinKind {
     Coalesced,
     /// A run of them with contiguous frames and the same rights (Pham et al., CoLT, MICRO 2012).
     Runs,
-    /// Those that are in one aligned block of frames, each at its place there, and have the same
-    /// rights (Talluri and Hill, ASPLOS 1994).
+    /// Pages that lie at their places in one aligned block of frames, with equal rights (Talluri
+    /// and Hill, ASPLOS 1994).
     PartialSubblock,
     /// Any (Talluri and Hill, ASPLOS 1994).
     CompleteSubblock,

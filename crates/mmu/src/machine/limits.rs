@@ -1,4 +1,4 @@
-//! The most that a machine may have of a thing: what models keep has places for so many.
+//! Limits of a machine: the models' data structures have room for this many.
 
 /// The most TLB levels.
 pub const MAX_TLB_LEVELS: usize = 8;

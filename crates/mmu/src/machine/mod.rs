@@ -45,7 +45,7 @@ pub struct Machine {
     pub memory: Memory,
     /// The page sizes.
     pub pages: Pages,
-    /// What happens at a switch to another address space.
+    /// Address spaces in the TLBs.
     pub spaces: Spaces,
     /// The page table's shape and its use bits.
     pub page_table: PageTable,
@@ -64,7 +64,7 @@ pub struct Machine {
     /// A TLB of ranges beside the last level, where there is one.
     #[serde(default)]
     pub range_tlb: Option<RangeTlbSpec>,
-    /// What the memory controller maps, where it does.
+    /// Shadow addresses that the memory controller maps, where it does.
     #[serde(default)]
     pub shadow: Option<Shadow>,
     /// The TLBs, any number.
@@ -77,8 +77,8 @@ pub struct Machine {
     /// Caches that page-table lines go through, nearest first.
     #[serde(default)]
     pub line_cache: Vec<LineCacheSpec>,
-    /// The first level for fetches, where they have one of their own before the second of the line
-    /// caches. Only streams with lines use it.
+    /// The first-level cache for fetches, if it is not `line_cache`'s, before the second level of
+    /// those. Only streams with lines use it.
     #[serde(default)]
     pub instruction_cache: Option<LineCacheSpec>,
     /// The costs of operating-system work.
@@ -133,8 +133,8 @@ pub struct Memory {
     pub assumed: Vec<String>,
 }
 
-/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level
-/// maps, whose entries have so many bits of the page number.
+/// The size of a perforated page, if it is on this ladder: the pages of one table of the lowest
+/// level, which translates `bits` bits of the page number.
 pub(crate) fn perforated_size(ladder: &Ladder, bits: u32) -> Option<PageSize> {
     ladder.sizes().iter().copied().find(|size| size.shift() - ladder.base().shift() == bits)
 }
@@ -210,7 +210,7 @@ pub struct PageTable {
     pub assumed: Vec<String>,
 }
 
-/// A host whose own pages limit what the TLBs of its guest can hold.
+/// A host, whose pages limit the size of the translations in its guest's TLBs.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
@@ -243,12 +243,12 @@ pub struct Host {
     pub assumed: Vec<String>,
 }
 
-/// Perforated pages: what the operating system makes of them.
+/// Perforated pages: the operating system's rule for them.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Perforated {
-    /// A region whose pages are at their places but for so many of 100, rounded down to whole
-    /// pages, is a perforated page.
+    /// The most pages of a region, in percent, rounded down to whole pages, that may be away from
+    /// their places, or absent, for the region to be a perforated page.
     pub most_holes_percent: u32,
     /// Where the values come from.
     pub source: String,
@@ -279,7 +279,7 @@ pub struct Clustered {
     pub assumed: Vec<String>,
 }
 
-/// A range TLB beside the last level of TLBs, whose hits cost as much: fully associative, with LRU
+/// A range TLB beside the last level of TLBs, whose hit cycles it has: fully associative, with LRU
 /// (Karakostas et al., ISCA 2015).
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -314,12 +314,12 @@ pub struct WalkCacheSpec {
     /// The level whose entries it holds, at least 2: one that points to a table of the lowest level
     /// is at level 2.
     pub level: usize,
-    /// The number of entries. If they are in a TLB: those of a cache that takes their place where
-    /// an overlay makes the TLB one that cannot hold them; 0 if there is no such cache, and such an
-    /// overlay is refused.
+    /// The number of entries. If a TLB holds them (`in`): the entries of a separate cache, used
+    /// where an overlay makes the TLB unable to hold them; with 0 such an overlay is refused.
     #[serde(default)]
     pub entries: usize,
-    /// The TLB that holds them, by its name, among its own; of level 2 alone ([`Machine::within`]).
+    /// The name of the TLB that holds them among its translations; for level 2 only
+    /// ([`Machine::within`]).
     #[serde(default, rename = "in")]
     pub within: Option<String>,
     /// Where the values come from.
@@ -352,7 +352,7 @@ pub struct LineCacheSpec {
 }
 
 impl LineCacheSpec {
-    /// The number of sets, for lines of so many bytes.
+    /// The number of sets, given the bytes of a line.
     pub fn sets(&self, line_bytes: u64) -> usize {
         (self.size / line_bytes) as usize / self.ways.max(1)
     }
@@ -394,7 +394,7 @@ pub struct Costs {
     pub daemon_page: u64,
     /// Computing a digest of 1 KB with a fast hash.
     pub hash_per_kb: u64,
-    /// The same with SHA-1.
+    /// Computing the SHA-1 digest of 1 KB.
     pub sha1_per_kb: u64,
     /// Where the values come from.
     pub source: String,
@@ -410,9 +410,9 @@ pub struct Disk {
     /// The mean time until the first byte of a request that is not sequential to the one before: to
     /// seek any distance, and to turn.
     pub seek_microseconds: u64,
-    /// That of a request right beside the one before. From there the time grows with the square
-    /// root of the distance (Ruemmler and Wilkes, IEEE Computer 1994, for short seeks). Without it
-    /// all distances are alike.
+    /// The mean time until the first byte of a request next to the one before. From there the time
+    /// grows with the square root of the distance (Ruemmler and Wilkes, IEEE Computer 1994, for
+    /// short seeks). Without it all distances are alike.
     #[serde(default)]
     pub near_seek_microseconds: Option<u64>,
     /// The bytes of the whole disk, for distances.
@@ -441,8 +441,7 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
 }
 
-/// What the text of a machine comes from, as errors name it: a file of the user's, where it is none
-/// of the built-in ones.
+/// How errors name the source of a machine that is not built in.
 const FILE: &str = "machine file ";
 
 fn of_file(path: &str) -> String {
@@ -479,8 +478,8 @@ impl Machine {
         Machine::with_text(name, read).map(|(machine, _)| machine)
     }
 
-    /// Like [`Machine::named`], with the text of one file that says the same, without comments: two
-    /// machines with the same text are the same.
+    /// As [`Machine::named`], with the text of an equivalent single file without comments: machines
+    /// with equal texts are equal.
     ///
     /// # Errors
     /// As for [`Machine::named`].
@@ -536,7 +535,7 @@ impl Machine {
     }
 
     /// Parses a machine file and applies overlays to it in order, each given as origin and text:
-    /// the machine, the file with them, and what errors call it.
+    /// the machine, the file with them, and its name in errors.
     fn overlaid(
         text: &str,
         origin: &str,
@@ -566,7 +565,7 @@ impl Machine {
         typed: Result<Machine, toml::de::Error>,
         origin: &str,
     ) -> Result<Machine, MachineError> {
-        // Before the types, whose errors do not say what was expected of a number.
+        // Ranges before types, whose errors do not say which numbers are expected.
         if let Some((key, problem)) = range::outside(file) {
             return Err(MachineError::of(origin, &key, &problem));
         }

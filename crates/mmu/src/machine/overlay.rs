@@ -50,8 +50,8 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// The page sizes that a part of a file names; what is no list of sizes is an error of types
-/// elsewhere.
+/// The page sizes that a part of a file names; a value that is no list of sizes is reported
+/// elsewhere, as an error of types.
 fn sizes(part: Option<&Value>) -> Vec<PageSize> {
     let list = part.and_then(|part| part.get("sizes")).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(|size| size.as_str()?.parse().ok()).collect()
@@ -76,7 +76,7 @@ fn spread(machine: &mut Table, before: &[PageSize], held: &[Vec<PageSize>]) {
     }
 }
 
-/// What tells a part of a list from the others.
+/// The key that identifies a part of a list.
 pub(super) fn label(part: &Table) -> Option<&Value> {
     part.get("name").or(part.get("level"))
 }

@@ -8,8 +8,8 @@
 use super::overlay::{label, replace};
 use toml::{Table, Value};
 
-/// A name of a machine, and what is set in it. What follows a colon is a setting only if it has a
-/// `=`: paths may have colons.
+/// A machine's name without its settings, and these. Text after a colon is a setting only if it has
+/// a `=`: paths may have colons.
 pub(super) fn split(name: &str) -> (&str, Option<&str>) {
     match name.split_once(':') {
         Some((machine, values)) if values.contains('=') => (machine, Some(values)),

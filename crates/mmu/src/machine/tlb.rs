@@ -40,7 +40,7 @@ impl Serves {
 pub enum Ways {
     /// Fully associative: all entries are one set.
     Full,
-    /// Sets of so many ways.
+    /// Sets of this many ways.
     Of(usize),
 }
 
@@ -95,8 +95,8 @@ pub struct TlbSpec {
     /// Whether the nearer levels may hold only what this one holds.
     #[serde(default)]
     pub inclusive: bool,
-    /// Of how many address spaces it keeps entries, those that were current last; by default, or if
-    /// it says `all`, of all that have a number.
+    /// How many address spaces it keeps entries of, those that were current last; by default, or
+    /// with `all`, of all that have a number.
     #[serde(default, deserialize_with = "number_or_all")]
     pub spaces: Option<usize>,
     /// Whether one entry may hold several base pages, and which.
@@ -141,12 +141,12 @@ impl TlbSpec {
         self.suits_perforated(machine) && machine.host.as_ref().is_none_or(whole)
     }
 
-    /// Whether it holds what would be in a walk cache.
+    /// Whether it holds the entries of a walk cache.
     pub(crate) fn holds_pointers(&self, machine: &Machine) -> bool {
         machine.walk_cache.iter().any(|cache| machine.within(cache).is_some_and(|tlb| tlb.name == self.name))
     }
 
-    /// Whether it could.
+    /// Whether it could hold the entries of a walk cache.
     fn may_hold_pointers(&self, machine: &Machine) -> bool {
         let tables = matches!(machine.page_table.kind, TableKind::Radix | TableKind::Linear);
         let plain = tables && machine.host.is_none() && machine.range_tlb.is_none() && machine.shadow.is_none();
@@ -161,8 +161,8 @@ impl TlbSpec {
 }
 
 impl Machine {
-    /// The TLB that holds what would be in this walk cache: the one that it names, if its entries
-    /// are one page each, on a machine with radix or linear tables, without `[host]`,
+    /// The TLB that holds the entries of this walk cache: the one that it names, if that has
+    /// entries of one page each, on a machine with radix or linear tables, without `[host]`,
     /// `[range-tlb]`, `[shadow]` and inclusive TLBs, where it is of the last level.
     pub fn within(&self, cache: &WalkCacheSpec) -> Option<&TlbSpec> {
         let named = self.tlb.iter().find(|tlb| Some(&tlb.name) == cache.within.as_ref());

@@ -1,11 +1,11 @@
-//! What backs the memory of a guest whose host has a memory manager: the host's tables, by the
-//! guest's frames.
+//! The memory of a guest whose host has a memory manager: the host's tables, which map the guest's
+//! frames.
 //!
 //! A TLB holds translations from pages of the guest to frames of the host, so none is larger than
-//! the smaller of the guest's page and the host's at this place (Bhargava et al., Accelerating
-//! two-dimensional page walks for virtualized systems, ASPLOS 2008, section 5). A base page of the
-//! guest is always one translation. A larger one is in *pieces*: the size of each follows from what
-//! the host maps there now.
+//! the guest's page or the host's page there (Bhargava et al., Accelerating two-dimensional page
+//! walks for virtualized systems, ASPLOS 2008, section 5). A base page of the guest is always one
+//! translation. A larger one is in *pieces*: the size of each follows from what the host maps there
+//! now.
 
 use super::Mappings;
 use crate::mappings::pte::Pte;

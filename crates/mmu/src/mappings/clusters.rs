@@ -11,8 +11,8 @@
 //!
 //! A new node is the first of its chain; a node that takes the other form is a new one. Addresses
 //! are in words of eight bytes: first the buckets, a pointer each, then base pages full of nodes of
-//! one form, in the order in which they are needed. The place that was freed last is used first. So
-//! the lines that a walk reads depend only on the sequence of operations.
+//! one form, in the order in which they are needed. The node freed last is reused first. So the
+//! lines that a walk reads depend only on the sequence of operations.
 
 use super::followers::{Change, Followed, Follower};
 use super::{Found, Invalidate, Mappings, Work};
@@ -40,7 +40,7 @@ pub(crate) struct ClusterShape {
 }
 
 impl ClusterShape {
-    /// That of a machine, if it has such a table.
+    /// The shape of a machine's table, if it has one.
     pub(crate) fn of(machine: &Machine) -> Option<ClusterShape> {
         machine.clustered.as_ref().map(|clustered| ClusterShape {
             order: clustered.pages.ilog2(),
@@ -76,7 +76,7 @@ struct Pool {
     words: u32,
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Where the pages are that have the nodes.
+    /// The addresses of the base pages that have the nodes.
     pages: Vec<u32>,
 }
 
@@ -325,8 +325,8 @@ impl Follower for Clusters {
         }
     }
 
-    /// Checks that each block has the node that what is mapped needs, in the chain where it is
-    /// looked for.
+    /// Checks that each block has a node of the form that its mappings need, in the chain where it
+    /// is looked for.
     fn validate(mappings: &Mappings) -> Result<(), String> {
         let Some(clusters) = &mappings.clusters else { return Ok(()) };
         let (mut bytes, mut live) = (clusters.bucket_bytes(), vec![0; clusters.live.len()]);

@@ -1,6 +1,6 @@
-//! What follows from what is mapped: clusters, ranges, perforated pages, shadow superpages. Each is
-//! a file that implements [`Follower`] and a name in the list below. Most machines have none of
-//! them, and no request that hits comes here.
+//! Structures that are derived from the mappings: clusters, ranges, perforated pages, shadow
+//! superpages. Each is a file that implements [`Follower`] and a name in the list below. Most
+//! machines have none, and requests that hit never come here.
 
 use super::clusters::Clusters;
 use super::perforation::Perforation;
@@ -9,7 +9,7 @@ use super::shadow::Shadow;
 use super::{Invalidate, Mappings, SpacePages, Work};
 use std::ops::Range;
 
-/// A change of mappings: the pages, and their frames, if they are mapped where nothing was.
+/// A change of mappings: its pages, and their frames if nothing was mapped there before.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) space: u32,
@@ -17,8 +17,8 @@ pub(crate) struct Change {
     pub(crate) frames: Option<Range<u64>>,
 }
 
-/// What keeping up with a change costs, and the pages of spaces that it changes too: they are to be
-/// shot down.
+/// The work of followers after a change, and further pages whose mappings they changed: the caller
+/// must shoot them down.
 #[must_use]
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
@@ -33,12 +33,12 @@ impl std::ops::AddAssign for Followed {
     }
 }
 
-/// Something that is derived from what is mapped.
+/// A structure that is derived from the mappings.
 pub(super) trait Follower {
-    /// Whether the machine has it: otherwise nothing else is called.
+    /// Whether the machine has it; if not, nothing else is called.
     fn is_kept(_: &Mappings) -> bool;
 
-    /// These pages will change; of some only frames are given, which will be mapped once more.
+    /// Called before a change of mappings. If frames are given, they will be mapped once more.
     fn before(_: &mut Mappings, _: &Change, _: &mut impl Invalidate) -> Followed {
         Followed::default()
     }
@@ -48,23 +48,23 @@ pub(super) trait Follower {
         Followed::default()
     }
 
-    /// These pages have changed, which was so much work until here. The pages that are mapped are
-    /// in a row, or it is one.
+    /// Called after a change, which took this `work` so far. The mapped pages among those changed
+    /// are contiguous, or are one mapping.
     fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Invalidate) -> Followed {
         Followed { work, shot: Vec::new() }
     }
 
-    /// What a change of use bits of these pages costs, which was so much until here.
+    /// The work of changing use bits of these pages, given the work so far.
     fn bits(_: &Mappings, _space: u32, _pages: &Range<u64>, work: Work) -> Work {
         work
     }
 
-    /// Whether something is left to be done before the next access.
+    /// Whether it has work to do before the next access.
     fn waits(_: &Mappings) -> bool {
         false
     }
 
-    /// Does it.
+    /// Does that work.
     fn settle(_: &mut Mappings, _: &mut impl Invalidate) -> Followed {
         Followed::default()
     }
@@ -86,7 +86,7 @@ macro_rules! followers {
                 false $(|| $follower::is_kept(self))+
             }
 
-            /// To be called before these pages change.
+            /// Call it before a change of mappings.
             #[inline(never)]
             pub(crate) fn before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();
@@ -94,15 +94,15 @@ macro_rules! followers {
                 all
             }
 
-            /// To be called before all mappings of a space are removed.
+            /// Call it before all mappings of a space are removed.
             pub(crate) fn before_end(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();
                 $(if $follower::is_kept(self) { all += $follower::before_end(self, space, caches); })+
                 all
             }
 
-            /// To be called after these pages have changed, which was so much work. Returns what it
-            /// costs in all.
+            /// Call it after a change, which took this `work`. Returns the work of the change and
+            /// all followers.
             #[inline(never)]
             pub(crate) fn after(&mut self, change: &Change, work: Work, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed { work, shot: Vec::new() };
@@ -114,7 +114,7 @@ macro_rules! followers {
                 all
             }
 
-            /// What a change of use bits of these pages costs.
+            /// The work of changing use bits of these pages.
             pub(crate) fn work_of_bits(&self, space: u32, pages: &Range<u64>, work: Work) -> Work {
                 $(let work = if $follower::is_kept(self) { $follower::bits(self, space, pages, work) } else { work };)+
                 work
@@ -126,8 +126,8 @@ macro_rules! followers {
                 false $(|| $follower::is_kept(self) && $follower::waits(self))+
             }
 
-            /// Does what changes since the last access have left to be done: a kernel's changes
-            /// often come in rows, of which the next undoes what would follow from one.
+            /// Does the work that changes since the last access have left. A kernel often makes
+            /// several changes at once, and the next one undoes what would follow from one alone.
             #[cold]
             pub(crate) fn settle(&mut self, caches: &mut impl Invalidate) -> Followed {
                 let mut all = Followed::default();

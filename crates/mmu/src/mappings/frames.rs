@@ -1,8 +1,8 @@
-//! The frames of the leaves. The plain machine never reads them, so they are only kept for nodes
-//! that have leaves, and in those only for stretches that do. A program that touches memory
-//! sparsely has a node of 512 page-table entries for each page, and one stretch of frames in it.
+//! The frames of the leaves, in stretches of 16 page-table entries; a stretch without leaves takes
+//! no memory. A program that touches memory sparsely has a node of 512 page-table entries for each
+//! page, and one stretch of frames in it.
 
-/// Records of one stretch.
+/// The page-table entries of one stretch.
 const STRETCH: usize = 16;
 /// No stretch yet.
 const NONE: u32 = u32::MAX;
@@ -16,7 +16,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Makes room for so many page-table entries.
+    /// Makes room for this many page-table entries.
     pub(super) fn resize(&mut self, ptes: usize) {
         self.places.resize(ptes.div_ceil(STRETCH), NONE);
     }

@@ -36,7 +36,7 @@ pub(super) struct IndexCache {
     learned: u64,
     /// The page-number bits of the lowest level.
     lowest_bits: u32,
-    /// Those of the two lowest levels together.
+    /// The page-number bits of the two lowest levels together.
     node_bits: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What is mapped, exactly, and its use bits.
+//! The mappings of all address spaces, exactly, with their use bits.
 //!
 //! Mappings are found by an index, a tree of nodes whose page-table entries lie in one array; a
 //! request makes one lookup, usually of two page-table entries (see `look_up`). A mapping is a
@@ -6,7 +6,7 @@
 //! format defines how many bits each level of the index has and at which level a page of each size
 //! is ([`Shape`]), so that it can derive the address of an entry from its number; nothing here
 //! depends on that address (see [`crate::walk::formats`]). Addresses wider than the tree are no
-//! error: there is one root for each stretch in use.
+//! error: each part of the address space that one tree spans has its root.
 
 mod backing;
 mod clusters;
@@ -40,7 +40,7 @@ pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, MOST_PAGES, Region, Stale, fragment_order};
 pub use pte::Used;
 
-/// The caches of what is mapped: they drop what they hold of it, just before it changes.
+/// Caches of mappings, which drop entries just before the mappings change.
 pub(crate) trait Invalidate {
     /// A mapping changes.
     fn drop_leaf(&mut self, mapping: Mapping);
@@ -88,6 +88,13 @@ pub(crate) struct SpacePages {
     pub(crate) pages: Range<u64>,
 }
 
+impl SpacePages {
+    /// Whether it has one of these pages of a space.
+    pub(crate) fn meets(&self, space: u32, pages: &Range<u64>) -> bool {
+        self.space == space && self.pages.start < pages.end && pages.start < self.pages.end
+    }
+}
+
 /// No node above: a root.
 pub(crate) const NO_PARENT: u32 = u32::MAX;
 
@@ -107,12 +114,13 @@ pub(crate) struct Shape {
     pub(crate) bits: Vec<u32>,
     /// By level of the ladder.
     pub(crate) layouts: Vec<Layout>,
-    /// The pages that are mapped in a perforated page at least; 0 if there are none such.
+    /// The fewest pages that a perforated page maps; 0 without perforated pages.
     pub(crate) least_mapped: u32,
     /// The bytes that the page tables of the machine have for a node of each level, from the lowest
     /// up.
     pub(crate) bytes: Vec<u64>,
-    /// That of a clustered table, if the machine has one: then nodes of the index take no bytes.
+    /// The shape of a clustered table, if the machine has one: then nodes of the index take no
+    /// bytes.
     pub(crate) clusters: Option<ClusterShape>,
 }
 
@@ -148,7 +156,7 @@ struct Node {
     space: u32,
     /// The first page that its first entry spans.
     first: Vpn,
-    /// Records that are not absent.
+    /// Entries that are not absent.
     live: u32,
 }
 
@@ -217,7 +225,7 @@ pub(crate) struct Found {
     pub(crate) level: usize,
 }
 
-/// What the page tables of the machine take for the nodes there are.
+/// The bytes that the page tables of the machine take.
 #[derive(Clone, Debug)]
 struct Tables {
     /// By level, from the lowest up.
@@ -261,18 +269,18 @@ pub(crate) struct Mappings {
     free: Vec<u32>,
     /// The roots of each space: page-number bits above the tree, first page-table entry.
     roots: Vec<Vec<(u64, u32)>>,
-    /// Incremented when a table is made or freed, at least: what is cached of the upper tree may be
-    /// out of date.
+    /// Incremented at least when a table is made or freed: a cache of the upper levels may be out
+    /// of date then.
     changes: u64,
     tables: Tables,
     index_cache: IndexCache,
     perforation: Perforation,
-    /// What backs the memory of a guest, where the host has a memory manager.
+    /// The host's mappings of a guest's memory, where the host has a memory manager.
     pub(crate) backing: Option<Box<Backing>>,
     clusters: Option<Box<Clusters>>,
     ranges: Option<Box<Ranges>>,
     shadow: Option<Box<Shadow>>,
-    /// Those that accesses set, and the page-table entries of the mappings.
+    /// Use bits that accesses set, counted by mapping and by page-table entry.
     pub(crate) use_bits: [UseBits; 2],
 }
 
@@ -349,7 +357,7 @@ impl Mappings {
         self.tables.peak
     }
 
-    /// The peak begins with what there is now.
+    /// Restarts the peak at the bytes that tables take now.
     pub(crate) fn restart_peak(&mut self) {
         self.tables.peak = self.tables.now;
     }
@@ -364,8 +372,8 @@ impl Mappings {
         at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
     }
 
-    /// The root for the page, created if there is none. A machine has one root for a space: others,
-    /// for addresses that the tree does not reach, are none of its page tables.
+    /// The root for the page, created if there is none. A machine has one root for a space; further
+    /// roots, for addresses that the tree does not reach, do not count as its page tables.
     pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
         if let Some(first) = self.root(space, at) {
             return first;

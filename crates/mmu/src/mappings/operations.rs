@@ -5,7 +5,7 @@ use super::{Invalidate, Layout, Mapping, Mappings};
 use crate::mappings::pte::{Pte, Used};
 use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
 
-/// What an operation cost in page-table entries.
+/// The cost of an operation in page-table entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Work {
     /// Entries written, leaves and pointers that replaced or were replaced by leaves.
@@ -21,7 +21,7 @@ impl std::ops::AddAssign for Work {
     }
 }
 
-/// What names a mapping: its space, its first page and its size.
+/// The name of a mapping: its space, its first page and its size.
 #[derive(Clone, Copy)]
 pub(crate) struct MappingId {
     pub(crate) space: u32,
@@ -168,7 +168,7 @@ impl Mappings {
         }
         let written = pages / step as u64 * entries as u64;
         self.changes += (level > 1) as u64;
-        // If the extent had an entry of its own above, that is written too: it points to a table
+        // If the mapping was one entry at a higher level, that is written too: it points to a table
         // now.
         Work { writes: written + (self.nodes.level_of(head) != self.nodes.level_of(old)) as u64, traversals: written }
     }
@@ -184,7 +184,7 @@ impl Mappings {
         Some(self.mapped(mapping.head, mapping.pte, at - mapping.first))
     }
 
-    /// The same of the page with this index in the mapping with this head.
+    /// As [`Mappings::lookup`], of the page with this index in the mapping with this head.
     fn mapped(&self, head: u32, pte: Pte, index: u64) -> Mapped {
         let (frame, size_level) = if pte.is_shadow() {
             (self.shadowed(pte, index).frame, 0)
@@ -215,7 +215,7 @@ impl Mappings {
         self.shadowed_use(mapping).unwrap_or_else(|| self.expect(mapping).pte)
     }
 
-    /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
+    /// Replaces the use bits of a mapping by the result of `change`; returns the entry as it was.
     pub(crate) fn clear(
         &mut self,
         mapping: MappingId,

@@ -3,15 +3,15 @@
 //! others are *holes*: absent, elsewhere, or with other rights. Park et al., Perforated page:
 //! supporting fragmented memory allocation for large pages, ISCA 2020.
 //!
-//! The operating system's part is the rule here: a region is perforated as long as its holes are
-//! not too many. It follows from what is mapped, so nobody has to ask for it.
+//! The operating system's rule is modelled here: a region is perforated as long as it has few
+//! enough holes. That follows from the mappings, so no policy has to ask for it.
 //!
-//! A page that becomes a hole is a shootdown, since TLBs would still translate it; so is a region
-//! that ends, or whose extent becomes another. A hole that is filled is none: no TLB holds an
-//! absent entry. A fragment of the bitmap that a TLB holds may still call the page a hole, and then
-//! its walk ends at its own entry in the table of the lowest level, where it is mapped: longer, but
-//! not wrong. The core that faulted drops that fragment, as an x86 processor drops all that it
-//! holds of an address that faulted (Intel SDM, volume 3, 4.10.4.1).
+//! A page that becomes a hole costs a shootdown, since TLBs would still translate it; so does a
+//! region that ends or changes its extent. Filling a hole costs none: no TLB holds an absent entry.
+//! A fragment of the bitmap that a TLB holds may still call the page a hole, and then its walk ends
+//! at its own entry in the table of the lowest level, where it is mapped: longer, but not wrong.
+//! The core that faulted drops that fragment, as an x86 processor drops all that it holds of an
+//! address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
 use super::followers::{Change, Followed, Follower};
 use super::{Invalidate, Mappings, SpacePages};
@@ -28,7 +28,7 @@ const FILTERED: u32 = 8;
 /// The fragments in which a TLB holds the bitmap.
 pub(crate) const FRAGMENTS: u32 = 16;
 
-/// The base-two logarithm of the pages of a fragment, in a region of so many.
+/// The base-two logarithm of the pages of a fragment, in a region of `1 << order` pages.
 pub(crate) fn fragment_order(order: u32) -> u32 {
     order - FRAGMENTS.ilog2()
 }
@@ -73,8 +73,8 @@ impl Region {
         if hole { *word |= bit } else { *word &= !bit }
     }
 
-    /// Whether there is a hole in the eighth of the region that this place is in: else the bitmap
-    /// need not be read.
+    /// Whether the eighth of the region with this page has a hole; if not, the bitmap need not be
+    /// read.
     #[inline(always)]
     pub(crate) fn may_be_hole(&self, place: u32) -> bool {
         // At most 64 pages, all in one word.
@@ -142,9 +142,9 @@ impl Mappings {
         Some((region, id & ((1 << self.nodes.bits) - 1)))
     }
 
-    /// Brings the region up to date whose first page and page-table entry these are, and in which
-    /// these places have changed. Returns what that costs, and whether it is shot down: it is none
-    /// any more, or of another extent.
+    /// Updates the region with this first page and page-table entry, in which these pages, by
+    /// index, have changed. Returns the work, and whether a shootdown is due: the region has ended
+    /// or changed its extent.
     fn update(
         &mut self,
         first_id: u32,
@@ -191,15 +191,15 @@ impl Mappings {
         }
     }
 
-    /// The placement of the base page of this entry among extents of so many frames, a power of
-    /// two, if it is mapped and at its place in one.
+    /// The placement of the base page of this entry, if it is mapped and at its place in an aligned
+    /// extent of this many `frames`, a power of two.
     pub(super) fn placement(&self, id: u32, frames: u64) -> Option<Placement> {
         let index = u64::from(id) & (frames - 1);
         let first = self.base_frame(id)?.checked_sub(index).filter(|first| first.is_multiple_of(frames))?;
         Some(Placement { frame: first, rights: self.ptes[id as usize].attributes(0) })
     }
 
-    /// The same among the extents that regions need.
+    /// As [`Mappings::placement`], in an extent of a region.
     fn placement_in_region(&self, id: u32) -> Option<Placement> {
         self.placement(id, 1 << self.bits[0])
     }

@@ -2,8 +2,8 @@
 
 use superpage_pages::{MAX_LEVELS, Protection};
 
-/// The levels of a ladder that an entry can tell apart. What is kept by level has so many places,
-/// so that no index is beyond them.
+/// The levels of a ladder that an entry can tell apart. Arrays by level have this length, so no
+/// index is out of bounds.
 pub(crate) const SIZE_LEVELS: usize = 1 << 5;
 const _: () = assert!(MAX_LEVELS <= SIZE_LEVELS);
 
@@ -40,8 +40,8 @@ const REPLICAS: u32 = 12;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
 const SHADOW: u32 = 1 << 17;
 
-/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute)
-/// leaves it unchanged: the right, and the use bits that the access would set.
+/// By the number of an access (0 read, 1 write, 2 execute), the bits of a leaf of one entry that
+/// such an access leaves unchanged: the right, and the use bits that it would set.
 const READY: [u32; 4] =
     [LEAF | REFERENCED | 1, LEAF | REFERENCED | DIRTY | 2, LEAF | REFERENCED | 4, LEAF | REFERENCED | 8];
 
@@ -61,7 +61,7 @@ impl Pte {
         Pte { bits, child: 0 }
     }
 
-    /// The head of a shadow superpage with this number, whose base pages have use bits of their own
+    /// The head of a shadow superpage with this number, whose base pages have separate use bits
     /// ([`crate::mappings`]): it is never ready, so that each access looks there.
     pub(crate) fn shadow(size_level: usize, replicas: u32, protection: Protection, number: u32) -> Pte {
         let leaf = Pte::leaf(size_level, replicas, protection, Used { referenced: true, modified: true });
@@ -108,13 +108,13 @@ impl Pte {
         (self.bits >> SIZE_LEVEL) as usize % SIZE_LEVELS
     }
 
-    /// The same for a page at another level of the ladder.
+    /// This entry, for a page at another level of the ladder.
     pub(crate) fn with_size_level(self, size_level: usize) -> Pte {
         Pte { bits: self.bits & !((SIZE_LEVELS as u32 - 1) << SIZE_LEVEL) | (size_level as u32) << SIZE_LEVEL, ..self }
     }
 
-    /// Whether this is a leaf and its own head, allows the access, and is not changed by it, nor
-    /// anything beside it.
+    /// Whether this is a leaf and its own head that allows the access, and the access changes
+    /// neither it nor anything else.
     #[inline(always)]
     pub(crate) fn is_ready(self, access: u64) -> bool {
         let ready = READY[access as usize & 3];
@@ -136,7 +136,7 @@ impl Pte {
         Pte { bits: self.bits & !7 | protection.bits() as u32, ..self }
     }
 
-    /// Its rights, and those of its use bits that are in the mask ([`REFERENCED`], [`DIRTY`]).
+    /// Its rights, and its use bits that are in the mask ([`REFERENCED`], [`DIRTY`]).
     pub(crate) fn attributes(self, use_bits: u32) -> u32 {
         self.bits & (7 | use_bits)
     }

@@ -2,9 +2,9 @@
 //! Each is as long as can be. Karakostas et al., Redundant memory mappings for fast access to large
 //! memories, ISCA 2015.
 //!
-//! The operating system's part is the rule here: its range table has every range of two base pages
-//! or more. It follows from what is mapped, and is brought up to date with every change, so that no
-//! range has a page that is not mapped so.
+//! The operating system's rule is modelled here: its range table has every range of two base pages
+//! or more. It is updated with every change of a mapping, so no range has a page that is not mapped
+//! as it says.
 
 use super::followers::{Change, Followed, Follower};
 use super::{Invalidate, Mapping, Mappings, Work};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_pages::{Mapped, Vpn};
 
-/// A stretch of pages up to, without, this one: the frame of the first, and their rights.
+/// Pages up to `end`, exclusive, with the frame of the first and their rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     end: u64,
@@ -32,7 +32,7 @@ impl Run {
 pub(super) struct Ranges(BTreeMap<(u32, u64), Run>);
 
 impl Ranges {
-    /// The one that this page is in.
+    /// The run with this page, and its first page.
     fn of(&self, space: u32, page: u64) -> Option<(u64, Run)> {
         let (&(_, first), run) = self.0.range((space, 0)..=(space, page)).next_back()?;
         (page < run.end).then_some((first, *run))
@@ -59,7 +59,7 @@ impl Ranges {
         }
     }
 
-    /// Adds a stretch that is not there, and joins it with what it continues.
+    /// Adds a run of pages that are in none, and joins it with the runs that it continues.
     fn add(&mut self, space: u32, first: u64, run: Run) {
         let (mut start, mut joined) = (first, run);
         if let Some((before, left)) = first.checked_sub(1).and_then(|page| self.of(space, page))
@@ -119,7 +119,7 @@ impl Follower for Ranges {
         }
     }
 
-    /// Checks that ranges are what is mapped, as long as can be.
+    /// Checks that the runs are those of the mappings, each as long as can be.
     fn validate(mappings: &Mappings) -> Result<(), String> {
         let Some(ranges) = &mappings.ranges else { return Ok(()) };
         let run = |(space, first, mapped): (u32, Vpn, Mapped)| {

@@ -3,18 +3,18 @@
 //! page. Swanson, Stoller and Carter, Increasing TLB reach using superpages backed by shadow
 //! memory, ISCA 1998.
 //!
-//! The operating system's part is the rule here, so that no policy has to know of it. Before the
-//! next access after changes of mappings (those side by side are one), from the smallest size up:
-//! an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or
-//! of shadow superpages of the next smaller size, with the same rights, and no frame of it is
-//! mapped elsewhere too (a line would have two addresses in the caches). Before one of its pages
-//! changes, or a frame of it is mapped elsewhere, a superpage splits into those of the next smaller
-//! size, and those with the page split in turn.
+//! The operating system's rule is modelled here, so that no policy has to know of it. Before the
+//! next access after changes of mappings, from the smallest size up: an aligned block with a
+//! changed page becomes a shadow superpage if it is full of base pages, or of shadow superpages of
+//! the next smaller size, with the same rights, and no frame of it is mapped elsewhere too (a line
+//! would have two addresses in the caches). Before one of its pages changes, or a frame of it is
+//! mapped elsewhere, a superpage splits into those of the next smaller size, and those with the
+//! page split in turn.
 //!
-//! The shadow range has as much room for each size; the lowest free place is taken, and where there
-//! is none, there is no such superpage. In the index a shadow superpage is a mapping like any
-//! other, whose frames are those of the shadow range. The frames behind it and the use bits of its
-//! base pages are here: to the memory manager it is base pages.
+//! The shadow range has an equal part for each size; a superpage takes the lowest free slot, and
+//! without a free slot none is made. In the index a shadow superpage is a mapping like any other,
+//! to frames of the shadow range. The frames behind it and the use bits of its base pages are kept
+//! here: the memory manager sees base pages.
 
 use super::followers::{Change, Followed, Follower};
 use super::{Invalidate, Layout, Mapping, MappingId, Mappings, SpacePages, Work};
@@ -83,7 +83,7 @@ struct FrameUse {
     superpage: u32,
 }
 
-/// The controller's table, and what the operating system keeps beside it.
+/// The controller's table, and the operating system's records of it.
 #[derive(Clone, Debug)]
 pub(super) struct Shadow {
     /// Real frames are below this one.
@@ -138,8 +138,8 @@ impl Shadow {
 }
 
 impl Mappings {
-    /// Makes shadow superpages from now on, in a range of so many frames that begins with this one.
-    /// No page is mapped yet.
+    /// Starts making shadow superpages, in a range of `frames` frames from `first` on. No page is
+    /// mapped yet.
     pub(crate) fn keep_shadow(&mut self, first: u64, frames: u64) {
         let sizes = self.ladder().len() as u64 - 1;
         let pool = |size_level: usize| {
@@ -159,7 +159,7 @@ impl Mappings {
         self.shadow.is_some()
     }
 
-    /// What they have cost so far, beside page-table entries and shootdowns.
+    /// Their cost so far, besides page-table entries and shootdowns.
     pub(crate) fn remaps(&self) -> Remaps {
         self.shadow.as_ref().map_or(Remaps::default(), |shadow| shadow.remaps)
     }
@@ -175,8 +175,8 @@ impl Mappings {
     }
 
     /// An access of this number to a page of the shadow superpage with this head. The controller
-    /// sets its use bits, as exactly as page tables do here, though a real one sees only what
-    /// misses in the caches.
+    /// sets its use bits as exactly as page tables do, though a real one would see only misses in
+    /// the caches.
     #[inline(never)]
     pub(super) fn use_shadowed(&mut self, head: u32, page: Vpn, access: u64) {
         let index = page - self.nodes.first_page(head);
@@ -213,7 +213,7 @@ impl Mappings {
         }
     }
 
-    /// The mapping with this head is removed, and what it maps is mapped once less.
+    /// The mapping with this head is removed: its frames are mapped once less.
     pub(super) fn forget_frames(&mut self, head: u32, pte: Pte, caches: &mut impl Invalidate) {
         let (frame, order) = (self.frames.get(head), self.order(pte.size_level()));
         let Some(shadow) = &mut self.shadow else { return };
@@ -243,7 +243,7 @@ impl Mappings {
         followed
     }
 
-    /// The same of all superpages of a space. Cost: O(all superpages).
+    /// As [`Mappings::uncover`], of all superpages of a space. Cost: O(all superpages).
     fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         let Some(shadow) = &self.shadow else { return followed };
@@ -258,7 +258,8 @@ impl Mappings {
         followed
     }
 
-    /// The same of superpages with any of these frames, which are about to be mapped elsewhere too.
+    /// As [`Mappings::uncover`], of superpages with any of these frames, which are about to be
+    /// mapped elsewhere too.
     fn unshare(&mut self, frames: Range<u64>, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         for frame in frames {
@@ -295,7 +296,7 @@ impl Mappings {
     /// around those that change. Returns the page-table entries that are written.
     fn lay(&mut self, size_level: usize, first: Vpn, pages: &[BasePage], parts: &Parts<'_>) -> u64 {
         let step = 1usize << self.order(size_level);
-        // If the superpage had an entry of its own above, that points to a table now.
+        // If the superpage was one entry at a higher level, that points to a table now.
         let mut written = u64::from(self.layout(size_level).level != self.layout(size_level + 1).level);
         for (at, pages) in (first.0..).step_by(step).zip(pages.chunks(step)) {
             let changes = parts.around.start < at + step as u64 && at < parts.around.end;
@@ -329,7 +330,7 @@ impl Mappings {
         1 << replicas
     }
 
-    /// Makes shadow superpages of what these pages are part of, after they have changed.
+    /// Makes shadow superpages that include any of these pages, which have changed.
     fn cover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         for size_level in 1..self.ladder().len() {

@@ -1,10 +1,10 @@
 //! Requests that are translated together.
 //!
-//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let
-//! through, and never on what those behind it do (except for inclusive levels, see [`crate::tlb`]).
-//! So a whole batch passes through them one by one: a structure handles all requests that reach it,
-//! in order, before the next one handles any. The counts are those of taking each request all the
-//! way, and the work of different requests overlaps.
+//! A TLB level, a walk cache or a line cache sees only the misses of the structures before it, and
+//! does not depend on those behind it (except inclusive levels, see [`crate::tlb`]). So a batch
+//! passes from structure to structure: each handles all requests that reach it, in order, before
+//! the next one handles any. Counts equal those of taking each request all the way, and the host's
+//! loads for different requests overlap.
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
@@ -25,8 +25,8 @@ pub(crate) fn bit_of(kind: usize) -> usize {
 }
 const _: () = assert!(MAX_LEVELS * 3 <= ABSENT_BIT as usize);
 
-/// Of the kinds of walks to absent entries, which no TLB serves; with the level of the entry in
-/// place of the page's.
+/// Set in the kinds of walks to absent entries, which no TLB serves. These have the level of the
+/// entry in place of the page's.
 const ABSENT: u8 = 1 << 7;
 const _: () = assert!(KINDS <= ABSENT as usize);
 /// Their bit, which no set of kinds has.
@@ -59,7 +59,7 @@ impl Group {
         kinds >> (self.bit & 63) & 1 != 0
     }
 
-    /// Of walks to absent entries: the level of these in the index.
+    /// For walks to absent entries, the level of the entries in the index.
     #[inline(always)]
     pub(crate) fn absent(&self) -> Option<usize> {
         (self.kind & ABSENT != 0).then_some((self.kind & !ABSENT) as usize >> 2)
@@ -78,7 +78,7 @@ impl Group {
     }
 }
 
-/// Requests whose pages are mapped, as columns.
+/// Requests whose pages are mapped, by column.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     /// How many there are.
@@ -90,16 +90,16 @@ pub(crate) struct Batch {
     pub(crate) entries: [u32; BATCH],
     /// The number of the translation ([`crate::tlb::Tlbs::number`]).
     pub(crate) numbers: [u64; BATCH],
-    /// The base page that was asked for, where walks look at that ([`Batch::ask`]).
+    /// The base page of each request, where walks depend on it ([`Batch::ask`]).
     pub(crate) pages: [u64; BATCH],
     /// The kind of each.
     kinds: [u8; BATCH],
     /// The kinds that occur, and which requests are of each.
     groups: [Group; BATCH],
     group_count: usize,
-    /// Which of them end at absent entries, as a bit set.
+    /// Walks that end at absent entries, as a bit set.
     pub(crate) absent: u64,
-    /// Which of them are not counted, and walked for nobody: what trapped is asked for again.
+    /// Retries of trapped requests: they fill TLBs but are neither counted nor walked.
     pub(crate) uncounted: u64,
 }
 
@@ -149,8 +149,8 @@ impl Batch {
         self.kinds[index] = kind as u8;
     }
 
-    /// Sets the request after the first `waiting`, whose number that is then. The batch must be
-    /// completed anew.
+    /// Sets the request after the first `waiting`, and increments that. The batch must be closed
+    /// again.
     #[inline(always)]
     pub(crate) fn add(&mut self, waiting: &mut usize, located: Located) {
         self.set(*waiting, located);

@@ -1,10 +1,10 @@
-//! The first level of TLBs: it takes requests, and passes on what misses.
+//! The first-level TLBs: they take requests, and pass on their misses.
 //!
-//! What is behind it sees a part of the requests, and nothing that happens there changes what the
-//! first level holds (where a level includes nearer ones it would, and where a TLB of the first
-//! level holds pointers to tables it does; there all levels are behind: this one is empty). So a
-//! first level can have what is behind it of several machines; and further levels that are alike
-//! are one, with a walker for each machine.
+//! Only their misses reach the further levels, which never change the first. So one first level can
+//! have the further levels of several machines behind it, and equal further levels are simulated
+//! once, with a walker for each machine. Where further levels do change the first (an inclusive
+//! level, or a first-level TLB that holds pointers to tables), the first level is empty and all
+//! TLBs are further ones.
 
 use crate::counters::Counters;
 use crate::machine::Machine;
@@ -27,29 +27,27 @@ pub(crate) struct FirstLevel {
     pub(crate) tlbs: Tlbs,
     asids: Asids,
     recent: Recent,
-    /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken
-    /// one by one.
+    /// Whether small sets have ways ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
     batch: Box<Batch>,
-    /// How many requests are located together. After a trap few: those behind the next trap are
-    /// located in vain.
+    /// How many requests are located together. Few after a trap, since those behind the next trap
+    /// are located in vain.
     ahead: usize,
-    /// Requests that missed, until there are enough of them for a batch or what was asked for is
-    /// done; and their number.
+    /// Requests that missed and wait until they fill a batch or the requests end; and their number.
     pub(crate) misses: Box<Batch>,
     pub(crate) waiting: usize,
     /// Whether they wait across traps too ([`crate::waiting`]).
     pub(crate) defers: bool,
-    /// The use bits that decide what an entry holds, here or behind: what was asked before such a
-    /// bit is set is served before.
+    /// Use bits on which entries depend, here or behind: before an access sets one, all earlier
+    /// requests are served.
     pub(crate) compared: u32,
-    /// Whether walks look at the base pages that were asked for: then each request is in a batch.
+    /// Whether walks depend on the base page of each request: then each request is in a batch.
     by_page: bool,
-    /// What is the same for all machines behind it.
+    /// The counts that all machines behind it have in common.
     pub(crate) counters: Counters,
-    /// Each with TLBs of its own.
+    /// The different further levels of these machines.
     pub(crate) further: Vec<FurtherLevels>,
-    /// What missed in the first level, if that is noted.
+    /// Mappings that missed in the first level, if they are noted.
     pub(crate) noted: Option<Noted>,
     line_shifts: LineShifts,
 }
@@ -137,7 +135,7 @@ impl Asids {
 impl FirstLevel {
     /// The empty first level of a machine, with nothing behind it.
     pub(crate) fn new(tlbs: Tlbs, machine: &Machine) -> FirstLevel {
-        // Whether walks look at the base pages that were asked for.
+        // Whether walks depend on the base page of each request.
         let by_page = machine.clustered.is_some() || machine.groups.is_some();
         let mut asids = Asids::new(machine.spaces.number_bits);
         asids.switch(0);
@@ -161,7 +159,7 @@ impl FirstLevel {
         }
     }
 
-    /// Whether a machine, whose first level this is, can be behind it.
+    /// Whether this can be the first level of a machine, whose first-level TLBs are `first`.
     pub(crate) fn is_like(&self, first: &Tlbs, machine: &Machine) -> bool {
         let asids = Asids::new(machine.spaces.number_bits);
         self.asids.available == asids.available
@@ -169,7 +167,7 @@ impl FirstLevel {
             && self.tlbs.is_like(first)
     }
 
-    /// The place of a machine's further TLBs, which it shares with those that have the same.
+    /// Adds a machine's further TLBs, unless equal ones are there; returns their index.
     pub(crate) fn add(&mut self, tlbs: Tlbs, machine: &Machine) -> usize {
         self.compared |= machine.compared_use_bits();
         let at = self.further.iter().position(|further| further.tlbs.is_like(&tlbs)).unwrap_or(self.further.len());
@@ -184,7 +182,7 @@ impl FirstLevel {
         self.further.iter_mut().flat_map(|further| &mut further.walkers)
     }
 
-    /// The current space is another one now.
+    /// Switches to another space.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         self.recent.forget();
         self.tlbs.switch(mappings, space);
@@ -201,7 +199,7 @@ impl FirstLevel {
         self.recent.forget();
     }
 
-    /// Mappings of the host have changed: nothing that depends on any of them is left.
+    /// Mappings of the host have changed: drops everything that depends on any of them.
     pub(crate) fn flush_host(&mut self) {
         self.recent.forget();
         self.tlbs.flush();
@@ -296,7 +294,7 @@ impl FirstLevel {
         })
     }
 
-    /// The program's or the kernel's access to a line of a frame, which is not translated by TLBs.
+    /// An access of the program or the kernel to a line of a frame, past the TLBs.
     pub(crate) fn access_line(&mut self, frame: u64, line: u32, fetch: bool) {
         let line = self.line_shifts.line(frame, line);
         self.walkers().for_each(|walker| walker.access_line(line, fetch));
@@ -338,8 +336,7 @@ impl FirstLevel {
         Ok(())
     }
 
-    /// Takes requests one by one, as long as they are noted: those that are known need no
-    /// translation.
+    /// Takes requests one by one, as long as they are noted: known requests need no translation.
     #[inline(always)]
     fn take<const GUEST: bool>(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Progress {
         mappings.refresh();
@@ -414,7 +411,7 @@ impl FirstLevel {
         &requests[..requests.len().min(self.ahead)]
     }
 
-    /// `taken` requests preceded this trap, if there was one; the next may come as soon.
+    /// Adapts to a trap after `taken` requests: the next trap may come as soon.
     #[inline(always)]
     fn look_ahead(&mut self, taken: usize, trap: Option<Trap>) {
         self.ahead = trap.map_or(BATCH, |_| (2 * taken).clamp(1, BATCH));
@@ -465,8 +462,8 @@ impl FirstLevel {
         Progress { taken: index, trap }
     }
 
-    /// This access is about to set a use bit that decides what an entry holds: all before it is
-    /// served first, and its page leaves the entries that it shares.
+    /// Prepares for an access that sets a use bit on which entries depend: serves all earlier
+    /// requests, and takes the page out of the entries that it shares.
     #[cold]
     fn separate(&mut self, mappings: &Mappings, entry: u32, access: u64) {
         self.pass_on(mappings);
@@ -494,7 +491,7 @@ impl FirstLevel {
         self.translate_first(mappings) != 0
     }
 
-    /// Takes the batch through the TLBs of the first level. What misses waits.
+    /// Takes the batch through the TLBs of the first level. Its misses wait.
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
         let missed = self.translate_first(mappings);
@@ -517,7 +514,7 @@ impl FirstLevel {
         }
     }
 
-    /// Passes on what has missed: to what is behind, one after the other.
+    /// Passes waiting misses to the further levels, one after the other.
     #[inline(always)]
     pub(crate) fn pass_on(&mut self, mappings: &Mappings) {
         if self.waiting > 0 {

@@ -1,5 +1,4 @@
-//! What is behind a first level of TLBs: further levels, and the walkers of all machines that have
-//! these.
+//! The further TLB levels behind a first level, and the walkers of all machines that have them.
 
 use crate::counters::Counters;
 use crate::machine::Machine;
@@ -11,14 +10,15 @@ use crate::walk::{ProgramLines, Walker};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
-/// TLBs of further levels, and all machines that have them: each is a walker.
+/// The TLBs of further levels, and a walker for each machine that has them.
 #[derive(Clone, Debug)]
 pub(crate) struct FurtherLevels {
     pub(crate) tlbs: Tlbs,
-    /// What is the same for all these machines: hits, walks, and what shootdowns drop.
+    /// The counts that these machines have in common: hits, walks, and entries dropped by
+    /// shootdowns.
     pub(crate) counters: Counters,
     pub(crate) walkers: Vec<Walker>,
-    /// What was walked for, if that is noted.
+    /// Mappings that were walked for, if they are noted.
     pub(crate) noted: Option<Noted>,
 }
 
@@ -28,7 +28,7 @@ impl FurtherLevels {
         FurtherLevels { tlbs, counters: Counters::default(), walkers: Vec::new(), noted: None }
     }
 
-    /// Adds a machine whose TLBs these are; returns its place.
+    /// Adds a machine with these TLBs; returns the index of its walker.
     pub(crate) fn add(&mut self, machine: &Machine, shape: &Shape) -> usize {
         self.walkers.push(Walker::new(machine, shape));
         self.walkers.len() - 1
@@ -47,7 +47,7 @@ impl FurtherLevels {
         }
     }
 
-    /// The same for a batch with lines, as [`Walker::walk_lines`].
+    /// As [`FurtherLevels::translate`], with lines ([`Walker::walk_lines`]).
     #[inline(never)]
     pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, data: &ProgramLines) {
         let served = self.tlbs.translate(mappings, batch);
@@ -103,7 +103,7 @@ impl FurtherLevels {
         self.walkers.iter_mut().for_each(|walker| walker.drop_pointer(pointer));
     }
 
-    /// This space is current now.
+    /// Switches to another space.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         self.tlbs.switch(mappings, space);
     }
@@ -114,7 +114,7 @@ impl FurtherLevels {
         self.walkers.iter_mut().for_each(Walker::flush);
     }
 
-    /// The same, and all that is held of the host's tables.
+    /// Empties TLBs and walk caches, and drops all that is held of the host's tables.
     pub(crate) fn flush_host(&mut self) {
         self.tlbs.flush();
         self.walkers.iter_mut().for_each(Walker::flush_host);

@@ -1,6 +1,6 @@
-//! Which address spaces a TLB keeps entries of: so many that were current last. When one more
-//! comes, the entries of the space that was current longest ago go. Tatar et al., TLB;DR, USENIX
-//! Security 2022, section 4.5: four in the second level of Skylake.
+//! The address spaces of which a TLB keeps entries: a fixed number, those that were current last.
+//! When another space comes, the entries of the space that was current longest ago are dropped.
+//! Tatar et al., TLB;DR, USENIX Security 2022, section 4.5: four in the second level of Skylake.
 
 /// The spaces of one TLB, the current one first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -10,12 +10,12 @@ pub(crate) struct KeptSpaces {
 }
 
 impl KeptSpaces {
-    /// At most so many, at least one; space 0 is current.
+    /// Keeps at most `most` spaces, at least one; space 0 is current.
     pub(crate) fn new(most: usize) -> KeptSpaces {
         KeptSpaces { most, spaces: vec![0] }
     }
 
-    /// This space is current now. Returns the one whose entries go, if any do.
+    /// Switches to a space. Returns the one whose entries are dropped, if any.
     pub(crate) fn switch(&mut self, space: u32) -> Option<u32> {
         match self.spaces.iter().position(|kept| *kept == space) {
             Some(at) => self.spaces[..=at].rotate_right(1),

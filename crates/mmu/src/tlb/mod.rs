@@ -1,6 +1,6 @@
-//! The TLBs: what an entry covers ([`reach`]), where it is ([`storage`], [`index`]), which one goes
-//! ([`replacement`]), and the levels: the [`first`], which takes requests in batches, and the
-//! [`further`] ones behind it.
+//! The TLBs: what an entry covers ([`reach`]), where it is stored ([`storage`], [`index`]), which
+//! one is replaced ([`replacement`]), and the levels: the [`first`], which takes requests in
+//! batches, and the [`further`] ones behind it.
 
 pub(crate) mod batch;
 pub(crate) mod first;

@@ -1,18 +1,17 @@
-//! What a level did not hold when it was asked, noted for [`crate::recall`].
+//! The misses of a level, noted for [`crate::recall`].
 
 use super::batch::{Batch, each};
 use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
-/// The mappings that a level did not hold when they were asked for, since notes were begun for the
-/// last time but one: those after the last time come first.
+/// The mappings that missed in a level, in two notes: the current one, and the one before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     missed: [HashSet<u32, FxBuildHasher>; 2],
 }
 
 impl Noted {
-    /// Begins notes, and keeps what was noted since the last time.
+    /// Starts a note, keeps the one before, and forgets older ones.
     pub(crate) fn begin(&mut self) {
         self.missed.swap(0, 1);
         self.missed[0].clear();
@@ -25,8 +24,7 @@ impl Noted {
 
     /// Notes the mappings of these requests of a batch.
     pub(crate) fn note(&mut self, batch: &Batch, missed: u64) {
-        // What trapped, and what was asked again after that, is in a batch only where requests
-        // wait.
+        // Requests that trapped, and their retries, are in a batch only where requests wait.
         let asked = missed & !batch.absent & !batch.uncounted;
         self.missed[0].extend(each(asked).map(|index| batch.heads[index]));
     }

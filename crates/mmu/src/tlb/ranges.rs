@@ -2,37 +2,37 @@
 //! together with these. An entry translates a range of pages of any length. Karakostas et al.,
 //! Redundant memory mappings, ISCA 2015.
 //!
-//! A hit serves a miss of the nearer levels; the TLB beside it is used if it has the page too, and
-//! else not filled. Where both miss, the page table is walked, and the range of the page, if it is
-//! in one, is loaded meanwhile: the walk of the range table is not counted. What is held was one
-//! range when it was loaded, so where ranges have grown together it may be a part of one, but no
-//! two entries have a page in common.
+//! A hit here serves a miss of the nearer levels; the TLB beside it counts a use if it has the page
+//! too, and is not filled otherwise. Where both miss, the page table is walked, and meanwhile the
+//! range of the page, if it is in one, is loaded; that walk of the range table is not counted. An
+//! entry was a whole range when it was loaded. Where ranges have grown together since, it is a part
+//! of one, but no two entries have a page in common.
 
-use crate::mappings::Mappings;
+use crate::mappings::{Mappings, SpacePages};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
-/// What it holds, the entry used last first.
+/// The entries, last used first.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeTlb {
-    entries: Vec<(u32, Range<u64>)>,
+    entries: Vec<SpacePages>,
     most: usize,
 }
 
 impl RangeTlb {
-    /// An empty one of so many entries.
+    /// An empty one with room for `most` entries.
     pub(crate) fn new(most: usize) -> RangeTlb {
         RangeTlb { entries: Vec::with_capacity(most), most }
     }
 
-    /// The entries that it has, in use or not.
+    /// The number of entries, in use or not.
     pub(crate) fn entries(&self) -> usize {
         self.most
     }
 
     /// Uses the entry that has this page; returns whether there is one.
     pub(crate) fn hit(&mut self, space: u32, page: Vpn) -> bool {
-        let Some(at) = self.entries.iter().position(|(of, pages)| *of == space && pages.contains(&page.0)) else {
+        let Some(at) = self.entries.iter().position(|held| held.space == space && held.pages.contains(&page.0)) else {
             return false;
         };
         self.entries[..=at].rotate_right(1);
@@ -41,25 +41,25 @@ impl RangeTlb {
 
     /// Loads the range of this page, which no entry has, in place of entries that were parts of it.
     pub(crate) fn fill(&mut self, mappings: &Mappings, space: u32, page: Vpn) {
-        if let Some(range) = mappings.range(space, page) {
-            self.forget(space, &range);
+        if let Some(pages) = mappings.range(space, page) {
+            self.forget(space, &pages);
             self.entries.truncate(self.most - 1);
-            self.entries.insert(0, (space, range));
+            self.entries.insert(0, SpacePages { space, pages });
         }
     }
 
     /// Drops entries that have one of these pages; returns their number.
     pub(crate) fn forget(&mut self, space: u32, pages: &Range<u64>) -> u64 {
         let before = self.entries.len();
-        self.entries.retain(|(of, held)| *of != space || held.end <= pages.start || pages.end <= held.start);
+        self.entries.retain(|held| !held.meets(space, pages));
         (before - self.entries.len()) as u64
     }
 
     /// The order of the smallest aligned block around this page in which it has another page than
     /// these.
     pub(crate) fn held_around(&self, space: u32, page: Vpn, own: &Range<u64>) -> Option<u32> {
-        let ranges = self.entries.iter().filter(|(of, _)| *of == space);
-        let others = ranges.flat_map(|(_, held)| {
+        let ranges = self.entries.iter().filter(|held| held.space == space);
+        let others = ranges.flat_map(|SpacePages { pages: held, .. }| {
             [held.start..held.end.min(own.start), held.start.max(own.end)..held.end]
                 .into_iter()
                 .filter(|part| !part.is_empty())
@@ -85,14 +85,13 @@ impl RangeTlb {
 
     /// Checks that each entry is within a range, and that no two have a page in common.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
-        for (at, (space, held)) in self.entries.iter().enumerate() {
+        for (at, SpacePages { space, pages: held }) in self.entries.iter().enumerate() {
             let range = mappings.range(*space, Vpn(held.start));
             if range.is_none_or(|range| held.start < range.start || range.end < held.end) {
                 return Err(format!("the range TLB holds {held:?} of space {space}, which is no range"));
             }
-            let meets =
-                |(of, other): &(u32, Range<u64>)| of == space && held.start < other.end && other.start < held.end;
-            if self.entries[at + 1..].iter().any(meets) || self.entries.len() > self.most {
+            let twice = self.entries[at + 1..].iter().any(|other| other.meets(*space, held));
+            if twice || self.entries.len() > self.most {
                 return Err(format!("the range TLB holds {held:?} of space {space} twice, or too much"));
             }
         }

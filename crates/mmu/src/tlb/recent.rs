@@ -1,18 +1,17 @@
-//! Where in the TLBs of the first level the translations of recent requests were put, so that a
-//! request like one of them is a look at one tag.
+//! Which entries of the first-level TLBs serve recent requests, so that a request equal to one of
+//! them is a look at one tag.
 //!
-//! A request is known by its page and its kind. If the way where its translation was found or put
-//! last still holds that, it hits: all that remains is to note the use. Its use bits are set, since
-//! a request of the same kind has set them. So it needs neither its page-table entry nor a place in
-//! a batch. What is taken so is taken one by one, in order, with what misses in between; so counts
-//! are those of any other order of the work.
+//! A request is *known* if one for its page by its kind of access was noted. If the entry that was
+//! noted still holds the translation, the request hits, and only the use remains to be counted: an
+//! equal request has set the use bits. So it needs neither the page-table entry nor a batch.
+//! Requests are then taken one by one, in order, with misses in between; counts are as in batches.
 //!
-//! Where few requests are known, this costs more than it saves: then nothing is noted for some
-//! time, and requests are translated in batches.
+//! Where few requests are known, this costs more time than it saves: then nothing is noted for a
+//! while, and requests are translated in batches.
 //!
-//! What is known is known of one space, and forgotten with every change of a mapping. Nothing is
-//! known where a level includes nearer ones, which is all behind, and of TLBs whose entries may be
-//! several mappings, or pieces of several sizes.
+//! Known requests are of one space, and are forgotten with every change of a mapping. Requests are
+//! not noted in TLBs whose entries may hold several mappings or pieces of several sizes, and with
+//! an inclusive level, where no TLB is in the first level.
 
 use crate::request::Request;
 use crate::tlb::Tlbs;
@@ -23,44 +22,44 @@ use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
 const KNOWN: usize = 1024;
-/// After so many translated requests it is judged whether noting them was worth it: if as many
-/// needed no translation.
+/// After this many translated requests, noting is judged: it pays if as many requests needed no
+/// translation.
 const JUDGED: u32 = 256;
-/// For how many requests nothing is noted if it was not; each time in a row twice as many, up to
-/// the most. Builds for tests change their ways more often: counts must not depend on it.
+/// If it does not pay, nothing is noted for this many requests; twice as many each time in a row,
+/// up to the longest. Debug builds pause more often, since counts must not depend on it.
 const PAUSE: u32 = if cfg!(debug_assertions) { 512 } else { 16_384 };
 const LONGEST: u32 = 16 * PAUSE;
 
 /// A first-level TLB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstTlb {
-    /// Its place among those of the level.
+    /// Its index among the TLBs of the level.
     pub(crate) index: usize,
     /// The kinds of request that it serves, as a bit set ([`bit_of`]).
     pub(crate) kinds: u64,
-    /// Whether an entry of it holds one mapping, or one piece of it, of the size that the mapping
-    /// says.
+    /// Whether its requests can be known: an entry holds one mapping, or one piece of a size that
+    /// follows from the mapping.
     pub(crate) known: bool,
 }
 
-/// Where the translations of recent requests were put.
+/// Recent requests, and the entries that serve them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
-    /// By kind of request, its first-level TLB; `None` if it has none, or one of which nothing is
-    /// known.
+    /// By kind of request, its first-level TLB; `None` if it has none, or one whose requests cannot
+    /// be known.
     serving: [Option<u8>; KINDS],
     known: Box<[Known; KNOWN]>,
-    /// How often all was forgotten: so that is one addition.
+    /// Incremented to forget all requests at once.
     round: u16,
-    /// Requests until something is noted again, and how many there are the next time.
+    /// Requests until noting resumes, and the length of the next pause.
     pause: u32,
     next: u32,
-    /// Requests since it was judged last: those that were known, and those that were translated.
+    /// Since noting was judged last: requests that were known, and requests that were translated.
     spared: u32,
     translated: u32,
 }
 
-/// A request that was served, and what it used.
+/// A request, and the entry that serves it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     request: Request,
@@ -97,7 +96,7 @@ fn slot(request: Request) -> usize {
 }
 
 impl Recent {
-    /// Of these first-level TLBs.
+    /// No known requests, for these first-level TLBs.
     pub(crate) fn new(first_level: impl Iterator<Item = FirstTlb>) -> Recent {
         let mut serving = [None; KINDS];
         for FirstTlb { index, kinds, .. } in first_level.filter(|first| first.known) {
@@ -111,13 +110,13 @@ impl Recent {
         Recent { serving, known: Box::new([unknown; KNOWN]), round: 1, pause, next: PAUSE, spared: 0, translated: 0 }
     }
 
-    /// The TLB that serves a kind of request, if anything is known of it.
+    /// The TLB that serves a kind of request, if these can be known.
     #[inline(always)]
     pub(crate) fn serving(&self, kind: usize) -> Option<u8> {
         self.serving[kind % KINDS]
     }
 
-    /// So many requests were translated without being noted.
+    /// This many requests were translated without being noted.
     #[inline(always)]
     pub(crate) fn skip(&mut self, requests: usize) {
         if self.pause != u32::MAX {
@@ -134,7 +133,7 @@ impl Recent {
         self.pause == 0
     }
 
-    /// One request was translated, and so many before it since the last one that was were known.
+    /// A request was translated, after `spared` known ones.
     #[inline(always)]
     pub(crate) fn judge(&mut self, spared: usize) {
         self.spare(spared);
@@ -147,7 +146,7 @@ impl Recent {
         }
     }
 
-    /// So many requests were known since the last one that was translated.
+    /// This many requests were known since the last one that was translated.
     #[inline(always)]
     pub(crate) fn spare(&mut self, requests: usize) {
         self.spared = self.spared.saturating_add(requests as u32);

@@ -1,11 +1,10 @@
 //! The TLBs of a machine.
 //!
 //! A request for a page of one size by one kind of access looks into at most one TLB of each level,
-//! nearest first. What an entry covers is defined in [`crate::tlb::reach`]; it is in the set that
-//! the number of its translation selects. Since every change of a mapping is preceded by a
-//! shootdown, an entry always agrees with the page table. So the size, the rights and the dirty
-//! bit, which hardware would read from the TLB entry, are read from the page-table entry of the
-//! page.
+//! nearest first. [`crate::tlb::reach`] defines what an entry covers; the number of its translation
+//! selects the set. A shootdown precedes every change of a mapping, so an entry always agrees with
+//! the page table. So size, rights and dirty bit are read from the page-table entry, where hardware
+//! would read them from the TLB entry.
 
 use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
@@ -35,7 +34,7 @@ struct Tlb {
     level: usize,
     /// Its position in the machine file.
     index: usize,
-    /// How it joins base pages, or the order of perforated pages, if it does one of these.
+    /// How it joins base pages, or the order of its perforated pages, if it has either.
     joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of
     /// positions in the file.
@@ -51,7 +50,7 @@ struct Tlb {
 pub struct Held {
     /// The TLB, by its position in the machine file.
     pub tlb: usize,
-    /// What these entries hold.
+    /// What the entries hold.
     pub contents: Contents,
     /// The size of the page, or of one of them.
     pub size: PageSize,
@@ -90,7 +89,7 @@ pub(crate) struct Tlbs {
     by_place: bool,
     /// The highest level of them, counted from 1.
     levels: usize,
-    /// What is beside that level.
+    /// The range TLB beside that level.
     ranges: Option<RangeTlb>,
 }
 
@@ -106,10 +105,9 @@ pub(crate) struct Served {
 }
 
 impl Tlbs {
-    /// The empty TLBs of a machine: those of the first level, which depend on no others, and those
-    /// behind them. Where a level includes nearer ones, and may drop what they hold, all are among
-    /// the latter; and where one of the first level holds pointers, which are looked up for what
-    /// misses in others. The machine file has been checked.
+    /// The empty TLBs of a machine: the first level, and the further ones. All are further ones
+    /// where an inclusive level may drop entries of nearer ones, and where a first-level TLB holds
+    /// pointers, which misses of other TLBs look up. The machine file has been checked.
     pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
         let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
         let pointing = machine.tlb.iter().any(|tlb| tlb.level == 1 && tlb.holds_pointers(machine));
@@ -119,10 +117,10 @@ impl Tlbs {
         [Tlbs::of(machine, first), behind]
     }
 
-    /// Those of some levels, counted from 1.
+    /// The TLBs of some levels, counted from 1.
     fn of(machine: &Machine, level: impl Fn(usize) -> bool) -> Tlbs {
         let ladder = machine.ladder();
-        // A translation is no larger than what the host maps in one piece.
+        // A translation is no larger than the host's page.
         let by_place = machine.has_managed_host();
         let fixed = machine.host.as_ref().filter(|_| !by_place);
         let largest = fixed.map(|host| host.backs_by.unwrap_or(ladder.base()));
@@ -152,7 +150,7 @@ impl Tlbs {
                 spaces,
             });
         }
-        // What no other TLB serves asks one for pointers.
+        // Requests that no other TLB serves look up pointers.
         all.sort_by_key(|tlb| (tlb.level, tlb.pointers));
         let (mut orders, mut parts) = ([0; SIZE_LEVELS], [0; SIZE_LEVELS]);
         for (size_level, size) in ladder.sizes().iter().enumerate() {
@@ -169,8 +167,7 @@ impl Tlbs {
         self.levels
     }
 
-    /// Whether all that is asked of them has the same answers: the shapes are the same, and what is
-    /// behind what.
+    /// Whether they serve all requests alike: the TLBs are equal, and so is their order.
     pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
         let shapes = |tlbs: &Tlbs| -> Vec<_> {
             let shape = |tlb: &Tlb| {
@@ -188,7 +185,7 @@ impl Tlbs {
         placed(self) == placed(other) && ranges(self) == ranges(other) && shapes(self) == shapes(other)
     }
 
-    /// Each as the first level.
+    /// Each, as a first-level TLB.
     pub(crate) fn first_tlbs(&self) -> impl Iterator<Item = FirstTlb> {
         self.all.iter().enumerate().map(|(index, tlb)| FirstTlb {
             index,
@@ -219,7 +216,7 @@ impl Tlbs {
         drop_from(&mut self.all, u32::MAX, head, numbers, pte)
     }
 
-    /// The same of a page whose pieces may be in any TLB.
+    /// As [`Tlbs::drop_leaf`], of a mapping whose pieces may be in any TLB.
     #[cold]
     #[inline(never)]
     fn forget_pieces(&mut self, numbers: Range<u64>, head: u32, pte: Pte) -> u64 {
@@ -262,8 +259,8 @@ impl Tlbs {
         self.ranges.as_ref().map_or(0, RangeTlb::len)
     }
 
-    /// This space is current now. Costs a look at all entries of a TLB whose spaces are too many
-    /// then.
+    /// Switches to a space. If a TLB then drops the entries of another one, all its entries are
+    /// looked at.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         for at in 0..self.all.len() {
             let tlb = &mut self.all[at];
@@ -362,7 +359,7 @@ impl Tlbs {
         served
     }
 
-    /// The same where ranges are beside the last level, request by request.
+    /// As [`Tlbs::translate`] where a range TLB is beside the last level, request by request.
     #[inline(never)]
     fn translate_ranged(&mut self, mappings: &Mappings, batch: &Batch, served: &mut Served) {
         let (last, Some(ranges)) = (self.levels - 1, &mut self.ranges) else { return };
@@ -402,7 +399,7 @@ impl Tlbs {
         }
     }
 
-    /// The same of a first level; returns which missed.
+    /// As [`Tlbs::translate`], of a first level; returns which missed.
     #[inline(always)]
     pub(crate) fn translate_first(&mut self, mappings: &Mappings, batch: &Batch) -> u64 {
         let mut missed = batch.all();
@@ -416,7 +413,7 @@ impl Tlbs {
         missed
     }
 
-    /// Whether small sets have ways, for [`Tlbs::use_at`], or are rows.
+    /// Gives small sets ways, for [`Tlbs::use_at`], or makes them rows again.
     #[cold]
     pub(crate) fn set_placed(&mut self, placed: bool) {
         for tlb in &mut self.all {
@@ -454,8 +451,8 @@ impl Tlbs {
         self.orders[pte.size_level() % SIZE_LEVELS]
     }
 
-    /// The same where a level includes nearer ones, request by request: the farthest is filled
-    /// first, and what it evicts is dropped from those.
+    /// As [`Tlbs::translate`] where a level is inclusive, request by request: the farthest level is
+    /// filled first, and what it evicts is dropped from nearer ones.
     #[inline(never)]
     fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();

@@ -1,13 +1,13 @@
 //! The caches through which walks read page-table lines and, in a stream with lines, the program
 //! reads and writes its data.
 //!
-//! Where a stream has only pages, page-table lines compete only with each other, so the latencies
-//! of walks are a lower bound. With lines ([`crate::Mmu::run_lines`]) the program's are in the same
-//! caches, by physical address; walks read through the data side. Fetches have a first level of
-//! their own where the machine file has one. A prefetcher follows streams of lines, if the machine
-//! has one: who misses right beside the last line of a stream waits for nothing, and is counted
-//! apart. What the kernel reads and writes is in no cache, and what leaves an outer level stays in
-//! nearer ones.
+//! In a stream of pages, page-table lines compete only with each other, so the latencies of walks
+//! are a lower bound. With lines ([`crate::Mmu::run_lines`]) the program's lines are in the same
+//! caches, by physical address, and walks read through the data side. Fetches have a separate first
+//! level if the machine file has one. If the machine has a prefetcher, it follows streams of lines:
+//! a miss next to the last line of a stream takes no time, and is counted separately. The kernel's
+//! reads and writes go through no cache, and a line that leaves an outer level stays in nearer
+//! ones.
 
 use crate::counters::{Counters, Remaps};
 use crate::machine::Replacement;
@@ -29,8 +29,8 @@ const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 /// some caches have a table by key.
 pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
 
-/// Even keys from here on are no lines, but what a format keeps among them: it looks them up, drops
-/// and checks them ([`crate::walk::formats`]).
+/// Even keys from here on are not lines, but entries that a format keeps among the lines: it looks
+/// them up, drops and checks them ([`crate::walk::formats`]).
 pub(crate) const KEPT: u32 = 1 << 31;
 
 /// The key of a page-table line.
@@ -72,7 +72,7 @@ pub(crate) struct Lines {
     streams: Vec<u32>,
     /// The TLB of the memory controller, if it has one.
     remapping: Option<Remapping>,
-    /// Whether all loads and stores are preloaded: who makes them waits for none.
+    /// Whether all loads and stores are preloaded: the program waits for none.
     pub(crate) preloading: bool,
     /// How many lines a line of a stream is, if it is not smaller: an access is to all of them.
     parts: u32,
@@ -97,7 +97,7 @@ impl Remapping {
     }
 }
 
-/// What walks read page-table lines through, and where that is counted.
+/// The caches through which walks read page-table lines, and the counters of that.
 pub(crate) struct Reads<'a> {
     pub(crate) lines: &'a mut Lines,
     pub(crate) counters: &'a mut Counters,
@@ -230,7 +230,8 @@ impl Lines {
         }
     }
 
-    /// Those that go to memory ask the controller, in their order; `ahead` are prefetched.
+    /// Looks up the lines of `asking` that have shadow addresses in the controller's TLB, in order;
+    /// those of `ahead` are prefetched.
     #[inline(never)]
     fn remap(&mut self, lines: &[u32], asking: u64, ahead: u64, remaps: &mut Remaps) {
         let Some(remapping) = &mut self.remapping else { return };

@@ -7,8 +7,8 @@
 //! known of the space is out of date at once: the entries with its old VSIDs, in the hash table,
 //! match nothing any more; they are zombies. Programs recorded on machines with wider addresses
 //! have segments beyond 16: they are numbered in the order of their first use, and more than eight
-//! take another context number. Context numbers are counted, or are those of processes: then a
-//! process has the same as long as it lives.
+//! take another context number. Context numbers are counted, or are process numbers: then a process
+//! keeps its number as long as it lives.
 
 /// The bits of a page index: a segment has 256 MB.
 const INDEX_BITS: u32 = 16;
@@ -42,8 +42,8 @@ pub(crate) fn context_of(page: VirtualPage) -> usize {
     (page >> (INDEX_BITS + 4)) as usize
 }
 
-/// The page under a VSID that no space has: of the first context that is not given. It lies in the
-/// groups of those of context 0.
+/// The page under a VSID that no space has, of the first context that is never given. It is in the
+/// groups of the pages of context 0.
 pub(crate) fn nobodys(page: u64) -> VirtualPage {
     under(vsid(CONTEXTS, segment_of(page) as usize % OF_CONTEXT), page)
 }
@@ -52,9 +52,9 @@ pub(crate) fn nobodys(page: u64) -> VirtualPage {
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     scatter: u32,
-    /// The space whose segments have VSIDs of their own, that never change.
+    /// The space of the kernel, whose VSIDs never change.
     kernel: Option<u32>,
-    /// Whether context numbers are those of processes, and by space what was said of these.
+    /// Whether context numbers are process numbers, and the process number of each space.
     by_process: bool,
     processes: Vec<u32>,
     /// By space: the numbers of its segments, in the order of their first use, and the contexts
@@ -79,13 +79,13 @@ impl Segments {
         }
     }
 
-    /// How context numbers are scattered from now on, the space of the kernel, and whether they are
-    /// those of processes. Before anything is asked.
+    /// Sets how context numbers are scattered, the space of the kernel, and whether context numbers
+    /// are process numbers. Call it before any page is looked up.
     pub(crate) fn set(&mut self, scatter: u32, kernel: Option<u32>, by_process: bool) {
         *self = Segments { kernel, by_process, ..Segments::new(scatter) };
     }
 
-    /// The number of the process that has a space. Until something is said it is that of the space.
+    /// Sets the process number of a space; by default it is the number of the space.
     pub(crate) fn set_process(&mut self, space: u32, process: u32) {
         let known = self.processes.len() as u32;
         self.processes.extend(known..known.max(space + 1));

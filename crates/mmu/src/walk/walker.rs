@@ -1,6 +1,6 @@
-//! The walker of one machine: its caches, the line caches that it reads through, and counters.
+//! The walker of one machine: its walk caches, the line caches that it reads through, and counters.
 //!
-//! What it does depends on the requests that miss in all TLBs, and changes nothing in these.
+//! It sees the requests that miss in all TLBs, and changes nothing in these.
 
 use crate::counters::Counters;
 use crate::machine::Machine;
@@ -25,19 +25,19 @@ pub(crate) struct ProgramLines {
     pub(crate) missed: u64,
 }
 
-/// What one machine has behind all of its TLBs.
+/// The parts of one machine behind all of its TLBs.
 #[derive(Clone, Debug)]
 pub(crate) struct Walker {
     format: Format,
     lines: Lines,
-    /// What is not the same for all machines with the same TLBs.
+    /// The counts in which machines with equal TLBs may differ.
     pub(crate) counters: Counters,
-    /// The part of it that was counted by walks to absent pages.
+    /// The part of them that walks to absent pages have counted.
     pub(crate) faulting: Counters,
 }
 
 impl Walker {
-    /// That of this machine, with empty caches.
+    /// The walker of this machine, with empty caches.
     pub(crate) fn new(machine: &Machine, shape: &Shape) -> Walker {
         Walker {
             format: Format::new(machine, shape),
@@ -47,7 +47,7 @@ impl Walker {
         }
     }
 
-    /// Walks for those of a batch that missed in all TLBs.
+    /// Walks for the requests of a batch that missed in all TLBs.
     #[inline(always)]
     pub(crate) fn walk(&mut self, mappings: &Mappings, batch: &Batch, served: &Served) {
         if batch.absent != 0 {
@@ -63,8 +63,8 @@ impl Walker {
         });
     }
 
-    /// The same where the program's lines, `data`, go through the caches too: the requests of
-    /// `batch` are those of `data` that missed in the first level, in order.
+    /// As [`Walker::walk`], where the program's lines, `data`, go through the caches too: the
+    /// requests of `batch` are those of `data` that missed in the first level, in order.
     pub(crate) fn walk_lines(&mut self, mappings: &Mappings, batch: &Batch, served: &Served, data: &ProgramLines) {
         let mut done = 0;
         // The lines of a walk come right before the program's own.
@@ -97,7 +97,7 @@ impl Walker {
         self.lines.access(&[line], u64::from(fetch), &mut self.counters);
     }
 
-    /// The hash table of groups and what its lines are read through, if there is one.
+    /// The hash table of groups, if there is one, and the caches through which it is read.
     pub(crate) fn groups(&mut self) -> Option<(&mut Groups, Reads<'_>)> {
         match &mut self.format {
             Format::Groups(groups) => {
@@ -126,7 +126,7 @@ impl Walker {
         on_format!(&mut self.format, format => format.drop_pointer(pointer));
     }
 
-    /// Drops what it has of a mapping that changes.
+    /// Drops what a format keeps of a mapping that changes.
     pub(crate) fn drop_leaf(&mut self, mapping: Mapping) {
         on_format!(&mut self.format, format => format.drop_leaf(mapping, &mut self.lines));
     }
@@ -139,7 +139,7 @@ impl Walker {
         });
     }
 
-    /// The same, and all that is held of the host's tables.
+    /// Empties the walk caches, and drops all that is held of the host's tables.
     pub(crate) fn flush_host(&mut self) {
         self.flush();
         if let Format::Nested(nested) = &mut self.format {
@@ -147,7 +147,7 @@ impl Walker {
         }
     }
 
-    /// What the walks since the last call have found in the host's tables.
+    /// Takes what walks have found in the host's tables since the last call.
     pub(crate) fn reached(&mut self) -> Reached {
         match &mut self.format {
             Format::Nested(nested) => nested.reached(),

@@ -14,15 +14,15 @@ mod xor;
 macro_rules! indexes {
     ($($variant:ident => $module:ident;)+) => {
         impl Index {
-            /// Why so many sets cannot be selected by it, if they cannot.
+            /// Why it cannot select among this number of sets, if it cannot.
             pub(crate) fn refuses(self, sets: usize) -> Option<&'static str> {
                 match self {
                     $(Index::$variant => $module::refuses(sets),)+
                 }
             }
 
-            /// The set, of so many, that this number selects in a way: the same in each, but for
-            /// skewed ones.
+            /// The set, of `sets`, that this number selects in a way; only skewed ones depend on
+            /// the way.
             pub(crate) fn set(self, number: u64, way: usize, sets: usize) -> usize {
                 match self {
                     $(Index::$variant => $module::set(number, way, sets),)+

@@ -1,4 +1,4 @@
-//! Skewed: each way selects a set by a function of its own, so pages that meet in one way are apart
+//! Skewed: each way selects a set by a different function, so pages that conflict in one way do not
 //! in others. Seznec, A case for two-way skewed-associative caches, ISCA 1993. In way n it is H, n
 //! times, of the low bits, XOR as many next bits; H shifts by one bit to the right, and its highest
 //! bit is the XOR of the highest and the lowest before.

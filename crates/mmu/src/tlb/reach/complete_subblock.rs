@@ -1,6 +1,6 @@
-//! Complete subblocks: one tag for a block of pages, and for each a valid bit, a frame and
-//! attributes of its own. Talluri and Hill, Surpassing the TLB performance of superpages with less
-//! operating system support, ASPLOS 1994.
+//! Complete subblocks: one tag for a block of pages, and a valid bit, a frame and attributes for
+//! each page. Talluri and Hill, Surpassing the TLB performance of superpages with less operating
+//! system support, ASPLOS 1994.
 
 use super::joint::{Block, JoinRule};
 

@@ -1,5 +1,5 @@
-//! Fractured: an entry covers one piece of a mapping, for a superpage of a guest whose host backs
-//! it by smaller pages. An entry can hold no more than one of these, since they are scattered.
+//! Fractured: an entry covers one piece of a guest's superpage that its host backs by smaller
+//! pages. An entry cannot hold more, since the host's pages are scattered.
 
 use super::Reach;
 use std::ops::Range;

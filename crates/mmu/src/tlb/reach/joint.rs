@@ -1,13 +1,14 @@
-//! Entries that hold several mappings: pages of an aligned block of base pages.
+//! Entries that hold several mappings: base pages of one aligned block.
 //!
-//! Such a TLB has two forms of entries. One is as in any TLB: one mapping of any size, in the set
-//! that its number selects. The other holds pages of one block, by a bit each, and is in the set
-//! that the block's number selects. The latter is looked for first. A page that was loaded alone
-//! stays where it is when its block becomes one entry, until it is replaced.
+//! Such a TLB has two forms of entries. A plain one holds one mapping of any size, in the set that
+//! its number selects. A joint one holds pages of one block, by a bit each, in the set that the
+//! block's number selects, and is looked up first. A page with a plain entry keeps it, until it is
+//! replaced, when its block gets a joint one.
 //!
-//! Which pages are one entry is decided from the page table when a TLB is filled, whatever level
-//! served the request. Where an entry of the block can hold the page, it takes it in, and all that
-//! others of the block hold of the same; else there is a new one. So no two of them hold a page.
+//! A fill decides from the page table which pages one entry holds, whichever level served the
+//! request. If a joint entry of the block can hold the page, the page is added to it, with the
+//! pages that other such entries hold; otherwise a new one is filled. So no two joint entries hold
+//! the same page.
 //!
 //! Numbers of translations are *packed* here: the number that selects the set, and below it a
 //! *part* of [`PART_BITS`], the index of the page in its block, or [`ALONE`].
@@ -34,8 +35,7 @@ pub(crate) trait JoinRule: Clone + Debug {
     const HAS_VALID_BITS: bool;
 
     /// The pages that an entry can hold together with this page of the block, which is there, as a
-    /// bit set; 0 if that has an entry of its own. Of two pages each can be held with the other, or
-    /// neither.
+    /// bit set; 0 if the page gets a plain entry. The relation is symmetric.
     fn together(block: &Block, asked: usize) -> u64;
 }
 
@@ -235,7 +235,7 @@ impl machine::Joins {
         Joining { order: self.pages.ilog2(), alike, prefetches: self.prefetch }
     }
 
-    /// What is wrong with it, in a TLB of this machine whose page table has been checked.
+    /// What is wrong with it in a TLB of this machine, whose page table has been checked.
     pub(crate) fn refuses(&self, machine: &Machine, inclusive: bool) -> Option<String> {
         let machine::Joins { pages, kind, .. } = self;
         let line = (machine.memory.line_bytes / ENTRY_BYTES) as usize;

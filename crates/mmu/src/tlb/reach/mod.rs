@@ -1,10 +1,10 @@
 //! What one entry of a TLB covers. Each kind is a file.
 //!
-//! The hardware looks up *translations*: a page of the guest, or, if a host backs that by smaller
-//! pages, a piece of it of their size. A translation is named by its mapping (the key of an entry)
-//! and its number: the page's number in units of the translation's size, which also selects the
-//! set. An entry holds a key, and a payload that says which translations of that mapping it covers.
-//! If an entry covers a whole mapping the payload is `()`, and costs nothing.
+//! The hardware looks up *translations*: of a whole page, or, if a host backs a guest's page by
+//! smaller ones, of a piece of their size. A translation is named by its mapping, which is the key
+//! of an entry, and its number, which selects the set: the page's number in units of the
+//! translation's size. An entry holds a key, and a payload that says which translations of that
+//! mapping it covers. If an entry covers a whole mapping the payload is `()`, and costs nothing.
 //!
 //! An entry may also hold several mappings: base pages of a block ([`joint`]). Where the host maps
 //! the guest's memory by pages of several sizes, the size of a translation follows from its place
@@ -40,7 +40,7 @@ pub(crate) use pointers::use_pointer;
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is
 /// for each replacement.
 pub(crate) trait Reach: Clone + Debug {
-    /// What an entry holds beside its key.
+    /// The contents of an entry besides its key.
     type Payload: Copy + PartialEq + Debug + Default;
 
     /// Whether an entry is a whole mapping, so that there is at most one.
@@ -52,8 +52,8 @@ pub(crate) trait Reach: Clone + Debug {
         number
     }
 
-    /// The payload of a new entry, filled for this translation. This and the next three are those
-    /// of a whole mapping, if not given.
+    /// The payload of a new entry, filled for this translation. By default an entry covers its
+    /// whole mapping, here and in the next three.
     #[inline(always)]
     fn fill(_number: u64) -> Self::Payload {
         Self::Payload::default()
@@ -70,8 +70,8 @@ pub(crate) trait Reach: Clone + Debug {
         mapping
     }
 
-    /// What is left of an entry when these translations of its mapping change; `None` if nothing
-    /// is, and the entry is dropped.
+    /// The rest of an entry's payload when these translations of its mapping change; `None` if
+    /// nothing is left, and the entry is dropped.
     #[inline(always)]
     fn without(_payload: Self::Payload, _changed: &Range<u64>) -> Option<Self::Payload> {
         None
@@ -84,12 +84,12 @@ pub(crate) trait Reach: Clone + Debug {
         cache.access(asking, |index| lookup.batch.entry(index))
     }
 
-    /// Uses what covers one request of a batch; returns whether something does.
+    /// Uses the entry that covers one request of a batch; returns whether there is one.
     fn touch(cache: &mut Cache<Self>, index: usize, lookup: &Lookup<'_>) -> bool {
         cache.hit(lookup.batch.entry(index))
     }
 
-    /// Drops what covers these translations of a mapping; returns the number of entries dropped. As
+    /// Drops entries that cover these translations of a mapping; returns how many. As
     /// [`Cache::forget`].
     #[inline(always)]
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, _: Pte, _: Joining) -> u64 {

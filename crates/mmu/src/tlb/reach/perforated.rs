@@ -2,12 +2,11 @@
 //! ([`crate::mappings::Region`]) and fragments of their hole bitmaps. Park et al., Perforated page,
 //! ISCA 2020.
 //!
-//! A page that has an entry of its own hits there: a hole, or a page that was loaded before its
-//! region was perforated. Else the perforated page's entry hits if its filter has no hole near the
-//! page, or if a fragment of the bitmap is held and the page is none. What a walk reads is loaded:
-//! the fragment, and the entry of the perforated page, or of the hole. Nearer levels hold base
-//! pages. A host may back all by pages that are no smaller; where its pages are smaller, no TLB
-//! holds perforated pages.
+//! A page with a plain entry hits there: a hole, or a page that was loaded before its region was
+//! perforated. Otherwise the perforated page's entry hits if its filter says that no hole is near,
+//! or if the TLB holds the fragment of the bitmap and the page is no hole. A miss loads what the
+//! walk reads: the fragment, and the entry of the perforated page or of the hole. Nearer levels
+//! hold base pages. If a host backs the guest by smaller pages, no TLB holds perforated pages.
 //!
 //! A page that the host backs by several pages has several entries, so the payload is the whole
 //! packed number ([`super::joint`]).

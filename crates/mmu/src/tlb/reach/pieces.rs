@@ -13,7 +13,7 @@ use crate::tlb::storage::{Cache, EntryId, ORDER_BITS, packed};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
-/// One entry per translation, each of a size of its own.
+/// One entry per translation, of any size.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces;
 

@@ -18,8 +18,8 @@ use superpage_pages::Access;
 /// As many uses of a translation of code bring it to the top: a counter of three bits is full.
 const OFTEN: u8 = 7;
 
-/// For each set the ways, top first; and of each way how often what a fetch loaded was used, `None`
-/// of others.
+/// For each set the ways, top first; for each way how often it was used if a fetch loaded it, else
+/// `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct Itp {
     ways: usize,
@@ -32,9 +32,10 @@ impl Itp {
     fn put(&mut self, set: usize, way: usize, depth: usize) {
         let stack = &mut self.stack[set * self.ways..][..self.ways];
         let at = stack.iter().position(|other| *other as usize == way).expect("a stack has every way");
-        match at < depth {
-            true => stack[at..=depth].rotate_left(1),
-            false => stack[depth..=at].rotate_right(1),
+        if at < depth {
+            stack[at..=depth].rotate_left(1);
+        } else {
+            stack[depth..=at].rotate_right(1);
         }
     }
 }

@@ -97,10 +97,10 @@ impl Replace for Packed {
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     ways: usize,
-    /// Of each way of each set; 0 of an invalid one.
+    /// For each way of each set; 0 for an invalid one.
     last: Vec<u64>,
     now: u64,
-    /// Of one large set: its invalid ways, taken from the end.
+    /// For one large set: its invalid ways, taken from the end.
     vacant: Vec<u16>,
     /// Its ways when they were put in order, each with its time above it; and how many of these
     /// cannot be victims any more. The others are the next ones, but for those whose time has
@@ -161,7 +161,7 @@ impl Times {
         ways
     }
 
-    /// Of one large set: whether each valid way that was not used since the ways were put in order
+    /// For one large set: whether each valid way that was not used since the ways were put in order
     /// is a victim to come, in that order, and whether the others are known.
     fn has_all_victims(&self) -> bool {
         let vacant = (0..self.ways).filter(|way| self.last[*way] == 0);

@@ -85,7 +85,7 @@ replacements! { $
     Itp => itp: Itp;
 }
 
-/// What uses an entry, or is filled into one. Two words, which a call passes in registers.
+/// A use of an entry, or a fill. Two words, which a call passes in registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     /// The number of the page in units of its size, which selects the set; of a line, its number.
@@ -95,7 +95,7 @@ pub(crate) struct Use {
     word: u64,
 }
 
-/// The kind where no program asks: walk caches and line caches.
+/// The kind of uses that are not a program's: in walk caches and line caches.
 const UNASKED: u8 = 3;
 
 impl Use {
@@ -117,7 +117,7 @@ impl Use {
         [Access::Read, Access::Write, Access::Execute].get(usize::from(kind & UNASKED)).copied()
     }
 
-    /// The same with another number.
+    /// This use with another number.
     #[inline(always)]
     pub(crate) fn at(self, number: u64) -> Use {
         Use { number, ..self }

@@ -1,11 +1,11 @@
-//! Set-associative structures: TLBs, page-walk caches and line caches are all this.
+//! Set-associative structures: TLBs, page-walk caches and line caches.
 //!
 //! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of
-//! which are small. There are two forms besides skewed structures ([`skewed`]). Small sets with
-//! LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
-//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]). Where it pays
-//! that what is held stays where it is, the former have ways for a time too
-//! ([`Cache::set_placed`]).
+//! which are small. There are three forms. Small sets with LRU, the most common, are *rows* of tags
+//! in the order of their last use ([`rows`]). Others have ways, among which a replacement chooses
+//! ([`placed`]); while it pays that entries stay where they are, small sets with LRU have ways too
+//! ([`Cache::set_placed`]). In skewed structures the set depends on the way or the page size
+//! ([`skewed`]).
 
 mod placed;
 mod rows;
@@ -105,7 +105,7 @@ impl<C: Reach> Cache<C> {
         Cache::indexed(sets, ways, Index::Low, replacement)
     }
 
-    /// The same with an index function that does not refuse so many sets.
+    /// As [`Cache::new`], with an index function that does not refuse this number of sets.
     pub(crate) fn indexed(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<C> {
         let geometry = Geometry::new(sets, ways, index);
         let form = if Cache::<C>::has_rows(ways, replacement) {
@@ -131,7 +131,7 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// One for keys that are far apart: what it takes does not depend on them.
+    /// One for keys that are far apart: its size does not depend on the keys.
     pub(crate) fn of_sparse_keys(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
         let mut cache = Cache::new(sets, ways, replacement);
         if let Form::Placed(placed) = &mut cache.form {
@@ -156,7 +156,7 @@ impl<C: Reach> Cache<C> {
     }
 
     /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and
-    /// fills on each miss. `entry` says what each uses. Returns which missed. Cost: about 10
+    /// fills on each miss. `entry` returns the use of each. Returns which missed. Cost: about 10
     /// instructions each where there are rows and the processor has vectors of 512 bits.
     #[inline(always)]
     pub(crate) fn access<U: Into<Use>>(&mut self, asking: u64, entry: impl Fn(usize) -> U) -> u64 {
@@ -168,8 +168,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Gives small sets with LRU ways, where what they hold stays, or makes rows of them again. The
-    /// order of use stays as it is. Costs a look at each entry.
+    /// Gives small sets with LRU ways, or makes them rows again. Keeps the order of use. Cost:
+    /// O(entries).
     pub(crate) fn set_placed(&mut self, placed: bool) {
         let form = match &self.form {
             Form::Rows(rows) if placed => Some(Form::Placed(Placed::of(rows))),
@@ -224,8 +224,8 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Puts a translation that is not there into its set; returns the tag and payload of what was
-    /// in its place ([`EMPTY`] if nothing was).
+    /// Puts a translation that is not there into its set; returns the tag ([`EMPTY`] if none) and
+    /// payload of the entry that it replaces.
     pub(crate) fn fill(&mut self, filled: impl Into<Use>) -> (u32, C::Payload) {
         let filled = filled.into();
         let EntryId { number, key } = filled.id();
@@ -236,16 +236,15 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// The same with a payload that does not follow from the translation; of structures whose
-    /// entries have payloads.
+    /// As [`Cache::fill`], with this payload. Only in structures whose entries have payloads.
     pub(crate) fn fill_with(&mut self, filled: Use, payload: C::Payload) {
         if let Form::Placed(placed) = &mut self.form {
             placed.fill(filled, payload);
         }
     }
 
-    /// Changes the payload of the first entry with this key, where the translation belongs, of
-    /// which `change` returns another, counts that as a use, and drops further such entries.
+    /// Among the entries of this key in the translation's set, sets the payload of the first for
+    /// which `change` returns one, which counts as a use, and drops others for which it does.
     /// Returns whether there is one.
     pub(crate) fn extend(&mut self, used: Use, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
         match &mut self.form {
@@ -254,8 +253,7 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// Drops what covers these translations of the mapping `key`. Returns the number of entries
-    /// dropped.
+    /// Drops entries that cover these translations of the mapping `key`; returns how many.
     #[inline(always)]
     pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         match &mut self.form {

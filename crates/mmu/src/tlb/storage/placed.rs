@@ -1,13 +1,12 @@
 //! Sets whose entries have fixed ways, of any size and replacement.
 //!
-//! For each key a structure remembers the way where it put it last. So a lookup compares one tag,
-//! whatever the number of ways: what is remembered is only a hint, the tag decides. A set is
-//! searched where a key may have several entries (see [`crate::tlb::reach`]), and where keys are so
-//! far apart that what is remembered of each would take too much: lines of memory.
+//! For each key a structure keeps a *hint*: the way where it was put last. So a lookup compares one
+//! tag, whatever the number of ways; the tag decides. A set is searched where a key may have
+//! several entries (see [`crate::tlb::reach`]), and where keys, such as lines of memory, are so far
+//! apart that hints would take too much memory.
 //!
-//! Many lookups of one structure are made one after the other (see [`crate::tlb::batch`]), so its
-//! replacement is asked for once, by [`on_sets`], and what works on the [`Sets`] is compiled for
-//! each.
+//! Lookups of one structure come in batches (see [`crate::tlb::batch`]), so [`on_sets`] selects the
+//! replacement once for all of them, and the code on [`Sets`] is compiled for each.
 
 use super::rows::Rows;
 use super::vector::prefetch;
@@ -37,7 +36,7 @@ pub(super) struct Placed<C: Reach> {
     pub(super) replacement: State,
     /// Entries not in use, counted only for replacements that fill them first.
     pub(super) vacant: usize,
-    /// Whether nothing is remembered, and sets are searched.
+    /// Whether sets are searched, without hints.
     pub(super) searches: bool,
     pub(super) reach: PhantomData<C>,
 }
@@ -95,7 +94,7 @@ impl<C: Reach> Placed<C> {
         Placed { searches: true, vacant: 0, tags, payloads, hints, geometry, replacement, reach: PhantomData }
     }
 
-    /// The same as rows, if it has times of use.
+    /// Its contents as rows, if it has times of use.
     pub(super) fn rows(&self) -> Option<Rows> {
         let State::Times(times) = &self.replacement else { return None };
         let held = |set| times.recent(set).into_iter().map(|way| self.tags[set * self.geometry.ways + way]).collect();
@@ -246,7 +245,7 @@ fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], geometry: Geometry, n
 }
 
 impl<C: Reach, R: Replace> Sets<'_, C, R> {
-    /// The way where this key was put last.
+    /// The hint of this key.
     #[inline(always)]
     fn hint(&self, key: u32) -> usize {
         self.hints.get(key as usize).map_or(0, |way| *way as usize)
@@ -274,7 +273,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.hit_way(used).is_some()
     }
 
-    /// The same; returns the way.
+    /// As [`Sets::hit`]; returns the way.
     #[inline(always)]
     fn hit_way(&mut self, used: Use) -> Option<usize> {
         let EntryId { number, key } = used.id();
@@ -300,14 +299,14 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.payloads.get(at).copied().unwrap_or_default()
     }
 
-    /// Puts a translation that is not there into its set; returns the tag and payload of what was
-    /// in its place ([`EMPTY`] if nothing was).
+    /// Puts a translation that is not there into its set; returns the tag ([`EMPTY`] if none) and
+    /// payload of the entry that it replaces.
     #[inline(always)]
     pub(super) fn fill(&mut self, filled: Use, new: C::Payload) -> (u32, C::Payload) {
         self.fill_way(filled, new).1
     }
 
-    /// The same; returns the way too.
+    /// As [`Sets::fill`]; returns the way too.
     #[inline(always)]
     fn fill_way(&mut self, filled: Use, new: C::Payload) -> (usize, (u32, C::Payload)) {
         let (key, by) = (filled.key(), seen::<C>(filled));

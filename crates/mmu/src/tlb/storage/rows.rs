@@ -1,10 +1,10 @@
 //! Small sets with LRU: each is a row of tags, the most recently used first. A hit moves its tag to
-//! the front, a miss puts one there and drops the last; neither needs ways, or anything beside the
+//! the front, a miss puts one there and drops the last; neither needs ways, or anything but the
 //! tags.
 //!
-//! A row has 8, 16 or 32 lanes and is aligned to its size, so a processor with vectors looks at all
-//! lanes at once and moves them in one step ([`super::vector`]). What is here works everywhere, and
-//! is what those are compared with.
+//! A row has 8, 16 or 32 lanes and is aligned to its size, so a processor with vectors compares all
+//! lanes at once and moves them in one step ([`super::vector`]). The code here works on all
+//! processors, and tests compare the vector code with it.
 
 use super::vector::{self, Row, Unit};
 use super::{EntryId, Geometry};
@@ -12,7 +12,7 @@ use crate::tlb::batch::each;
 
 /// The most ways of a row.
 pub(super) const WAYS: usize = 32;
-/// Rows are aligned to so many lanes: a line of the host's cache.
+/// The alignment of rows in lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
 
 /// Rows of more tags than these are not all in the nearest cache of the host, which has 32 KB at
@@ -23,14 +23,14 @@ fn lanes(ways: usize) -> usize {
     ways.next_power_of_two().max(8)
 }
 
-/// What so many rows take.
+/// The bytes of the rows of these sets.
 pub(super) fn bytes(sets: u64, ways: u64) -> u64 {
     sets.saturating_mul(lanes(ways as usize) as u64)
         .saturating_add(ALIGNED as u64)
         .saturating_mul(size_of::<u32>() as u64)
 }
 
-/// Rows of tags: keys plus one, or 0 where there is nothing. What is empty is last.
+/// Rows of tags: keys plus one, or 0 in empty lanes, which are last.
 #[derive(Debug)]
 pub(super) struct Rows {
     geometry: Geometry,
@@ -71,7 +71,7 @@ impl Rows {
         &mut self.tags[self.start..][..self.geometry.sets * self.lanes]
     }
 
-    /// With these keys: for each set those that it holds, the last one used first.
+    /// Rows that hold these keys: `held` returns those of a set, last used first.
     pub(super) fn of(geometry: Geometry, held: impl Fn(usize) -> Vec<u32>) -> Rows {
         let mut rows = Rows::new(geometry);
         let lanes = rows.lanes;

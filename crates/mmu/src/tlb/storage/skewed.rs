@@ -1,12 +1,12 @@
-//! Structures in which a page may be at one place in each of some ways: ways have sets of their own
-//! ([`crate::tlb::index`]), or serve pages of some sizes. Seznec, Concurrent support of multiple
-//! page sizes on a skewed associative TLB, IEEE Transactions on Computers, 2004; AMD, Configurable
-//! skewed associativity in a translation lookaside buffer, US patent 11106596.
+//! Skewed structures: each way selects a set by a different function ([`crate::tlb::index`]), or
+//! serves pages of some sizes only. Seznec, Concurrent support of multiple page sizes on a skewed
+//! associative TLB, IEEE Transactions on Computers, 2004; AMD, Configurable skewed associativity in
+//! a translation lookaside buffer, US patent 11106596.
 //!
-//! So that a lookup can go to all ways before it knows the size, the ways of a size follow from the
-//! address above the largest of the pages: the ways are counted round from one that a hash of it
-//! selects, and sizes take so many each, the first ones first. Of the candidates the one used
-//! longest ago is replaced; an empty one was never used.
+//! A lookup goes to all ways before it knows the page size. So the ways of a size follow from the
+//! address bits above the largest page: a hash of them selects a first way, from which each size in
+//! turn takes its number of ways, round the set. The candidate used longest ago is replaced; an
+//! empty one counts as never used.
 //!
 //! Numbers of translations are *packed* here: the page's number in units of its size, and below it
 //! the base-two logarithm of the base pages in that size.
@@ -36,8 +36,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Of sizes of these orders, each with so many ways; or with all `ways` if no numbers are
-    /// given.
+    /// Shares of sizes of these orders, with these `numbers` of ways; all have all `ways` if no
+    /// numbers are given.
     pub(crate) fn new(orders: &[u32], numbers: &[usize], ways: usize) -> Shares {
         let mut first = 0;
         let sizes = orders.iter().enumerate().map(|(at, order)| match numbers.get(at) {

@@ -11,7 +11,7 @@ use crate::tlb::batch::each;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// What a processor has for rows of tags.
+/// The vector unit that a processor has for rows of tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unit(Kind);
 
@@ -112,12 +112,12 @@ fn moving(equal: u32, last: u32) -> u32 {
     stop ^ stop.wrapping_sub(1)
 }
 
-// In all that follows each lane is told from which it gets its tag, also those that keep it: a lane
-// that is not written would make the store a masked one, and what is loaded next from the same row
-// would have to wait for that. If there is `ONE` row it stays in registers all the time.
+// Below, each lane's source is given explicitly, also where a lane keeps its tag: a lane that is
+// not written would make the store a masked one, for which the next load from the row would wait.
+// If there is `ONE` row it stays in registers all the time.
 
-/// A function for rows of so many lanes: how one is loaded and stored, and its step: what it holds
-/// after the use of a tag, and which lanes held that.
+/// Generates a function for rows of `$lanes` lanes, from the load and the store of a row, and its
+/// step: the row after the use of a tag, and which lanes held the tag.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
     ($name:ident, $lanes:literal, $last:ident, $load:expr, $store:expr, $step:expr) => {

@@ -9,7 +9,7 @@
 //! it looks at entries again for that. With software that searches there may be no hash table: then
 //! it reads the tree at once.
 //!
-//! Entries of VSIDs that no space has any more, zombies, are not told from others until they are
+//! Entries of VSIDs that no space has any more are *zombies*: they stay until they are replaced or
 //! reclaimed.
 
 use super::radix::Radix;
@@ -58,7 +58,7 @@ pub(crate) struct Groups {
     turn: usize,
     /// Where a reclaim goes on.
     hand: usize,
-    /// Entries in use, the most that ever were, and those of them that are no zombies.
+    /// Entries in use, the most that ever were, and the live ones, which are no zombies.
     in_use: u64,
     most_in_use: u64,
     live: u64,
@@ -108,8 +108,7 @@ impl TableFormat for Groups {
 
     fn drop_pointer(&mut self, _: Pointer) {}
 
-    /// What a switch between spaces without numbers would empty; VSIDs are numbers, and there is
-    /// nothing else.
+    /// Does nothing: entries have VSIDs, so a switch between spaces flushes none.
     fn flush(&mut self) {}
 
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
@@ -165,7 +164,8 @@ impl Groups {
         self.software || !self.holds(space, page)
     }
 
-    /// The page under its VSID; all are given anew where they have run out.
+    /// The page under its VSID. If VSIDs have run out, the table is emptied and all are given
+    /// again.
     fn page(&mut self, space: u32, page: u64) -> VirtualPage {
         self.segments.page(space, page).unwrap_or_else(|| {
             self.segments.begin_again();
@@ -191,7 +191,7 @@ impl Groups {
         }
     }
 
-    /// What a miss of a TLB reads and writes. `entry` is the page's in the tree, if it is mapped.
+    /// Serves a TLB miss. `entry` is the page's entry in the tree, if it is mapped.
     fn refill(&mut self, mappings: &Mappings, page: SpacePage, entry: Option<u32>, reads: &mut Reads<'_>) {
         let mut counts = GroupCounts::default();
         counts.entered += u64::from(self.software);
@@ -289,21 +289,21 @@ impl Groups {
         }
     }
 
-    /// All pages of a space have other names from now on; what the table has of it are zombies.
+    /// Gives a space other VSIDs; its entries in the table are zombies from now on.
     pub(crate) fn renew(&mut self, space: u32) {
         self.end(space);
         self.zombies = true;
     }
 
-    /// A space ends: its VSIDs are nobody's.
+    /// A space ends: no space has its VSIDs any more.
     pub(crate) fn end(&mut self, space: u32) {
         let contexts = self.segments.contexts_of(space).iter();
         self.live -= contexts.map(|context| u64::from(self.of_context[*context as usize])).sum::<u64>();
         self.segments.renew(space);
     }
 
-    /// Software looks at so many entries, from where it was last, and frees zombies; through the
-    /// caches or past them.
+    /// Software looks at `entries` entries, from where it stopped last, and frees zombies; through
+    /// the caches if `cached`.
     pub(crate) fn reclaim(&mut self, entries: u64, cached: bool, reads: &mut Reads<'_>) {
         let before = std::mem::replace(&mut self.cached, cached);
         let mut freed = 0;

@@ -12,7 +12,7 @@ use crate::tlb::reach::PartialHits;
 use crate::walk::lines::Reads;
 use superpage_pages::Ladder;
 
-/// Walks are those of a tree: only the places of pages differ.
+/// Walks as in a tree: only the levels of leaves differ.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear(Radix);
 

@@ -50,7 +50,7 @@ impl Walks {
 
 /// A page-table format, with the caches of its walker.
 pub(crate) trait TableFormat: Sized {
-    /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it
+    /// Why a table whose levels translate these `bits` cannot hold pages of this ladder, if it
     /// cannot.
     fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String>;
 

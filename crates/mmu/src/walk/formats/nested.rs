@@ -3,19 +3,19 @@
 //! translate. With n levels in the guest and m in the host that are up to n m + n + m references.
 //! Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008.
 //!
-//! The walk caches of the guest hold addresses that are translated already. The host's tables have
-//! walk caches of their own, and the *nested TLB* holds translations of the guest's memory, of
-//! tables and of pages alike. Both outlast a switch between spaces of the guest.
+//! The walk caches of the guest hold addresses that are already translated. The host's tables have
+//! separate walk caches, and the *nested TLB* holds translations of the guest's memory, of tables
+//! and of pages alike. Both outlast a switch between spaces of the guest.
 //!
 //! The guest's pages may be perforated ([`super::perforated`]): the bitmaps and the shadow entries
-//! are in the guest's memory too, the latter in stretches of their own. Park et al. (ISCA 2020)
-//! have virtualisation, and their slides do not say how: this follows from the rules of both.
+//! are in the guest's memory too, in separate frames. Park et al. (ISCA 2020) support
+//! virtualization without details; this model combines the rules of both.
 //!
-//! The host maps the guest's memory by pages of one size, each when it is used first; or a memory
-//! manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds
-//! nothing mapped ends there, and says so. Of a page of the host that has several entries, as 64 KB
-//! have, the walk to a larger page of the guest reads the first. The guest's tables are in the
-//! guest's memory, a page each, behind all frames that it has.
+//! The host maps the guest's memory by pages of one size, each at its first use; or a memory
+//! manager of the host maps it ([`Host::managed`], [`crate::mappings`]), and then a walk ends where
+//! nothing is mapped, and reports the frame. Where a page of the host has several entries, as one
+//! of 64 KB has, the walk to a larger page of the guest reads the first. The guest's tables are in
+//! the guest's memory, a page each, above all its frames.
 
 use super::perforated::{Perforated, Target};
 use super::radix::Radix;
@@ -31,9 +31,10 @@ use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protect
 
 /// The first frame of the guest's tables.
 pub(crate) const TABLES: u64 = 1 << 35;
-/// That of the second halves of its tables of the second level, where these have shadow entries.
+/// The first frame of the second halves of its tables of the second level, which have the shadow
+/// entries.
 const SHADOW_TABLES: u64 = TABLES + (1 << 34);
-/// That of its hole bitmaps.
+/// The first frame of its hole bitmaps.
 const BITMAP_PAGES: u64 = TABLES + (1 << 33);
 
 /// The walker of the guest's tables, and the host.
@@ -54,7 +55,7 @@ pub(crate) struct Nested {
     reached: Reached,
 }
 
-/// What walks have found in the tables of a host with a memory manager.
+/// Findings of walks in the tables of a host with a memory manager.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reached {
     /// Mappings whose use bits are to be set, by their heads.
@@ -235,7 +236,7 @@ impl Nested {
         pte.is_leaf()
     }
 
-    /// Empties what is held of the host's tables.
+    /// Empties the host's walk caches and the nested TLB.
     pub(crate) fn flush_host(&mut self) {
         self.host.flush();
         if let Some(cache) = &mut self.nested_tlb {
@@ -243,7 +244,7 @@ impl Nested {
         }
     }
 
-    /// What walks have found since the last call.
+    /// Takes what walks have found since the last call.
     pub(crate) fn reached(&mut self) -> Reached {
         std::mem::take(&mut self.reached)
     }

@@ -2,12 +2,13 @@
 //! fragmented memory allocation for large pages, ISCA 2020.
 //!
 //! A perforated page is an entry of the second level, with a filter that has a bit for each eighth.
-//! Where that is set, the walk reads the line of the hole bitmap, one for each aligned extent of
-//! frames, in an area of its own. For a hole it goes on: the *shadow* entry, a table's size behind
-//! the entry, points to a table of the lowest level, which has the hole's own entry. Walk caches
-//! hold shadow entries like others. So a walk to a page of it is as long as to a superpage, or one
-//! reference longer; one to a hole is two longer than to a base page. TLBs may know the entry, or a
-//! part of the bitmap, so that less is read ([`crate::tlb::reach`]).
+//! If the bit is set, the walk reads the line of the hole bitmap; bitmaps, one for each aligned
+//! extent of frames, lie in a separate area. For a hole the walk goes on: the *shadow* entry, a
+//! table's size behind the entry, points to a table of the lowest level, which has the hole's
+//! entry. Walk caches hold shadow entries like others. So a walk to a page that is no hole is as
+//! long as to a superpage, or one reference longer; a walk to a hole is two longer than to a base
+//! page. TLBs may hold the entry, or a part of the bitmap, so that the walk reads less
+//! ([`crate::tlb::reach`]).
 //!
 //! Tables of the second level take the room of two. The table of the lowest level is always there:
 //! holes may be mapped at any time.
@@ -24,7 +25,7 @@ use crate::tlb::storage::EntryId;
 use crate::walk::lines::Reads;
 use superpage_pages::Ladder;
 
-/// Walks are those of a tree, and on from an entry that is perforated.
+/// Walks as in a tree, and on from the entry of a perforated page.
 #[derive(Clone, Debug)]
 pub(crate) struct Perforated(Radix);
 
@@ -118,7 +119,7 @@ impl Perforated {
 }
 
 impl<'a> Target<'a> {
-    /// That of a request of a batch, if it is for a base page of a region.
+    /// The walk of a request of a batch, if it is for a base page of a region.
     pub(super) fn of(
         mappings: &'a Mappings,
         batch: &Batch,
@@ -131,7 +132,7 @@ impl<'a> Target<'a> {
         Some(Target { region, entry, index, region_hit, fragment_hit })
     }
 
-    /// That of a page that is absent, if it is in a region.
+    /// The walk to an absent page, if it is in a region.
     pub(super) fn absent(mappings: &'a Mappings, page: SpacePage, partial: PartialHits) -> Option<Target<'a>> {
         let entry = mappings.find(page.space, page.page, 1).filter(|found| found.level == 1)?.id;
         let (region, index) = mappings.region(entry)?;
@@ -153,8 +154,8 @@ impl<'a> Target<'a> {
         self.region.is_hole(self.index)
     }
 
-    /// What the walk reads behind the entry of the region: the bitmap, the shadow entry if no walk
-    /// cache has it, and a hole's own entry.
+    /// The entries that the walk reads behind the region's: of the bitmap, the shadow entry if no
+    /// walk cache has it, and the hole's.
     pub(super) fn further(&self, mappings: &Mappings, radix: &mut Radix, counters: &mut Counters) -> [Option<u32>; 3] {
         let reads_bitmap = self.region.may_be_hole(self.index) && !self.fragment_hit;
         let bitmap = reads_bitmap.then(|| BITMAPS | ((self.frame() / 64) as u32 & !BITMAPS));

@@ -2,11 +2,10 @@
 //! for a size between two levels (64 KB with the contiguous bit) the entry is repeated within one
 //! table.
 //!
-//! The index of the mappings has the shape of the tree, so its records are the entries: the number
-//! of a record times eight is the *synthetic physical address* of its entry. Tables get distinct,
-//! aligned places in a memory of their own, in the order in which they are needed, and freed places
-//! are reused; a table of any level has the room of the widest. So the cache lines that a walk
-//! touches are well defined: they depend only on the sequence of operations.
+//! The index of the mappings has the shape of the tree: the number of a page-table entry times
+//! eight is its *synthetic physical address*. Tables lie in a separate memory, aligned, in the
+//! order in which they are needed; freed ones are reused, and each has room for the widest. So the
+//! cache lines that a walk touches depend only on the sequence of operations.
 //!
 //! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per
 //! level. The walk caches are searched from the lowest level up; only the one that hits counts as
@@ -38,7 +37,7 @@ pub(crate) struct Radix {
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
     leaf_levels: [u8; SIZE_LEVELS],
-    /// The shift from the number of a record to that of its table.
+    /// The shift from the number of a page-table entry to that of its table.
     node_bits: u32,
     /// For each level the pointers that the walks of a batch reach; in the lowest their last
     /// entries.
@@ -145,11 +144,11 @@ impl Path {
 pub(super) struct Climb<'a> {
     /// The entry at which each ends.
     pub(super) entries: &'a [u32; BATCH],
-    /// Those that end at each level (index 0: the lowest).
+    /// Walks that end at each level (index 0: the lowest).
     pub(super) levels: [u64; MAX_LEVELS],
-    /// Those for which a TLB has the pointer at level 2.
+    /// Walks for which a TLB has the pointer at level 2.
     pub(super) pointer_hits: u64,
-    /// Those that end at an absent entry.
+    /// Walks that end at an absent entry.
     pub(super) absent: u64,
 }
 

@@ -30,7 +30,7 @@ const CACHE: usize = 1;
 /// The most entries of a line: a block has a bit for each.
 const MOST: u64 = 64;
 
-/// The tree with its walk caches, and what blocks know.
+/// The tree with its walk caches, and the entries that blocks translate.
 #[derive(Clone, Debug)]
 pub(crate) struct Victima {
     radix: Radix,
