@@ -127,7 +127,8 @@ impl Upkeep {
 }
 
 impl Mmu {
-    /// Sets what the operating system does. Call it before anything is mapped or translated.
+    /// Sets how the operating system keeps TLBs and hash tables up to date. Call it before anything
+    /// is mapped or translated.
     ///
     /// # Panics
     /// `scatter` is 0, or a multiple of 512; context numbers are those of processes, and flushes

@@ -6,13 +6,13 @@
 //! changed a walk cache. A replay of last uses alone would miss it at each level. So two
 //! assumptions are made of a page that a level still holds after the replay:
 //!
-//! - The first level had it all the time, and passes nothing on, if it was used whenever anybody
-//!   looked (since it was first used, or for as long as nobody has looked now), and not missed in a
-//!   good part of that. Less is not enough: a server's buffer is used without a miss while its
-//!   client is served, and then not for a while; held to have stayed, it grows old in the second
-//!   level, and a window walks to it.
-//! - The other levels had it all the time, and it is not walked for, if it was used without a miss
-//!   there when anybody looked last. Should that be wrong, walk caches alone are a little off.
+//! - It stayed in the first level, and is not passed on, if every sample used it (since its first
+//!   use, or in as long a time as is recalled now) and the first level missed it in few of them. A
+//!   weaker rule fails: a server's buffer is used without a miss while its client is served, and
+//!   then not for a while. Assumed to have stayed, it would age in the second level, and the next
+//!   sample would walk to it.
+//! - It stayed in the other levels, and is not walked for, if the last sample used it without a
+//!   miss there. If that is wrong, only the walk caches are slightly off.
 
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;

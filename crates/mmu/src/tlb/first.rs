@@ -59,7 +59,7 @@ pub(crate) struct Lined<'a> {
     pub(crate) lines: &'a [u32],
 }
 
-/// How many of the requests it was given a first level has taken, and why the next one traps.
+/// How many requests of a slice were taken, and why the next one traps, if it does.
 struct Progress {
     taken: usize,
     trap: Option<Trap>,
@@ -70,7 +70,7 @@ struct Progress {
 pub(crate) struct LineShifts {
     /// The base-two logarithm of the lines of 64 bytes in a base page.
     page: u32,
-    /// That of the lines of 64 bytes in a line of the machine.
+    /// The base-two logarithm of the lines of 64 bytes in a line of the machine.
     line: u32,
 }
 

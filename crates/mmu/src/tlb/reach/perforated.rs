@@ -37,7 +37,7 @@ fn of_region(number: u64, first_id: u32, order: u32) -> EntryId {
 /// The entry of the fragment of its bitmap that has the bit of this page.
 fn of_fragment(number: u64, first_id: u32, order: u32) -> EntryId {
     let fragment = number >> fragment_order(order);
-    EntryId { number: fragment << PART_BITS | fragment % u64::from(FRAGMENTS), key: first_id }
+    EntryId { number: (fragment << PART_BITS) | (fragment % u64::from(FRAGMENTS)), key: first_id }
 }
 
 impl Reach for Perforated {

@@ -167,7 +167,7 @@ impl Nested {
     /// Reads the guest's entries down to this one, each after its table's address is translated.
     fn walk_guest(&mut self, mappings: &Mappings, found: Found, reads: &mut Reads<'_>) {
         let path = self.guest.path(mappings, found, &mut reads.counters.walk_cache_hits);
-        for (step, id) in path.from_top().enumerate() {
+        for (step, id) in path.top_down().enumerate() {
             // A walk cache has the address of the first table translated.
             let table = TABLES + u64::from(id >> mappings.nodes.bits());
             self.read(mappings, id, (step > 0 || !path.cached).then_some(table), reads);
@@ -231,7 +231,7 @@ impl Nested {
             }
         }
         let path = self.host.path(tables, found, &mut reads.counters.host_walk_cache_hits);
-        path.from_top().enumerate().for_each(|(at, id)| reads.lines.want(at, HOST | id));
+        path.top_down().enumerate().for_each(|(at, id)| reads.lines.want(at, HOST | id));
         reads.lines.read(path.len, reads.counters);
         pte.is_leaf()
     }

@@ -91,7 +91,7 @@ impl TableFormat for Radix {
             return reads.lines.read(1, reads.counters);
         }
         let path = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
-        path.from_top().enumerate().for_each(|(at, id)| reads.lines.want(at, id));
+        path.top_down().enumerate().for_each(|(at, id)| reads.lines.want(at, id));
         reads.lines.read(path.len, reads.counters);
     }
 
@@ -135,7 +135,7 @@ pub(super) struct Path {
 
 impl Path {
     /// In the order in which the walk reads them.
-    pub(super) fn from_top(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn top_down(&self) -> impl Iterator<Item = u32> {
         self.ids[..self.len].iter().rev().copied()
     }
 }
