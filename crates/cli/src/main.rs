@@ -131,7 +131,12 @@ fn main() -> ExitCode {
 /// of its range, not an unknown option.
 fn parsed() -> Result<Command, clap::Error> {
     let mut command = Command::command().mut_subcommands(|verb| verb.allow_negative_numbers(true));
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).or_else(|error| {
+        // The message repeats words of the command line, without their control characters: such a
+        // word is shown as what it is.
+        let words = std::env::args_os().map(|word| foreign(&word.to_string_lossy()).into_owned());
+        command.try_get_matches_from_mut(words).and(Err(error))
+    })?;
     Command::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -152,7 +157,7 @@ fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     if message.use_stderr() {
-        // It repeats arguments as they are; if they are harmless it may keep its colours.
+        // A word of a value's own message is as it was; if all are harmless it may keep its colours.
         let harmful = |word: std::ffi::OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
         match std::env::args_os().any(harmful) {
             true => message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line))),

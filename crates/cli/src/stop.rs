@@ -2,7 +2,10 @@
 //! status.
 
 use crate::Failure;
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGSYS, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGXCPU, SIGXFSZ,
+};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,9 +13,12 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use superpage_trace::record::{self, Recording};
 
-/// The signals that end a process that does not catch them, and that are sent as a request to end.
-/// Those that report a broken program (SIGSEGV and the like) are not among them.
-pub(crate) const ENDING: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+/// The signals that end a process that does not catch them, but for those by which the processor
+/// reports a broken program (SIGSEGV and the like), and those of the application.
+pub(crate) const ENDING: [i32; 14] = [
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGABRT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGSYS,
+    SIGTRAP,
+];
 
 /// Whether a signal to stop has arrived, and which.
 pub(crate) struct Stop {

@@ -49,8 +49,14 @@ fn a_server_is_measured_and_its_load_is_not() {
     assert!(text(&table.stdout).contains("no throughput that is known"), "{}", text(&table.stdout));
     let told = served(&["-r", "1", "-w", "0", "--throughput", "rate: "], "sleep 100", "true", "echo rate: 7");
     assert!(text(&told.stdout).contains("requests/s"), "{}", text(&told.stdout));
-    let wrong = served(&["-r", "1", "-w", "0", "--throughput", "speed: "], "sleep 100", "true", "echo rate: 7");
-    assert!(text(&wrong.stdout).contains("has no number after \"speed: \", so the time"), "{}", text(&wrong.stdout));
+    // Neither a text that is not there, nor a number that may be a thousand times as large.
+    for said in ["rate: 7", "speed: 1,5", "speed: 1.234,5", "speed: 12 K", "speed: 12k"] {
+        let load = format!("echo '{said}'");
+        let wrong = served(&["-r", "1", "-w", "0", "--throughput", "speed:"], "sleep 100", "true", &load);
+        let error = text(&wrong.stderr);
+        assert!(error.contains("has no number after \"speed:\" (--throughput) under now"), "{said}: {error}");
+        assert_eq!(wrong.status.code(), Some(2), "{said}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::session::{self, Seen, Session, Task};
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::signals::Signals;
 use superpage_linux::text::{Placement, Way};
@@ -93,6 +93,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     if let Some(signal) = session.ending() {
         return Ok(Outcome { code: 128 + signal as u8, notes: session.put_back(), ..Outcome::default() });
     }
+    let begun = Instant::now();
     let mut running = session.start()?;
     // While the command runs already.
     let pid = running.tree.pid() as u32;
@@ -100,9 +101,10 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         running.placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
         None
     });
-    let ended = running.wait(None)?.expect("it was waited for");
+    let mut ended = running.wait(None)?.expect("it was waited for");
     if options.wait {
         running.wait_all(None)?;
+        ended.wall = ended.wall.max(begun.elapsed());
     }
     // Descendants that have just ended are counted, and what runs on is not waited for.
     let members = if running.wait_all(Some(Duration::ZERO))? { Vec::new() } else { running.tree.members() };

@@ -75,7 +75,7 @@ pub(crate) struct Compare {
     server: Option<Words>,
 
     /// A command for `sh -c` that succeeds once the server is ready
-    #[arg(long, value_name = "CMD", requires = "server")]
+    #[arg(long, value_name = "CMD", requires = "server", value_parser = NonEmptyStringValueParser::new())]
     ready: Option<String>,
 
     /// How long the server may take to be ready, in seconds

@@ -3,6 +3,7 @@
 use super::inspect::why;
 use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::SIGHUP;
@@ -39,7 +40,7 @@ pub(crate) struct Daemon {
     pid: Vec<i32>,
 
     /// Promote in the processes of this name, as ps shows it, whenever they start
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Vec<String>,
 
     /// Promote in the processes of this control group and of those below it: a folder, a path as in
@@ -48,7 +49,7 @@ pub(crate) struct Daemon {
     cgroup: Vec<PathBuf>,
 
     /// But not in the processes of this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     except: Vec<String>,
 
     /// Promote in every process of the system except init

@@ -123,7 +123,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         // What several processes share is promoted in each.
         let places = work.places.len() as u64 * promoted.region_bytes;
         let other = match promoted.promoted_bytes() > places {
-            true => format!(" ({} but for what was promoted in several processes, or again)", bytes(places)),
+            true => format!(" ({} of addresses, in several processes or again)", bytes(places)),
             false => String::new(),
         };
         eprintln!(
@@ -137,9 +137,12 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         // Beside a plan's regions, nothing is to become huge.
         let others = if of_plan(policy).is_empty() { work.candidates } else { 0 };
         let left = others.saturating_sub(promoted.promoted_regions);
+        // As each process has its own page table of it.
+        let shares = outcome.reach.as_ref().is_some_and(|reach| reach.shared > 0);
+        let each = if shares { ", shared memory counted in each process" } else { "" };
         if let Some(cost) = promoted.region_cost().filter(|_| left > 0) {
             eprintln!(
-                "superpage: at one time up to {} more regions could have become huge: {} of CPU time, at {} each",
+                "superpage: at one time up to {} more regions could have become huge{each}: {} of CPU time, at {} each",
                 count(left),
                 time(left as f64 * cost.as_secs_f64()),
                 time(cost.as_secs_f64()),
@@ -252,7 +255,11 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
                 reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
             let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
             said.extend(rest.map(|rest| {
-                format!("{} of private memory could be huge and is not yet: {}", bytes(rest), why_not_yet(policy))
+                format!(
+                    "{} of private memory could be huge and was not when it was last looked at: {}",
+                    bytes(rest),
+                    why_not_yet(policy)
+                )
             }));
             said
         }
@@ -266,8 +273,15 @@ fn why_not_yet(policy: &Policy) -> &'static str {
             "not populated to the share, too young, or waiting for the promoter (share, age, cpu)"
         }
         Some(_) => "the policy has not chosen it",
+        None if sets_nothing(policy) => "the program did not ask for it, or no huge page was free when it was touched",
         None => "no huge page was free when it was touched, or its mapping was smaller then",
     }
+}
+
+/// Whether the policy is the system as it is.
+fn sets_nothing(policy: &Policy) -> bool {
+    let system = System::live();
+    Plan::new(policy, &system).is_ok_and(|plan| plan.lines(&system).is_empty())
 }
 
 /// The processes that the command leaves behind. If a promoter was to promote in them, this is

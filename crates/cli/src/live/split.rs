@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::print::{Width, print};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use superpage_linux::proc::{State, ended};
 use superpage_linux::split::Splitter;
 use superpage_live::promote::Selected;
 use superpage_live::split::split;
@@ -28,11 +29,20 @@ pub(crate) struct Split {
 
 impl Split {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let splitter = Splitter::of("/sys/kernel/debug")?;
         let mut pids = BTreeSet::new();
         for selected in &self.which {
             pids.extend(selected.members()?);
         }
+        if let Some(pid) = pids.iter().find(|pid| matches!(State::of(**pid), State::Kernel)) {
+            return Err(ended(*pid as u32).into());
+        }
+        pids.retain(|pid| State::of(*pid).runs());
+        if pids.is_empty() {
+            return Err(Failure::Usage(
+                "none of these processes is there: see ps for the numbers of those that run".into(),
+            ));
+        }
+        let splitter = Splitter::of("/sys/kernel/debug")?;
         let mut table = Table::new([
             Column::number("pid"),
             Column::prose("name"),
@@ -57,9 +67,6 @@ impl Split {
         failed.iter().for_each(|error| eprintln!("superpage: {error}"));
         match last {
             Some(error) => Err(error.into()),
-            None if table.rows().is_empty() => {
-                Err(Failure::Usage("none of these processes is there: see ps for the numbers of those that run".into()))
-            }
             None => Ok(ExitCode::SUCCESS),
         }
     }

@@ -160,7 +160,13 @@ impl Comparing<'_> {
             self.numbers = Some(numbers);
             if !numbers {
                 let after = self.options.server.as_ref().and_then(|server| server.after.as_deref());
-                self.note(no_number(after));
+                if let Some(after) = after {
+                    return Err(Error::Usage(format!(
+                        "the load's output has no number after {after:?} (--throughput) under {}: {said}",
+                        entry.name
+                    )));
+                }
+                self.note(NO_NUMBER.into());
             }
             if load.tests > 1 && load.latencies.iter().any(Option::is_some) {
                 self.note(SEVERAL.into());
@@ -193,15 +199,9 @@ impl Comparing<'_> {
     }
 }
 
-/// Said of a load in whose output nothing is known, or no number stands after the `text` that was
-/// given.
-fn no_number(text: Option<&str>) -> String {
-    let (none, way_out) = match text {
-        Some(text) => (format!("no number after {text:?}"), "see with --show-output what stands before it"),
-        None => ("no throughput that is known".into(), "--throughput TEXT says what stands before the number"),
-    };
-    format!("the load's output has {none}, so the time that it took is compared; {way_out}")
-}
+/// Said of a load in whose output nothing is known.
+const NO_NUMBER: &str = "the load's output has no throughput that is known, so the time that it took is compared; \
+    --throughput TEXT says what stands before the number";
 
 /// Said of a load with percentiles of several tests.
 const SEVERAL: &str = "the load has several tests: requests/s counts as many requests of each, and percentiles are those \

@@ -198,7 +198,9 @@ fn found(service: Option<&str>, counters: &Counters) {
     let excluded = counters.excluded.iter().map(|(why, processes)| format!("{why} {processes}"));
     let excluded = excluded.collect::<Vec<_>>().join(", ");
     let excluded = (!excluded.is_empty()).then_some(excluded);
-    tracing::info!(service, processes = watched, excluded, huge, left, sparse, "regions found so far");
+    // What was found to be shared since a fork is not promoted, though it is left.
+    let shared = (counters.shared > 0).then_some("some of them since a fork");
+    tracing::info!(service, processes = watched, excluded, huge, left, shared, sparse, "regions found so far");
 }
 
 /// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still

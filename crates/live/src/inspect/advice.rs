@@ -173,9 +173,13 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
             lines.push(Line::at_boot(ENABLED, "madvise"));
         }
         if java {
-            // Its collector moves objects into blocks that are not touched yet.
-            let least = if growth.is_empty() { "; with more memory, as it fills blocks later" } else { &growth };
-            let does = format!("from the next start on, for the heap: at most {}{least}", bytes(asked));
+            // Its collector moves objects into blocks that are not touched yet: how many, nobody
+            // knows.
+            let does = format!(
+                "from the next start on, for the heap: at most {}; with more memory than now, as it fills blocks that it \
+                 has not touched",
+                bytes(asked)
+            );
             add(&mut lines, &does, "java -XX:+UseTransparentHugePages ...");
         } else if let Some(variable) = &variable {
             let does =
@@ -186,8 +190,11 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
             add(&mut lines, does, "superpage run -p promote -- CMD");
         } else {
             // Go, or a program without a dynamic allocator; or what past it maps memory.
-            let does =
-                format!("from the next start on, for {} (root: sets the whole system meanwhile){growth}", bytes(asked));
+            let does = format!(
+                "from the next start on, for at most {}, less of what grows piece by piece (root: sets the whole \
+                     system meanwhile){growth}",
+                bytes(asked)
+            );
             add(&mut lines, &does, "superpage run -p thp -- CMD");
         }
     }
@@ -244,7 +251,20 @@ fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
     // What is on its command line goes before all files.
     let set =
         origin.arguments.iter().find(|argument| argument.trim_start_matches(['-', 'c']).starts_with("huge_pages="));
-    let first = set.map_or(String::new(), |set| format!(", if {} is no longer on its command line", quoted(set)));
+    let first = set.map_or(String::new(), |set| format!(", once {} is no longer on its command line", quoted(set)));
+    // Its port and the folder of its socket, so that no other server of this host is meant.
+    let given = |option: &str, key: &str| {
+        let next = origin.arguments.iter().skip_while(|argument| *argument != option).nth(1);
+        let at_once = || origin.arguments.iter().find_map(|argument| argument.strip_prefix(option));
+        let by_key = origin
+            .arguments
+            .iter()
+            .find_map(|argument| argument.trim_start_matches(['-', 'c']).strip_prefix(key)?.strip_prefix('='));
+        next.map(String::as_str).or_else(at_once).or(by_key).filter(|value| !value.is_empty())
+    };
+    let host = given("-k", "unix_socket_directories").map(|host| format!("-h {} ", quoted(host)));
+    let port = given("-p", "port").map(|port| format!("-p {} ", quoted(port)));
+    let to = host.unwrap_or_default() + &port.unwrap_or_default();
     vec![
         Line::new(
             "how many pages N its buffers need of a pool (as its own user, while it is stopped; PostgreSQL 15 or later)",
@@ -252,13 +272,15 @@ fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
         ),
         pool,
         at_boot,
-        // Not `on`: where the pool is not there it would not start. And not a line in a file: which
-        // one it reads, and what goes before that, is the server's to know.
+        // `try` is what it does unless somebody changed that. Not `on`: where the pool is not there
+        // it would not start. And not a line in a file: which one it reads, and what goes before
+        // that, is the server's to know.
         Line::new(
             format!(
-                "uses it from the next start on{first} (as its superuser; undone by ALTER SYSTEM RESET huge_pages)"
+                "it takes the pool when it starts again{first}; if it says off here, ALTER SYSTEM SET huge_pages = try \
+                 and start it once more (as its superuser; undone by ALTER SYSTEM RESET huge_pages)"
             ),
-            "psql -c 'ALTER SYSTEM SET huge_pages = try'",
+            format!("psql {to}-c 'SHOW huge_pages'"),
         ),
     ]
 }

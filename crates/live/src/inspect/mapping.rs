@@ -199,6 +199,12 @@ impl Mapping {
         let all = |sizes: &Option<BTreeMap<PageSize, u64>>| {
             sizes.as_ref().map(|sizes| sizes.iter().map(|(size, bytes)| (*size, scaled(*bytes))).collect())
         };
+        // Whole blocks, so that none is less than what it holds.
+        let shared_out = |reason: &Reason| Reason {
+            bytes: scaled(reason.bytes),
+            blocks: (reason.blocks as f64 * part).ceil() as u64,
+            ..reason.clone()
+        };
         let reasons = self.reasons.iter();
         Mapping {
             resident_bytes: self.proportional_bytes,
@@ -206,7 +212,7 @@ impl Mapping {
             full_bytes: scaled(self.full_bytes),
             folio_bytes: all(&self.folio_bytes),
             contiguous_bytes: all(&self.contiguous_bytes),
-            reasons: reasons.map(|reason| Reason { bytes: scaled(reason.bytes), ..reason.clone() }).collect(),
+            reasons: reasons.map(shared_out).collect(),
             ..self.clone()
         }
     }

@@ -183,10 +183,15 @@ impl Reach {
         misaligned.map(|((_, kind), _)| *kind)
     }
 
-    /// What a policy with this aim leaves alone: where no huge page fits, smaller folios may.
+    /// What a policy with this aim leaves alone: where no huge page fits, smaller folios may; and
+    /// where shared memory lies concerns no allocator.
     fn left(&self, aim: Aim) -> impl Iterator<Item = (&(Why, scan::Kind), &u64)> {
         let of_any_size = |why: Why| matches!(why, Why::Disabled | Why::AdvisedAgainst);
-        self.left.iter().filter(move |((why, _), _)| aim != Aim::Folios || of_any_size(*why))
+        self.left.iter().filter(move |((why, kind), _)| match aim {
+            Aim::Huge => true,
+            Aim::Folios => of_any_size(*why),
+            Aim::Advised | Aim::Hugetlb => *kind == scan::Kind::Anonymous,
+        })
     }
 
     /// What a policy with this aim leaves alone and why, the largest first: reasons that apply to

@@ -21,7 +21,7 @@ fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
         Why::NotAdvised => "advice by the program; or superpage daemon, for what is full",
         Why::NotEligible => "not disabling them except where advised",
         Why::MappedByPages => "superpage daemon",
-        Why::FileFolios if code => "superpage run --text",
+        Why::FileFolios if code => "superpage run --text, if the program starts with it (not by dlopen)",
         Why::NotCollapsed => "time; or superpage daemon",
         _ => return None,
     })

@@ -25,7 +25,7 @@ fn plan(_: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
 fn did(_: &Policy, found: &Found) -> Did {
     let name = found.reference;
     match (found.most, found.before) {
-        (None, _) => Did::new("takes huge pages away; how many could not be seen", None),
+        (None, _) => Did::new("takes huge pages away; whether there were any could not be seen", None),
         (Some(most), None) => found.alone(most),
         (Some(_), Some(0)) => {
             Did::new(format!("nothing: nothing is huge under {name} that could be taken away"), false)

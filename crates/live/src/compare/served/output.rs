@@ -57,7 +57,12 @@ impl Reading {
     fn line(&mut self, line: &str, after: Option<&str>) {
         match after {
             Some(text) => {
-                let number = line.split_once(text).and_then(|(_, rest)| number(rest.split_whitespace().next()?));
+                // With a unit as `K` behind it, it is not in requests.
+                let number = line.split_once(text).and_then(|(_, rest)| {
+                    let mut words = rest.split_whitespace();
+                    let found = number(words.next()?);
+                    found.filter(|_| !words.next().is_some_and(|unit| ["k", "K", "M", "G", "T"].contains(&unit)))
+                });
                 self.rate(number);
             }
             None => self.rate(rate(line)),
@@ -168,10 +173,17 @@ fn listed(words: &[&str], percentile: f64) -> Option<f64> {
     }
 }
 
-/// A number, perhaps with commas between thousands or after it.
+/// A number, perhaps with commas between thousands or after it. A comma anywhere else is another
+/// language's, in which it may be a decimal one.
 fn number(text: &str) -> Option<f64> {
-    let plain: String = text.trim_matches(|letter| ",;:()".contains(letter)).replace(',', "");
-    plain.parse().ok()
+    let text = text.trim_matches(|letter| ",;:()".contains(letter));
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let mut groups = whole.split(',');
+    let first = groups.next()?.len();
+    let (mut many, mut thousands) = (false, first <= 3);
+    groups.for_each(|group| (many, thousands) = (true, thousands && group.len() == 3));
+    let plain = !rest.contains(',') && (!many || thousands);
+    plain.then(|| text.replace(',', "").parse().ok()).flatten()
 }
 
 #[cfg(test)]
