@@ -157,7 +157,7 @@ fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     if message.use_stderr() {
-        // A word of a value's own message is as it was; if all are harmless it may keep its colours.
+        // Reasons repeat words as they are; if all are harmless the message may keep its colours.
         let harmful = |word: std::ffi::OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
         match std::env::args_os().any(harmful) {
             true => message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line))),

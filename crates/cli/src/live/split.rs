@@ -34,7 +34,7 @@ impl Split {
             pids.extend(selected.members()?);
         }
         if let Some(pid) = pids.iter().find(|pid| matches!(State::of(**pid), State::Kernel)) {
-            return Err(ended(*pid as u32).into());
+            return Err(Failure::Usage(ended(*pid as u32).to_string()));
         }
         pids.retain(|pid| State::of(*pid).runs());
         if pids.is_empty() {

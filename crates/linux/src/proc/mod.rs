@@ -219,9 +219,7 @@ pub fn ended(pid: u32) -> Error {
     let name = name.trim_end_matches('\n');
     Error::Unable(match State::of(pid as i32) {
         State::Kernel => {
-            return Error::Usage(format!(
-                "process {pid} ({name}) is a thread of the kernel: it has no memory to look at"
-            ));
+            format!("process {pid} ({name}) is a thread of the kernel: it has no memory to look at")
         }
         State::Zombie => {
             format!(

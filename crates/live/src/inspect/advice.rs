@@ -405,12 +405,24 @@ pub(super) mod tests {
         let lines = postgresql(&origin, 1);
         let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
         assert_eq!((lines[0].line.as_str(), lines.len()), (first, 4));
-        assert!(lines[3].line.contains("huge_pages = try"), "it starts without the pool too");
-        assert!(lines[3].does.starts_with("uses it from the next start on (as"), "{}", lines[3].does);
+        assert!(
+            lines[3].does.starts_with("it takes the pool when it starts again; if it says off"),
+            "{}",
+            lines[3].does
+        );
+        assert_eq!(lines[3].line, "psql -c 'SHOW huge_pages'");
+        let to = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|argument| argument.to_string()).collect();
+            postgresql(&Origin { arguments, ..Origin::default() }, 1)[3].line.clone()
+        };
+        let line = "psql -h /srv/run -p 7932 -c 'SHOW huge_pages'";
+        assert_eq!(to(&["postgres", "-D", "/srv/data", "-p", "7932", "-k", "/srv/run"]), line);
+        assert_eq!(to(&["postgres", "-cport=7932", "-k/srv/run"]), line);
+        assert_eq!(to(&["postgres", "-c", "port=7932"]), "psql -p 7932 -c 'SHOW huge_pages'");
         for off in ["huge_pages=off", "-chuge_pages=off", "--huge_pages=off"] {
             let arguments = ["postgres", "-c", off].map(String::from).to_vec();
             let lines = postgresql(&Origin { arguments, ..Origin::default() }, 1);
-            assert!(lines[3].does.contains(&format!(", if {off} is no longer")), "{}", lines[3].does);
+            assert!(lines[3].does.contains(&format!(", once {off} is no longer")), "{}", lines[3].does);
         }
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
         assert_eq!(postgresql(&odd, 1)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
