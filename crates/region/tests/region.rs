@@ -416,7 +416,7 @@ fn a_policy_that_would_do_nothing_is_refused() {
         ("thp", "private memory"),
         ("mthp:size=64K", "private memory"),
         ("base:place=extent", "private memory"),
-        ("promote", "time of its own"),
+        ("promote", "background work"),
         ("reservation:hints=opt-in", "no such call"),
     ] {
         let error = build(policy).unwrap_err().to_string();

@@ -8,10 +8,11 @@ use superpage_pages::parse_count;
 /// What to record during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
-    /// Keep the state of the run so often, in [`Row::series`].
+    /// Keep the state of the run so often, in [`Row::series`](crate::Row::series).
     pub every: Option<Every>,
-    /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That
-    /// takes time in proportion to mapped memory, each time that memory shrinks from a new peak.
+    /// Find out how contiguous mapped memory is at its peak
+    /// ([`contiguous_percent`](crate::Row::contiguous_percent)). That takes time in proportion to
+    /// mapped memory, each time that memory shrinks from a new peak.
     pub contiguity: bool,
     /// Keep the program's data and instructions in the machine's line caches, together with page
     /// tables ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
