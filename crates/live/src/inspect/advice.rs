@@ -176,8 +176,8 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
             // Its collector moves objects into blocks that are not touched yet: how many, nobody
             // knows.
             let does = format!(
-                "from the next start on, for the heap: at most {}; with more memory than now, as it fills blocks that it \
-                 has not touched",
+                "from the next start on, for the heap: at most {}; with more memory than now, as it fills blocks that \
+                 it has not touched",
                 bytes(asked)
             );
             add(&mut lines, &does, "java -XX:+UseTransparentHugePages ...");
@@ -391,6 +391,14 @@ pub(super) mod tests {
         let lines = told(&Origin::default());
         assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");
         assert!(lines[0].does.contains("up to 900 MB more memory"), "{lines:?}");
+        // Full blocks that four processes share since a fork need no more memory.
+        let mut forked = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        forked.proportional_bytes /= 4;
+        let whole: Vec<Mapping> = (0..4).map(|_| forked.proportional()).chain([libc.clone()]).collect();
+        let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
+        let lines = advice("--name x", (&whole, 0), &rules, &Origin::default());
+        let heap = lines.iter().find(|line| line.line.starts_with("GLIBC_TUNABLES")).unwrap();
+        assert!(heap.does.ends_with("at most 100 MB"), "{}", heap.does);
         let with = |text: &str| Origin { environment: vec![text.into()], ..Origin::default() };
         let lines = told(&with("GLIBC_TUNABLES=glibc.malloc.check=1"));
         assert_eq!(lines[0].line, "GLIBC_TUNABLES=glibc.malloc.check=1:glibc.malloc.hugetlb=1 CMD");

@@ -291,6 +291,11 @@ mod tests {
             assert_eq!(redis.why_nothing(aim, &rules).unwrap(), "the process disabled huge pages by prctl");
         }
         assert_eq!(redis.reasons(Aim::Huge, &rules).len(), 1);
+        // No allocator has shared memory, so where that lies is not why it asks for nothing.
+        let shared = [((Why::Misaligned, scan::Kind::Shared), 90 << 20)].into();
+        let memfd = Reach { left: shared, ..redis.clone() };
+        assert_eq!(memfd.why_nothing(Aim::Hugetlb, &rules).unwrap(), "the allocator does not ask the C library");
+        assert!(memfd.why_nothing(Aim::Huge, &rules).unwrap().contains("modulo 2M"));
         // All but what is less than a hundredth has a reason.
         let mixed = Reach { huge: 60 << 20, files: 2 << 20, left: [(own(Why::TooSmall), 30 << 20)].into(), ..redis };
         let sizes: Vec<u64> = mixed.reasons(Aim::Huge, &rules).iter().map(|(bytes, _)| bytes >> 20).collect();

@@ -82,8 +82,8 @@ pub fn too_short(options: &Options, work: &Work, wall: Duration) -> Option<Strin
         // promoted.
         (0, _) | (_, 0) => None,
         (_, candidates) if counters.shared > 0 => Some(format!(
-            "up to {} regions were populated enough to be promoted, counted in each process, but their pages were shared \
-             with others since a fork",
+            "up to {} regions were populated enough to be promoted, counted in each process, but their pages were \
+             shared with others since a fork",
             Count(candidates)
         )),
         (_, candidates) => Some(format!(

@@ -266,4 +266,14 @@ mod tests {
         assert_eq!(Measured::read("tps = 7\nSET: rps=0.0 (overall: nan)", None).odd, None);
         assert_eq!(Measured::read("tps = 7\n99% 3ms\n50% infs\n", None).latencies, [None, Some(3e-3), None]);
     }
+
+    #[test]
+    fn a_comma_is_between_thousands_or_the_number_is_none() {
+        let plain = ["1,234", "1,234.5", "12,345,678;", "(7)", "1234.5", "-1,000"];
+        assert_eq!(plain.map(number), [1234.0, 1234.5, 12_345_678.0, 7.0, 1234.5, -1000.0].map(Some));
+        assert_eq!(["1,5", "1.234,5", "1234,567", "1,23", ",", "12k", ""].map(number), [None; 7]);
+        let rate = |line: &str| Measured::read(line, Some("ops:")).throughput;
+        let rates = ["ops: 12", "ops: 12 a second", "ops: 12 K", "ops: 1,5", "speed: 12"].map(rate);
+        assert_eq!(rates, [Some(12.0), Some(12.0), None, None, None]);
+    }
 }
