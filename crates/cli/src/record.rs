@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use superpage_report::count;
 use superpage_sim::Progress;
-use superpage_trace::file::Writer;
+use superpage_trace::file::{Totals, Writer};
 use superpage_trace::{Batch, Sampling, Source, record};
 
 /// Record what a program does to its memory, as a trace
@@ -51,6 +51,8 @@ pub(crate) struct Recorded {
     pub(crate) status: ExitCode,
     /// Whether a signal stopped it, so that the trace is a part.
     pub(crate) stopped: bool,
+    /// What is in the trace; `None` if the program never began.
+    totals: Option<Totals>,
 }
 
 impl Record {
@@ -60,9 +62,28 @@ impl Record {
     }
 
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        Ok(self.record()?.status)
+        let Recorded { status, stopped, totals } = self.record()?;
+        let Some(totals) = totals else {
+            eprintln!("superpage: interrupted before the program began; nothing was written");
+            return Ok(status);
+        };
+        eprintln!(
+            "superpage: {}: {} runs of {} accesses, {}",
+            self.output.display(),
+            count(totals.runs),
+            count(totals.references + totals.fetches),
+            match totals.processes {
+                1 => "1 process".to_owned(),
+                more => format!("{} processes", count(more)),
+            }
+        );
+        if stopped {
+            eprintln!("superpage: interrupted; the trace is complete up to there");
+        }
+        Ok(status)
     }
 
+    /// Records, and says nothing of the file: its caller may need it for a moment alone.
     pub(crate) fn record(&self) -> Result<Recorded, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
         let command =
@@ -82,8 +103,7 @@ impl Record {
                 Ok(false) => break,
                 // Stopped before the program began: the emulator has nothing to say.
                 Err(_) if runs == 0 && stop.is_set() => {
-                    eprintln!("superpage: interrupted before the program began; nothing was written");
-                    return Ok(Recorded { status: stop.status(), stopped: true });
+                    return Ok(Recorded { status: stop.status(), stopped: true, totals: None });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -105,21 +125,8 @@ impl Record {
         for note in &outcome.notes {
             eprintln!("superpage: {note}");
         }
-        let accesses = totals.references + totals.fetches;
-        eprintln!(
-            "superpage: {}: {} runs of {} accesses, {}",
-            self.output.display(),
-            count(totals.runs),
-            count(accesses),
-            match totals.processes {
-                1 => "1 process".to_owned(),
-                more => format!("{} processes", count(more)),
-            }
-        );
-        if stop.is_set() {
-            eprintln!("superpage: interrupted; the trace is complete up to there");
-            return Ok(Recorded { status: stop.status(), stopped: true });
-        }
-        Ok(Recorded { status: ExitCode::from(record::exit_status(outcome.status)), stopped: false })
+        let stopped = stop.is_set();
+        let status = if stopped { stop.status() } else { ExitCode::from(record::exit_status(outcome.status)) };
+        Ok(Recorded { status, stopped, totals: Some(totals) })
     }
 }

@@ -2,10 +2,9 @@
 //! status.
 
 use crate::Failure;
-use signal_hook::consts::{
-    SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGSYS, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2, SIGVTALRM,
-    SIGXCPU, SIGXFSZ,
-};
+#[cfg(not(target_os = "linux"))]
+use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,11 +13,16 @@ use std::time::Duration;
 use superpage_trace::record::{self, Recording};
 
 /// The signals that end a process that does not catch them, but for those by which the processor
-/// reports a broken program (SIGSEGV and the like), and those of the application.
-pub(crate) const ENDING: [i32; 14] = [
-    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGABRT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGSYS,
-    SIGTRAP,
-];
+/// reports a broken program (SIGSEGV and the like), and SIGPIPE and SIGXFSZ.
+#[cfg(target_os = "linux")]
+pub(crate) fn ending() -> impl Iterator<Item = i32> {
+    superpage_linux::signals::ending()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ending() -> impl Iterator<Item = i32> {
+    [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter()
+}
 
 /// Whether a signal to stop has arrived, and which.
 pub(crate) struct Stop {
@@ -43,16 +47,16 @@ pub(crate) enum Second {
 }
 
 impl Stop {
-    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at
+    /// From now on the first of those that [end](ending) a process sets the flag, and a second one ends the process at
     /// once. An ignored signal, such as SIGHUP under `nohup`, stays ignored; SIGINT and SIGQUIT are
     /// caught even if a shell has a script's background jobs ignore them.
     pub(crate) fn catch() -> Stop {
-        Stop::of(&ENDING, Second::Ends)
+        Stop::of(ending(), Second::Ends)
     }
 
     /// The same for a recording ([`Stop::recording`]): what comes within a second is one signal.
     pub(crate) fn catch_for_recording() -> Stop {
-        Stop::of(&ENDING, Second::EndsLater)
+        Stop::of(ending(), Second::EndsLater)
     }
 
     /// Like [`catch`](Stop::catch), but what comes within a second is one signal: batch systems and
@@ -61,19 +65,18 @@ impl Stop {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn catch_once_a_second() -> Result<Stop, Failure> {
-        let stop = Stop::of(&ENDING, Second::EndsLater);
+        let stop = Stop::of(ending(), Second::EndsLater);
         let (_, waits) = std::sync::mpsc::channel();
         stop.later(waits)?;
         Ok(stop)
     }
 
     /// Like [`catch`](Stop::catch), for these signals.
-    pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
+    pub(crate) fn of(signals: impl Iterator<Item = i32>, second: Second) -> Stop {
         let flag = Arc::default();
         let ready = if second == Second::Ends { Arc::clone(&flag) } else { Arc::default() };
         let stop = Stop { flag, ready, signal: Arc::new(AtomicUsize::new(SIGINT as usize)), done: Arc::default() };
-        for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(**signal))
-        {
+        for signal in signals.filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(*signal)) {
             let ends_if = |flag: &Arc<AtomicBool>| {
                 signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(flag)).map(drop)
             };

@@ -96,7 +96,9 @@ fn an_interrupt_ends_the_command_and_the_complete_rounds_are_shown_and_written()
     let options = ["-w", "0", "--policy", "now", "-p", &prepare, "-c", &conclude, "--export-json", export_to];
     let signals =
         [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("USR1", 138), ("USR2", 140), ("ALRM", 142)];
-    for (signal, status) in signals.into_iter().chain([("ABRT", 134), ("XCPU", 152), ("IO", 157)]) {
+    for (signal, status) in
+        signals.into_iter().chain([("ABRT", 134), ("XCPU", 152), ("IO", 157), ("PWR", 158), ("RTMIN", 162)])
+    {
         let _ = (fs::remove_file(&log), fs::remove_file(&alive), fs::remove_file(&concluded));
         let child = compare(&options, &["sh", "-c", &script]).spawn().unwrap();
         let pid = wait_for(&alive);

@@ -16,9 +16,7 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// The signals that would end this process before it has a command: all that another may send and
-/// that end a process, but those by which the processor says that this one is wrong, and SIGPIPE
-/// and SIGXFSZ, which are ignored.
+/// Those of [`ending`] that have a name.
 const ENDING: [i32; 16] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -42,9 +40,16 @@ const ENDING: [i32; 16] = [
 /// this process's own.
 const OTHERS: [i32; 3] = [libc::SIGWINCH, libc::SIGCONT, libc::SIGTSTP];
 
-/// All signals that are passed on; those of the application, for whatever that uses them, too.
+/// The signals that end a process which does not catch them, those of the application too; but not
+/// those by which the processor says that the process is wrong, nor SIGPIPE and SIGXFSZ, which are
+/// ignored.
+pub fn ending() -> impl Iterator<Item = i32> {
+    ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
+
+/// All signals that are passed on.
 fn passed() -> impl Iterator<Item = i32> {
-    ENDING.into_iter().chain(OTHERS).chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+    ending().chain(OTHERS)
 }
 
 fn ends(signal: i32) -> bool {

@@ -126,6 +126,11 @@ fn layout() {
     small_then_advised(at, HUGE, 0..512);
     tell("forked", at);
 
+    let at = map(room.take(1), HUGE, private);
+    advise(at, HUGE, Advice::LinuxDoFork);
+    touch(at, 0..512);
+    tell("forked-unadvised", at);
+
     // A file of 4 MB: at its own offset, and 4 KB off it with one private copy.
     let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     file.write_all(&vec![1; 2 * HUGE]).unwrap();
@@ -339,7 +344,11 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
             process.notes
         );
     }
-    assert_eq!(sums(of("forked")), (BLOCK, 0, 0, vec![(Why::SharedByFork, BLOCK)]));
+    // Whatever the settings say, no promoter changes it.
+    for name in ["forked", "forked-unadvised"] {
+        assert_eq!(sums(of(name)), (BLOCK, 0, 0, vec![(Why::SharedByFork, BLOCK)]), "{name}");
+        assert_eq!(of(name).full_bytes, 0, "{name}");
+    }
 
     let file = of("file");
     assert_eq!((file.kind, file.resident_bytes), (Kind::File, 2 * BLOCK));

@@ -1,6 +1,6 @@
 //! `superpage compare`.
 
-use crate::stop::{ENDING, Second, Stop};
+use crate::stop::{Second, Stop, ending};
 use crate::{Failure, export as files, progress};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -238,7 +238,7 @@ impl Compare {
         let settings = settings(&options);
         // A signal does not end this process at once: the command is ended first, and settings are
         // put back.
-        let stop = Stop::of(&ENDING, Second::Waits);
+        let stop = Stop::of(ending(), Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new(self.time_limit))?;
         let wanted = exports.len();
         let limited = comparison.end == End::TimeLimit;

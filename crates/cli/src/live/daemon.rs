@@ -1,7 +1,7 @@
 //! `superpage daemon`.
 
 use super::inspect::why;
-use crate::stop::{ENDING, Second, Stop};
+use crate::stop::{Second, Stop, ending};
 use crate::{Failure, print};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -128,8 +128,7 @@ impl Daemon {
             return self.survey(config, &Stop::catch());
         }
         // SIGHUP is for its configuration.
-        let ending: Vec<i32> = ENDING.into_iter().filter(|signal| *signal != SIGHUP).collect();
-        let stop = Stop::of(&ending, Second::Ends);
+        let stop = Stop::of(ending().filter(|signal| *signal != SIGHUP), Second::Ends);
         let reload = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).map_err(Error::system("catch SIGHUP"))?;
         let mut daemon = Running::start(config)?;

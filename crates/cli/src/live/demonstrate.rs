@@ -1,7 +1,7 @@
 //! `superpage try`: three small programs under three policies, on this machine, in a minute.
 
 use super::compare::{Bar, Format};
-use crate::stop::{ENDING, Second, Stop};
+use crate::stop::{Second, Stop, ending};
 use crate::{Failure, print::print};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Try {
         let myself = std::env::current_exe().map_err(|error| {
             Failure::Run(format!("this program cannot be started again, since it has no path: {error}"))
         })?;
-        let stop = Stop::of(&ENDING, Second::Waits);
+        let stop = Stop::of(ending(), Second::Waits);
         let (mut rows, mut notes) = (BTreeMap::new(), Vec::new());
         for program in Program::value_variants() {
             let name = program.to_possible_value().expect("none is skipped").get_name().to_owned();

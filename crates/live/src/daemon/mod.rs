@@ -237,7 +237,8 @@ fn log(service: Option<&str>, promoter: &Promoter, then: Option<&Counters>, wait
 /// processor time, 0.05 ms or more, which counts: who looks each time that as much has been saved
 /// never has enough for a promotion.
 fn nap(rest: Duration, cpu: f64) -> Duration {
-    if rest.is_zero() { rest } else { rest.clamp(SAVED.div_f64(cpu).min(NAP), LONGEST) }
+    let saved = Duration::try_from_secs_f64(SAVED.as_secs_f64() / cpu).unwrap_or(NAP);
+    if rest.is_zero() { rest } else { rest.clamp(saved.min(NAP), LONGEST) }
 }
 
 /// A share for people: `0.32%`.

@@ -13,6 +13,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::settings::System;
 use superpage_linux::why::Why;
 use superpage_output::quoted;
+use superpage_pages::PageSize;
 use superpage_report::bytes;
 
 /// The setting for memory that a program does not ask for.
@@ -144,7 +145,10 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
     let never = rules.enabled.as_deref() == Some("never");
     // From the next start on, by who allocates.
     let mut variable = None;
-    let (asked, whole) = of(&anonymous, &[Why::NotAdvised, Why::Never]);
+    let always = rules.anonymous(PageSize::from_bytes(huge_page_bytes()).expect("a power of two")) == Some("always");
+    let mut settings = vec![Why::NotAdvised, Why::Never];
+    settings.extend((!always).then_some(Why::SharedByFork));
+    let (asked, whole) = of(&anonymous, &settings);
     let java = maps("libjvm.so");
     if much(asked) && asked >= FEW * huge_page_bytes() {
         let growth = whole.saturating_sub(asked);

@@ -23,6 +23,7 @@ fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
         Why::MappedByPages => "superpage daemon",
         Why::FileFolios if code => "superpage run --text, if the program starts with it (not by dlopen)",
         Why::NotCollapsed => "time; or superpage daemon",
+        Why::SharedByFork => "huge pages before it forks: advice by the program, or settings",
         _ => return None,
     })
 }
@@ -140,6 +141,11 @@ impl<'a> Circumstances<'a> {
             Some(why) => return why,
             None => {}
         }
+        // Whatever the settings say now, no promoter makes it huge.
+        let shared = self.kind == Kind::Anonymous && block.exclusive < block.anonymous;
+        if shared && block.is_full() {
+            return Why::SharedByFork;
+        }
         if self.kind != Kind::File {
             match self.word {
                 None => return Why::NoSettings,
@@ -155,7 +161,6 @@ impl<'a> Circumstances<'a> {
             (Why::FileFolios, self.kind == Kind::File),
             (Why::Swapped, block.swapped > 0),
             (Why::NotPopulated, !block.is_full()),
-            (Why::SharedByFork, self.kind == Kind::Anonymous && block.exclusive < block.anonymous),
         ];
         pages.iter().find(|(_, holds)| *holds).map_or(Why::NotCollapsed, |(why, _)| *why)
     }

@@ -35,7 +35,7 @@ pub(super) static POLICY: Definition = Definition {
     parameters: &[
         own("bloat", Values::Share, "0.05", "share of populated memory that is expected to stay unused, at most"),
         own("control", Values::Count(2, 1 << 20), "8", "one region of so many is left to the program, to learn from"),
-        own("interval", Values::Time, "1ms", "between two looks at regions that had faults"),
+        own("interval", Values::TimeFrom(MS), "1ms", "between two looks at regions that had faults"),
         own("scan", Values::TimeFrom(MS), "1s", "between two looks at all regions"),
         own("age", Values::Time, "10s", "time without a change after which a region with nothing reserved is copied"),
         own("ahead", Values::Share, "0.5", "share of a space's regions that must be full for faults to compact memory"),

@@ -2,7 +2,7 @@
 
 use super::columns::{Content, columns, note, of_process, shown};
 use super::system;
-use crate::stop::ENDING;
+use crate::stop::ending;
 use crate::{Failure, print};
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -27,7 +27,7 @@ pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<Exit
     // Errors at the start are printed without a flicker.
     let mut view = View::new(pid, wide)?;
     let signal = Arc::new(AtomicUsize::new(0));
-    for number in ENDING {
+    for number in ending() {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
             .map_err(|error| Failure::Run(format!("cannot catch signal {number}: {error}")))?;
     }
