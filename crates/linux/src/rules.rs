@@ -1,6 +1,7 @@
 //! The kernel's settings for huge pages.
 
 use crate::settings::{System, sizes};
+use crate::tree::is_ancestor_of;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,6 +70,17 @@ impl Rules {
             .filter_map(|(path, before)| Some(format!("{}={before}", path.strip_prefix(&folder).ok()?.display())))
             .collect();
         (rules, pid.filter(|_| !changed.is_empty()).map(|pid| Temporary { pid, before: changed }))
+    }
+
+    /// The settings by which the memory of a process is judged: as they are now where it runs under
+    /// the process of superpage that changed them, else those that [last](Rules::lasting).
+    pub fn of(pid: u32, system: &System) -> (Rules, Option<Temporary>) {
+        match Rules::lasting(system) {
+            (_, Some(temporary)) if is_ancestor_of(pid as i32, temporary.pid as i32) => {
+                (Rules::read_from(&system.path(FOLDER)), None)
+            }
+            lasting => lasting,
+        }
     }
 
     /// The settings in another folder with the kernel's layout.

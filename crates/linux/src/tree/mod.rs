@@ -466,8 +466,12 @@ fn parent(pid: i32) -> Option<i32> {
 
 /// Whether a process is the parent of this one, or the parent's parent, and so on.
 pub fn is_ancestor(pid: i32) -> bool {
-    let own = std::process::id() as i32;
-    std::iter::successors(parent(own), |&above| parent(above)).any(|above| above == pid)
+    is_ancestor_of(std::process::id() as i32, pid)
+}
+
+/// Whether `pid` is the parent of `of`, or the parent's parent, and so on.
+pub fn is_ancestor_of(of: i32, pid: i32) -> bool {
+    std::iter::successors(parent(of), |&above| parent(above)).any(|above| above == pid)
 }
 
 /// A descriptor of a process.

@@ -6,7 +6,8 @@
 //! the least memory is recommended. Less memory means at least 1 % less at the median peak. If no
 //! policy is significantly faster, the reference is recommended. A policy that affected none of the
 //! program's memory is never recommended, and its time is not mentioned; nor is one that was
-//! measured while settings of the system differed.
+//! measured while settings of the system differed, or whose runs ended with other statuses than the
+//! reference's.
 
 use super::row::{Row, Verdict};
 use super::statistics::{LEVEL, rounds_needed};
@@ -33,7 +34,13 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
         return Advice { policy: None, sentence };
     };
     let name = &reference.policy;
-    let comparable: Vec<&Row> = others.iter().filter(|row| row.verdict != Some(Verdict::SettingsDiffered)).collect();
+    let differs = |row: &&Row| matches!(row.verdict, Some(Verdict::SettingsDiffered | Verdict::StatusesDiffer));
+    let comparable: Vec<&Row> = others.iter().filter(|row| !differs(row)).collect();
+    if comparable.is_empty() && others.iter().any(|row| row.verdict == Some(Verdict::StatusesDiffer)) {
+        let sentence =
+            format!("no other policy's runs ended with the statuses of those of {name}: no advice; see what fails");
+        return Advice { policy: None, sentence };
+    }
     if comparable.is_empty() {
         let whose = if reference.settings_differed > 0 { name } else { "every other policy" };
         let sentence = format!(
@@ -244,27 +251,27 @@ pub(super) mod tests {
             row("promote", &less, 620 << 20, Some((&base, 2))),
             row("thp", &more, 620 << 20, Some((&base, 2))),
         ];
-        rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false), true);
-        rows[2].tell("nothing".into(), Some(false), true);
+        rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false), None);
+        rows[2].tell("nothing".into(), Some(false), None);
         assert_eq!(rows[1].verdict, Some(Verdict::NothingReached));
         assert_eq!(as_far(&rows), None, "nothing has a verdict");
-        rows[2].tell("all of it huge".into(), Some(true), true);
+        rows[2].tell("all of it huge".into(), Some(true), None);
         let said = as_far(&rows).unwrap();
         assert!(
             said.starts_with("promote did nothing, and its time differs by 21 %") && said.contains("of thp:"),
             "{said}"
         );
-        rows[2].tell("nothing".into(), Some(false), true);
+        rows[2].tell("nothing".into(), Some(false), None);
         let advice = advise(&rows);
         assert_eq!(advice.policy.as_deref(), Some("now"));
         assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");
         // Where it is not known whether it reached anything, the time counts; and the others are
         // not forgotten.
-        rows[1].tell(String::new(), None, true);
+        rows[1].tell(String::new(), None, None);
         assert_eq!(rows[1].verdict, Some(Verdict::Faster));
         assert_eq!(advise(&rows).policy.as_deref(), Some("promote"));
-        rows[1].tell(String::new(), Some(false), true);
-        rows[2].tell(String::new(), Some(true), true);
+        rows[1].tell(String::new(), Some(false), None);
+        rows[2].tell(String::new(), Some(true), None);
         let advice = advise(&rows);
         assert_eq!((advice.policy.as_deref(), rows[2].verdict), (Some("now"), Some(Verdict::Slower)));
         assert!(advice.sentence.contains("thp takes 20 % more time") && !advice.sentence.contains("promote"));
@@ -280,16 +287,28 @@ pub(super) mod tests {
             row("base", &less, 620 << 20, Some((&base, 2))),
         ];
         rows[1].settings_differed = 1;
-        rows[1].tell(String::new(), Some(true), true);
-        rows[2].tell(String::new(), Some(true), true);
+        rows[1].tell(String::new(), Some(true), None);
+        rows[2].tell(String::new(), Some(true), None);
         assert_eq!((rows[1].verdict, rows[2].verdict), (Some(Verdict::SettingsDiffered), Some(Verdict::Faster)));
         assert_eq!(advise(&rows).policy.as_deref(), Some("base"));
         // Without a reference nothing can be compared.
         rows[0].settings_differed = 1;
-        rows[2].tell(String::new(), Some(true), false);
+        rows[2].tell(String::new(), Some(true), Some(Verdict::SettingsDiffered));
         let advice = advise(&rows);
         assert_eq!((advice.policy.as_deref(), rows[2].verdict), (None, Some(Verdict::SettingsDiffered)));
         assert!(advice.sentence.starts_with("settings of this system differed while now was measured"), "{advice:?}");
+    }
+
+    #[test]
+    fn what_fails_otherwise_is_not_advised() {
+        let base: Vec<f64> = (0..10).map(|round| 1.0 + 0.01 * round as f64).collect();
+        let less: Vec<f64> = base.iter().map(|time| 0.4 * time).collect();
+        let mut rows =
+            vec![row("now", &base, 1 << 20, None::<(&[f64], usize)>), row("thp", &less, 1 << 20, Some((&base, 1)))];
+        rows[1].tell(String::new(), Some(true), Some(Verdict::StatusesDiffer));
+        let advice = advise(&rows);
+        assert_eq!(advice.policy, None);
+        assert!(advice.sentence.ends_with("no advice; see what fails"), "{advice:?}");
     }
 
     #[test]

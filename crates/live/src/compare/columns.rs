@@ -104,6 +104,7 @@ fn ratio(row: &Row) -> String {
         Some(Verdict::NothingReached) if looked_for => ", did nothing",
         Some(Verdict::NothingReached) => return format!("{:.3}, did nothing", ratio.estimate),
         Some(Verdict::SettingsDiffered) => return "settings differed".into(),
+        Some(Verdict::StatusesDiffer) => return "statuses differ".into(),
         _ => "",
     };
     match ratio.interval() {
@@ -132,7 +133,7 @@ mod tests {
             row.folio_coverage_percent = name.starts_with("mthp").then_some(93.5);
             row.dtlb_loads = Some(1 << 40);
             let did = "promoted 0 of 12 candidate regions, and a reason that is as long as they come here, or longer";
-            row.tell(did.into(), Some(!name.starts_with("promote")), true);
+            row.tell(did.into(), Some(!name.starts_with("promote")), None);
             row
         };
         let rows = vec![

@@ -57,7 +57,9 @@ impl Looks {
 /// and than the best.
 pub(super) fn losers(rows: &[Row]) -> Vec<(usize, String)> {
     let Some((reference, others)) = rows.split_first() else { return Vec::new() };
-    let counts = |row: &&Row| !matches!(row.verdict, Some(Verdict::NothingReached | Verdict::SettingsDiffered));
+    let counts = |row: &&Row| {
+        matches!(row.verdict, Some(Verdict::Faster | Verdict::Slower | Verdict::Same | Verdict::TooFewRuns))
+    };
     let ratio = |row: &Row| row.time_ratio.expect("every row but the first has one");
     let running = || others.iter().filter(counts).filter(|row| row.dropped.is_none());
     let best = running().min_by(|a, b| ratio(a).estimate.total_cmp(&ratio(b).estimate));
@@ -102,7 +104,7 @@ mod tests {
                     let base = (policy > 0).then_some((&times[0][..], family));
                     let mut row = row(&policy.to_string(), &times[policy], 1 << 20, base);
                     row.dropped = lost[policy].as_ref().map(|(_, why)| why.clone());
-                    row.tell(String::new(), Some(true), true);
+                    row.tell(String::new(), Some(true), None);
                     row
                 })
                 .collect();

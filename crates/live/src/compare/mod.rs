@@ -44,7 +44,7 @@ use counters::{Available, Event};
 use entries::entries;
 use host::{Before, busy};
 use looks::Looks;
-use rows::{rows, unseen};
+use rows::{failed, rows, unseen};
 use served::Loader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -336,6 +336,7 @@ pub fn compare_with(
     let rows = rows(options, &entries, (rounds, decided.unwrap_or(looks.last(rounds))), (memory_before, &rules));
     let early = matches!(end, End::TimeLimit | End::Stopped);
     let rows: Vec<Row> = rows.into_iter().map(|row| Row { ended_early: early, ..row }).collect();
+    notes.extend(failed(&rows));
     notes.extend(unseen(options, &rows, comparing.traces.err()));
     let reaches = entries.iter().filter_map(|entry| entry.seen.reach.as_ref());
     let misplaced: Vec<Kind> = reaches.flat_map(Reach::misplaced).collect();

@@ -5,6 +5,7 @@ use super::served::Load;
 use super::statistics::{Family, Ratio, Spread};
 use crate::sample::Memory;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// One run of the command under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -167,6 +168,9 @@ pub enum Verdict {
     TooFewRuns,
     /// Settings of the system differed in a run of this policy or of the reference.
     SettingsDiffered,
+    /// Runs of this policy ended with other exit statuses than those of the reference: they may
+    /// have done less.
+    StatusesDiffer,
 }
 
 impl Verdict {
@@ -179,6 +183,7 @@ impl Verdict {
             Verdict::NothingReached => "nothing-reached",
             Verdict::TooFewRuns => "too-few-runs",
             Verdict::SettingsDiffered => "settings-differed",
+            Verdict::StatusesDiffer => "statuses-differ",
         }
     }
 }
@@ -280,17 +285,23 @@ impl Row {
         }
     }
 
+    /// The exit statuses of its runs.
+    pub(super) fn statuses(&self) -> BTreeSet<u8> {
+        self.exit_codes.iter().copied().collect()
+    }
+
     /// Says what the policy did, and with it what is to be said of its time. Call it when
-    /// `settings_differed` is set; `comparable` says whether it is 0 of the reference.
-    pub(super) fn tell(&mut self, did: String, reached: Option<bool>, comparable: bool) {
+    /// `settings_differed` is set; `incomparable` is the verdict if it cannot be compared with the
+    /// reference for another reason.
+    pub(super) fn tell(&mut self, did: String, reached: Option<bool>, incomparable: Option<Verdict>) {
         (self.did, self.reached) = (did, reached);
-        let comparable = comparable && self.settings_differed == 0;
-        self.verdict = self.time_ratio.map(|ratio| match ratio {
-            _ if !comparable => Verdict::SettingsDiffered,
+        let incomparable = if self.settings_differed > 0 { Some(Verdict::SettingsDiffered) } else { incomparable };
+        self.verdict = self.time_ratio.map(|ratio| match incomparable {
+            Some(verdict) => verdict,
             _ if reached == Some(false) => Verdict::NothingReached,
-            ratio if !ratio.sure => Verdict::TooFewRuns,
-            ratio if !ratio.differs() => Verdict::Same,
-            ratio if ratio.high < 1.0 => Verdict::Faster,
+            _ if !ratio.sure => Verdict::TooFewRuns,
+            _ if !ratio.differs() => Verdict::Same,
+            _ if ratio.high < 1.0 => Verdict::Faster,
             _ => Verdict::Slower,
         });
     }

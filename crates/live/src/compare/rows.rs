@@ -2,7 +2,7 @@
 
 use super::did::{self, Arm};
 use super::entries::Entry;
-use super::row::{Row, Run};
+use super::row::{Row, Run, Verdict};
 use super::statistics::Family;
 use super::{Options, options};
 use crate::policy::Did;
@@ -44,12 +44,24 @@ pub(super) fn rows(
     });
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
     let told: Vec<Did> = std::iter::once(first).chain(others).collect();
-    let comparable = entries[0].differed(rounds).next().is_none();
+    let settings = entries[0].differed(rounds).next().map(|_| Verdict::SettingsDiffered);
+    let statuses = rows[0].statuses();
     for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
         let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
-        row.tell(did, reached, comparable);
+        let otherwise = (row.statuses() != statuses).then_some(Verdict::StatusesDiffer);
+        row.tell(did, reached, settings.or(otherwise));
     }
     rows
+}
+
+/// A sentence for each row with runs that failed, where that is no error.
+pub(super) fn failed(rows: &[Row]) -> impl Iterator<Item = String> {
+    let failures = |row: &Row| row.exit_codes.iter().filter(|code| **code != 0).count();
+    rows.iter().filter(move |row| failures(row) > 0).map(move |row| {
+        let statuses = row.statuses().into_iter().filter(|code| *code != 0).map(|code| code.to_string());
+        let statuses = statuses.collect::<Vec<_>>().join(", ");
+        format!("{} of {} runs under {} failed, with status {statuses}", failures(row), row.runs, row.policy)
+    })
 }
 
 /// A sentence on the rows that do not say how much is huge; `traces` is why processes were not

@@ -199,6 +199,7 @@ fn serve(
                 check.end();
                 return Ok(None);
             }
+            check.bound();
             if let Some(status) = check.wait(LOOK)? {
                 break status == 0;
             }
@@ -231,7 +232,13 @@ fn serve(
                 return Ok(None);
             }
             memory.look(|| running.tree.members());
+            load.bound();
             if let Some(code) = load.wait(LOOK)? {
+                // A load that failed may have met a server that is about to end.
+                if code != 0 {
+                    running.wait(Some(LOOK))?;
+                }
+                gone(running, "under its load", memory.elapsed() < START)?;
                 break code;
             }
             if let Err(error) = gone(running, "under its load", memory.elapsed() < START) {

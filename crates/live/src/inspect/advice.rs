@@ -7,6 +7,7 @@ use super::reach::{Library, library};
 use super::service::Service;
 use crate::launch::{Line, Part};
 use crate::promote::Selected;
+use std::collections::BTreeMap;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
@@ -35,11 +36,57 @@ impl Service {
             [process] => format!("--pid {}", process.pid),
             _ => self.which.iter().map(Selected::option).collect::<Vec<_>>().join(" "),
         };
-        let origins = self.processes.iter().map(|process| Origin::of(process.pid));
-        let origin = origins.reduce(Origin::and).unwrap_or_default();
-        let (rules, _) = Rules::lasting(&System::live());
-        advice(&selected, (&whole.mappings, self.unmapped_bytes), &rules, &origin)
+        let all = resident(&whole.mappings) + self.unmapped_bytes;
+        let mut lines = now(&selected, all, &whole.mappings);
+        let programs = self.programs();
+        let mut unmapped = self.unmapped_bytes;
+        for (program, processes) in &programs {
+            let mappings: Vec<Mapping> = match programs.len() {
+                1 => whole.mappings.clone(),
+                _ => processes.iter().flat_map(|it| &it.mappings).map(Mapping::proportional).collect(),
+            };
+            let origins = processes.iter().map(|process| Origin::of(process.pid));
+            let origin = origins.reduce(Origin::and).unwrap_or_default();
+            // What is in no page table is of the first of them that shares memory.
+            let shares = mappings.iter().any(|mapping| mapping.kind == Kind::SharedMemory);
+            let here = if shares || programs.len() == 1 { std::mem::take(&mut unmapped) } else { 0 };
+            // Such as the shell that started the rest.
+            if ((resident(&mappings) + here) as f64) < LITTLE * all as f64 {
+                continue;
+            }
+            let (rules, _) = Rules::of(processes[0].pid, &System::live());
+            let of = |line: Line| match programs.len() {
+                1 => line,
+                _ => Line { does: format!("{program}: {}", line.does), ..line },
+            };
+            lines.extend(from_next_start((&mappings, here), &rules, &origin).into_iter().map(of));
+        }
+        lines
     }
+
+    /// The processes of each program that they run, by its name: what it allocates with, and what
+    /// sets that, differ. A process whose program may not be seen is of one without a name.
+    fn programs(&self) -> BTreeMap<String, Vec<&Process>> {
+        let mut programs: BTreeMap<String, Vec<&Process>> = BTreeMap::new();
+        for process in &self.processes {
+            let file = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            programs.entry(name.trim_end_matches(" (deleted)").into()).or_default().push(process);
+        }
+        programs
+    }
+}
+
+fn resident(mappings: &[Mapping]) -> u64 {
+    mappings.iter().map(|mapping| mapping.resident_bytes).sum()
+}
+
+/// What makes memory huge that is there, of `all` bytes.
+fn now(selected: &str, all: u64, mappings: &[Mapping]) -> Vec<Line> {
+    let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
+    let does = format!("now, without a restart (root): {} that are full", bytes(full));
+    let line = Line::new(&does, format!("superpage daemon {selected}"));
+    Vec::from_iter((full > 0 && full as f64 >= LITTLE * all as f64).then_some(line))
 }
 
 /// How processes were started: what holds for all.
@@ -120,9 +167,10 @@ fn unit(text: &str) -> Option<String> {
     is_plain(unit).then(|| unit.to_string())
 }
 
-/// `unmapped` bytes of shared memory are in no page table.
-fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules, origin: &Origin) -> Vec<Line> {
-    let all: u64 = unmapped + mappings.iter().map(|mapping| mapping.resident_bytes).sum::<u64>();
+/// What makes memory of a program huge that it takes the next time; `unmapped` bytes of shared
+/// memory are in no page table.
+fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origin: &Origin) -> Vec<Line> {
+    let all = unmapped + resident(mappings);
     let much = |bytes: u64| all > 0 && bytes as f64 >= LITTLE * all as f64;
     let of = |which: &dyn Fn(&Mapping) -> bool, whys: &[Why]| {
         let reasons = mappings.iter().filter(|mapping| which(mapping)).flat_map(|mapping| &mapping.reasons);
@@ -137,13 +185,8 @@ fn advice(selected: &str, (mappings, unmapped): (&[Mapping], u64), rules: &Rules
     let shared = |mapping: &Mapping| mapping.kind == Kind::SharedMemory;
     let mut lines = Vec::new();
     let add = |lines: &mut Vec<Line>, does: &str, line: &str| lines.push(Line::new(does, line));
-    let full: u64 = mappings.iter().map(|mapping| mapping.full_bytes).sum();
-    if much(full) {
-        let does = format!("now, without a restart (root): {} that are full", bytes(full));
-        add(&mut lines, &does, &format!("superpage daemon {selected}"));
-    }
     let never = rules.enabled.as_deref() == Some("never");
-    // From the next start on, by who allocates.
+    // By who allocates.
     let mut variable = None;
     let always = rules.anonymous(PageSize::from_bytes(huge_page_bytes()).expect("a power of two")) == Some("always");
     let mut settings = vec![Why::NotAdvised, Why::Never];
@@ -321,10 +364,16 @@ pub(super) mod tests {
         }
     }
 
+    /// All lines for a service that runs one program.
+    fn advice((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origin: &Origin) -> Vec<Line> {
+        let now = now("--pid 7", unmapped + resident(mappings), mappings);
+        now.into_iter().chain(from_next_start((mappings, unmapped), rules, origin)).collect()
+    }
+
     fn told(mappings: &[Mapping], enabled: &str, unit: Option<&str>) -> Vec<String> {
         let rules = Rules { enabled: Some(enabled.into()), ..Rules::default() };
         let origin = Origin { unit: unit.map(String::from), ..Origin::default() };
-        advice("--pid 7", (mappings, 0), &rules, &origin).into_iter().map(|line| line.line).collect()
+        advice((mappings, 0), &rules, &origin).into_iter().map(|line| line.line).collect()
     }
 
     #[test]
@@ -377,7 +426,7 @@ pub(super) mod tests {
         let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 1);
         let code = mapping(Kind::File, "r-xp", "/usr/bin/x", Why::TooSmall, 100);
         let told = |mappings: &[Mapping], unmapped: u64| {
-            advice("--pid 7", (mappings, unmapped << 20), &Rules::default(), &Origin::default()).len()
+            advice((mappings, unmapped << 20), &Rules::default(), &Origin::default()).len()
         };
         let both = [buffers, code.clone()];
         assert_eq!((told(&both, 0), told(&both, 100), told(&[code], 100)), (0, 1, 0));
@@ -390,7 +439,7 @@ pub(super) mod tests {
         let libc = mapping(Kind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
         let told = |origin: &Origin| {
             let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
-            advice("--pid 7", (&[heap.clone(), libc.clone()], 0), &rules, origin)
+            advice((&[heap.clone(), libc.clone()], 0), &rules, origin)
         };
         let lines = told(&Origin::default());
         assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");
@@ -400,7 +449,7 @@ pub(super) mod tests {
         forked.proportional_bytes /= 4;
         let whole: Vec<Mapping> = (0..4).map(|_| forked.proportional()).chain([libc.clone()]).collect();
         let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
-        let lines = advice("--name x", (&whole, 0), &rules, &Origin::default());
+        let lines = advice((&whole, 0), &rules, &Origin::default());
         let heap = lines.iter().find(|line| line.line.starts_with("GLIBC_TUNABLES")).unwrap();
         assert!(heap.does.ends_with("at most 100 MB"), "{}", heap.does);
         let with = |text: &str| Origin { environment: vec![text.into()], ..Origin::default() };

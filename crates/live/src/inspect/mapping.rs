@@ -4,7 +4,7 @@
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
 use super::reason::{Block, Circumstances};
-use procfs::process::{MMapPath, MemoryMap, VmFlags};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use superpage_linux::Error;
@@ -20,7 +20,7 @@ use superpage_pages::PageSize;
 pub enum Kind {
     /// Private anonymous memory: heaps, stacks.
     Anonymous,
-    /// Shared anonymous memory, memory files, and files on tmpfs.
+    /// Shared anonymous memory, and shared mappings of memory files and of files on tmpfs.
     SharedMemory,
     /// A file.
     File,
@@ -381,6 +381,10 @@ fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) ->
         MMapPath::Other(name) if name.starts_with("vvar") || name == "uprobes" => return (Kind::Kernel, None),
         MMapPath::Vsys(_) => return (Kind::SharedMemory, None),
         _ => {}
+    }
+    // A private mapping of such memory is one of a file: what it writes are copies of single pages.
+    if map.inode != 0 && !map.perms.contains(MMPermissions::SHARED) {
+        return (Kind::File, None);
     }
     if let Some(rule) = tmpfs.get(&map.dev).filter(|_| map.inode != 0) {
         return (Kind::SharedMemory, rule.as_deref());

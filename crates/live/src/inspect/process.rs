@@ -95,7 +95,7 @@ impl Process {
         if smaps.is_empty() {
             return Err(ended(pid));
         }
-        let (rules, temporary) = Rules::lasting(&System::live());
+        let (rules, temporary) = Rules::of(pid, &System::live());
         let tmpfs = tmpfs(pid as i32);
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&status);

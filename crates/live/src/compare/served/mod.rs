@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -50,7 +50,9 @@ impl Server {
 
     /// Makes the command of a server ready: it says what it says in `log`.
     pub(super) fn prepare(command: &mut Command, log: &Path) -> Result<(), Error> {
-        let file = File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
+        // At its end, wherever that is: it may be cut.
+        let file = File::create(log).and_then(|_| OpenOptions::new().append(true).open(log));
+        let file = file.and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = file.map_err(Error::system("make a file for what the server says"))?;
         command.stdout(out).stderr(err);
         Ok(())
@@ -149,6 +151,9 @@ impl Looks {
     }
 }
 
+/// The most that is kept of what a program says, in bytes.
+const MOST_SAID: u64 = 64 << 20;
+
 /// Reads what to do, a word, starts it in a session of its own, and says which process that is and
 /// how it ended; until nobody asks any more, also where the process that asks is killed: nothing is
 /// asked while something runs, so a `read` that returns then has met the end of the pipe, and all
@@ -161,10 +166,12 @@ exec 3<&0
     # Nobody may read its answers any more, and the folder goes all the same.
     trap : PIPE
     while read -r what; do
+        # What it says goes to the file's end, wherever that is: it may be cut.
+        rm -f "$folder/$what"
         case $what in
         ready) exec setsid sh -c "$ready" ;;
         *) exec setsid "$@" ;;
-        esac >"$folder/$what" 2>&1 </dev/null 3<&- &
+        esac >>"$folder/$what" 2>&1 </dev/null 3<&- &
         started=$!
         echo "$started"
         {
@@ -241,6 +248,21 @@ impl Loader {
         self.folder.path().join("server")
     }
 
+    /// Cuts the files of what the server and the load say where they are longer than can be of use:
+    /// a program that says something without end must not fill the disk.
+    pub(super) fn bound(&self) {
+        for file in [self.log(), self.output()] {
+            if std::fs::metadata(&file).is_ok_and(|file| file.len() > MOST_SAID) {
+                let cut = OpenOptions::new().append(true).open(&file).and_then(|mut file| {
+                    file.set_len(0)?;
+                    file.write_all(b"[what was said before is left out]\n")
+                });
+                // It is tried again at the next look.
+                let _ = cut;
+            }
+        }
+    }
+
     /// The file of what the last load said.
     pub(super) fn output(&self) -> PathBuf {
         self.folder.path().join("load")
@@ -266,6 +288,11 @@ impl Running<'_> {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
+    }
+
+    /// As [`Loader::bound`].
+    pub(super) fn bound(&self) {
+        self.loader.bound();
     }
 
     /// Ends it with all that it has started, and waits for that: also what ignores SIGTERM, or
