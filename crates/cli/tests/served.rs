@@ -78,6 +78,21 @@ fn a_server_that_fails_is_told_with_its_last_words() {
             "its last words: up; no-such-probe did not succeed; its last words: sh:",
         ),
         ("sleep 1", "true", "sleep 30", "server ended with status 0 under its load"),
+        // The load ends at the same moment, well or not.
+        (
+            "sh -c 'echo no memory; until [ -e $T ]; do sleep 0.02; done; exit 9'",
+            "true",
+            "touch $T; sleep 0.05; exit 3",
+            "server ended with status 9 under its load; its last words: no memory",
+        ),
+        (
+            "sh -c 'until [ -e $T ]; do sleep 0.02; done; exit 9'",
+            "true",
+            "touch $T; sleep 0.1; echo 5 requests per second",
+            "server ended with status 9 under its load; it said nothing",
+        ),
+        // It says something without end.
+        ("sh -c 'yes & sleep 2; kill $!; echo enough; exit 5'", "true", "sleep 30", "| enough"),
         (
             "sleep 100",
             "true",
@@ -97,9 +112,9 @@ fn a_server_that_fails_is_told_with_its_last_words() {
     ];
     for (number, (server, ready, load, said)) in cases.into_iter().enumerate() {
         let mark = std::env::temp_dir().join(format!("superpage-{}-{number}", std::process::id()));
-        let load = load.replace("$T", &mark.display().to_string());
+        let [server, load] = [server, load].map(|text| text.replace("$T", &mark.display().to_string()));
         let options = ["-r", "1", "-w", "0", "--policy", "now", "--ready-within", "3"];
-        let output = served(&options, server, ready, &load);
+        let output = served(&options, &server, ready, &load);
         let _ = fs::remove_file(&mark);
         let stderr = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{server}: {stderr}");

@@ -73,13 +73,17 @@ pub fn make_folder(folder: &Path) -> Result<(), Error> {
     let metadata = fs::symlink_metadata(folder).map_err(Error::file("read", folder))?;
     let user = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() {
-        return Err(Error::Unable(format!("{shown} is no directory: remove it, or set SUPERPAGE_RUN_DIR to another")));
+        return Err(Error::Unable(format!("{shown} is no directory: set SUPERPAGE_RUN_DIR to one")));
     }
     if metadata.uid() != user {
-        return Err(Error::Unable(format!("only root may change that ({shown} belongs to another user)")));
+        let why =
+            if user == 0 { "set SUPERPAGE_RUN_DIR to a directory of root's" } else { "only root may change that" };
+        return Err(Error::Unable(format!("{shown} belongs to another user: {why}")));
     }
     if metadata.mode() & 0o022 != 0 {
-        return Err(Error::Unable(format!("others may write to {shown}; allow that to its owner alone (chmod 755)")));
+        return Err(Error::Unable(format!(
+            "others may write to {shown}: set SUPERPAGE_RUN_DIR to a directory that its owner alone may write to"
+        )));
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ fn what_was_set_is_put_back_the_last_first() {
 fn what_to_type_for_a_policy_is_what_its_plan_sets() {
     let (_turn, _folder, system) = fresh(system);
     let lines = |policy: &str| -> Vec<String> {
-        plan(policy, &system).unwrap().lines(&system).into_iter().map(|line| line.line).collect()
+        plan(policy, &system).unwrap().lines(&system, "CMD").into_iter().map(|line| line.line).collect()
     };
     let path = |setting: &str| system.path(setting).display().to_string();
     let [enabled, small] = [THP_ENABLED, SIZE_64K].map(path);

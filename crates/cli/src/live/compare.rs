@@ -357,10 +357,12 @@ fn lines(advice: &Advice, comparison: &Comparison) -> Vec<Line> {
     let own = name.split_once(" (");
     let policy = own.map_or(name.as_str(), |(policy, _)| policy).parse();
     let plan = policy.ok().and_then(|policy| Plan::new(&policy, &system).ok());
-    let mut lines = plan.map_or(Vec::new(), |plan| plan.lines(&system));
     let row = comparison.rows.iter().find(|row| row.policy == *name);
-    let command = row.and_then(|row| row.own_command.as_ref());
-    lines.extend(command.map(|command| Line::new("with this command", command)));
+    let command = row.and_then(|row| row.own_command.as_deref());
+    let mut lines = plan.map_or(Vec::new(), |plan| plan.lines(&system, command.unwrap_or("CMD")));
+    let settings = lines.iter().any(|line| line.file.is_some());
+    let does = if settings { "and, where that is set for all programs, this command" } else { "this command" };
+    lines.extend(command.filter(|_| settings || lines.is_empty()).map(|command| Line::new(does, command)));
     lines
 }
 

@@ -234,7 +234,7 @@ fn lasting(policy: &Policy, outcome: &Outcome) {
         return;
     }
     let system = System::live();
-    let lines = Plan::new(policy, &system).map_or(Vec::new(), |plan| plan.lines(&system));
+    let lines = Plan::new(policy, &system).map_or(Vec::new(), |plan| plan.lines(&system, "CMD"));
     for Line { does, line, .. } in lines.iter().filter(|line| !line.line.starts_with("superpage run ")) {
         eprintln!("superpage: {does}: {line}");
     }
@@ -281,7 +281,7 @@ fn why_not_yet(policy: &Policy) -> &'static str {
 /// Whether the policy is the system as it is.
 fn sets_nothing(policy: &Policy) -> bool {
     let system = System::live();
-    Plan::new(policy, &system).is_ok_and(|plan| plan.lines(&system).is_empty())
+    Plan::new(policy, &system).is_ok_and(|plan| plan.lines(&system, "CMD").is_empty())
 }
 
 /// The processes that the command leaves behind. If a promoter was to promote in them, this is
@@ -304,7 +304,8 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
 /// The sampled memory of the command and its descendants.
 fn memory(memory: &Memory, aim: Option<Aim>) -> String {
     let mut text = format!("at most {} resident", bytes(memory.peak));
-    if let (Some(huge), Some(looked), Some(coverage)) = (memory.huge, memory.looked, memory.coverage) {
+    let looked = memory.looked.filter(|looked| *looked >= memory.peak / 4);
+    if let (Some(huge), Some(looked), Some(coverage)) = (memory.huge, looked, memory.coverage) {
         let part = part(huge, looked);
         text += &format!("; {part} ({:.1} %) in huge pages at the last look near that", coverage * 100.0);
     } else {

@@ -42,20 +42,22 @@ impl Line {
 const THP: &str = "sys/kernel/mm/transparent_hugepage/";
 
 impl Plan {
-    /// What to type for a command, a service, or the whole system; nothing for the system as it is.
-    /// Settings that have the wanted value are left out. Reads them.
-    pub fn lines(&self, system: &System) -> Vec<Line> {
+    /// What to type for a `command`, a service, or the whole system; nothing for the system as it
+    /// is. Settings that have the wanted value are left out. Reads them.
+    pub fn lines(&self, system: &System, command: &str) -> Vec<Line> {
         let policy = &self.policy;
         if policy.to_string() == crate::Policy::NAMES[0] {
             return Vec::new();
         }
-        let mut lines = vec![Line::new("for one command", format!("superpage run -p '{policy}' -- CMD"))];
+        // Only a shell takes variables in front of a command.
+        let env = if command.split(' ').next().is_some_and(|word| word.contains('=')) { "env " } else { "" };
+        let mut lines = vec![Line::new("for one command", format!("superpage run -p '{policy}' -- {env}{command}"))];
         if let Some(value) = self.malloc {
             let does = match value {
                 2 => "the same from its allocator alone, where the system has a pool (vm.nr_overcommit_hugepages)",
                 _ => "the same from its allocator alone, without superpage",
             };
-            lines.push(Line::new(does, format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value} CMD")));
+            lines.push(Line::new(does, format!("GLIBC_TUNABLES=glibc.malloc.hugetlb={value} {command}")));
         }
         if policy.live().background.is_some() && !self.fixed {
             let does = "for a service that runs already (root)";

@@ -321,11 +321,20 @@ fn gone() -> Error {
 pub(super) fn last_lines(file: &Path) -> String {
     const LINES: usize = 5;
     const MOST: usize = 400;
+    // With less room than that, in bytes, what was said is not whole.
+    const LEAST: u64 = 64 << 10;
     let said = std::fs::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&said[said.len().saturating_sub(MOST)..]).into_owned();
     let lines: Vec<&str> = text.split(['\n', '\r', '\0']).map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
-    if last.is_empty() { "it said nothing".into() } else { format!("its last words: {}", foreign(&last.join(" | "))) }
+    let full = file.parent().and_then(|folder| Some((folder, rustix::fs::statvfs(folder).ok()?)));
+    match full.filter(|(_, room)| room.f_bavail * room.f_frsize < LEAST) {
+        Some((folder, _)) => {
+            format!("what it says was lost: the disk of {} is full (TMPDIR names another)", folder.display())
+        }
+        None if last.is_empty() => "it said nothing".into(),
+        None => format!("its last words: {}", foreign(&last.join(" | "))),
+    }
 }
 
 #[cfg(test)]

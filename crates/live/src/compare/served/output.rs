@@ -33,6 +33,7 @@ impl Measured {
         let mut reading = Reading::default();
         // A progress line is written over by the next.
         output.split(['\n', '\r']).for_each(|line| reading.line(line, after));
+        reading.settle();
         let Reading { rates, latencies, .. } = reading;
         let (tests, odd) = (rates.len(), rates.iter().copied().find(|rate| !RATES.contains(rate)));
         let seconds: f64 = rates.iter().map(|rate| 1.0 / rate).sum();
@@ -49,8 +50,9 @@ struct Reading {
     columns: Vec<String>,
     /// Between `Latency by percentile distribution` and the next of its sections.
     distribution: bool,
-    /// The percentiles that this distribution has had.
-    had: [bool; 3],
+    /// The first of its lines that has at least each percentile, in seconds: one above it, which
+    /// does not count where a summary follows that has the percentile itself.
+    above: [Option<f64>; 3],
 }
 
 impl Reading {
@@ -76,17 +78,25 @@ impl Reading {
             self.latency(place, listed(&words, percentile));
         }
         if line.contains("percentile distribution") || line.contains("Cumulative distribution") {
-            (self.distribution, self.had) = (line.contains("percentile distribution"), [false; 3]);
+            self.distribution = line.contains("percentile distribution");
+            if self.distribution {
+                self.settle();
+            }
         }
         if let (true, [percent, "<=", value, "milliseconds", ..]) = (self.distribution, &words[..]) {
             let percent = percent.strip_suffix('%').and_then(number).unwrap_or(0.0);
             for (place, percentile) in PERCENTILES.into_iter().enumerate() {
-                // The first line that has as many.
-                if percent >= percentile && !std::mem::replace(&mut self.had[place], true) {
-                    self.latency(place, number(value).map(|number| number * 1e-3));
+                if percent >= percentile && self.above[place].is_none() {
+                    self.above[place] = number(value).map(|number| number * 1e-3);
                 }
             }
         }
+    }
+
+    /// Counts what a distribution had, and no summary.
+    fn settle(&mut self) {
+        let above = std::mem::take(&mut self.above);
+        above.into_iter().enumerate().for_each(|(place, seconds)| self.latency(place, seconds));
     }
 
     fn rate(&mut self, rate: Option<f64>) {
@@ -124,7 +134,10 @@ impl Reading {
                     *name == of || *name == format!("{of}_latency_ms")
                 });
                 match (place, name.as_str(), number(cell)) {
-                    (Some(place), _, Some(number)) => self.latency(place, Some(number * 1e-3)),
+                    (Some(place), _, Some(number)) => {
+                        self.above[place] = None;
+                        self.latency(place, Some(number * 1e-3));
+                    }
                     (None, "rps" | "Ops/sec", number) if rates => self.rate(number),
                     _ => {}
                 }
@@ -203,7 +216,7 @@ mod tests {
         let long = "====== SET ======\n  100000 requests completed in 0.80 seconds\n\n\
                     Latency by percentile distribution:\n0.000% <= 0.055 milliseconds (cumulative count 2)\n\
                     50.000% <= 0.199 milliseconds (cumulative count 59000)\n\
-                    99.023% <= 0.407 milliseconds (cumulative count 99031)\n\
+                    99.023% <= 0.471 milliseconds (cumulative count 99031)\n\
                     99.902% <= 0.703 milliseconds (cumulative count 99905)\n\
                     100.000% <= 1.103 milliseconds (cumulative count 100000)\n\n\
                     Cumulative distribution of latencies:\n99.900% <= 9.103 milliseconds (cumulative count 7)\n\n\
