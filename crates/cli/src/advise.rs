@@ -89,6 +89,8 @@ enum File {
 struct Written {
     text: String,
     notes: Vec<String>,
+    /// What it does, and the line to type.
+    lines: Vec<(&'static str, String)>,
     json: Option<(&'static str, serde_json::Value)>,
 }
 
@@ -152,11 +154,12 @@ impl Advise {
             Format::Table => self.table(&advice, written.as_ref()),
             Format::Json => {
                 let mut json = serde_json::to_value(&advice).expect("plain values");
-                if let Some(Written { notes, json: part, .. }) = &written {
+                if let Some(Written { notes, lines, json: part, .. }) = &written {
                     if let Some((key, value)) = part {
                         json[key] = value.clone();
                     }
                     notes.iter().for_each(|note| eprintln!("superpage: {note}"));
+                    lines.iter().for_each(|(does, line)| eprintln!("superpage: {does}: {line}"));
                 }
                 foreign_json(&serde_json::to_string_pretty(&json).expect("plain values")) + "\n"
             }
@@ -204,20 +207,17 @@ impl Advise {
                 );
             }
             let json = serde_json::json!({ "regions": inside, "left_out": regions - inside });
-            return Ok(Written { text, notes, json: Some(("mosalloc", json)) });
+            return Ok(Written { text, notes, lines: Vec::new(), json: Some(("mosalloc", json)) });
         }
         let mut text = advice.plan(regions);
         let again = match &self.command[..] {
             [] => "...".into(),
             command => format!("-- {}", words(command)),
         };
-        let sim = format!(
-            "to simulate that plan: superpage sim -m {} -p plan:file={output},cost=0 {again}",
-            advice.base.machine
-        );
-        let mut notes = vec![sim];
+        let sim = format!("superpage sim -m {} -p plan:file={output},cost=0 {again}", advice.base.machine);
+        let (mut notes, mut lines) = (Vec::new(), vec![("to simulate that plan", sim)]);
         if self.command.is_empty() {
-            return Ok(Written { text, notes, json: None });
+            return Ok(Written { text, notes, lines, json: None });
         }
         let (native, ended) = match native::run(&self.command, stop) {
             Ok(found) => found,
@@ -225,7 +225,7 @@ impl Advise {
                 notes.push(format!(
                     "the plan is for simulations alone, as addresses of the live program are not known: {why}"
                 ));
-                return Ok(Written { text, notes, json: Some(("native", serde_json::Value::Null)) });
+                return Ok(Written { text, notes, lines, json: Some(("native", serde_json::Value::Null)) });
             }
         };
         if ExitCode::from(record::exit_status(ended)) != status {
@@ -241,17 +241,15 @@ impl Advise {
         line +=
             if matched == regions { "" } else { " (the others: no mapping there is like theirs, or fits a huge page)" };
         if matched > 0 {
-            line += &format!(
-                "; to run with them: superpage run -v -p plan:file={output},interval=20ms,cpu=50%,burst=1s {again} (a \
-                              program of minutes needs no more than the file)"
-            );
+            let run = format!("superpage run -v -p plan:file={output},interval=20ms,cpu=50%,burst=1s {again}");
+            lines.push(("to run with it (a program of minutes needs no more than plan:file=FILE)", run));
         }
         notes.push(line);
         let pairs = addresses.iter().zip(&found);
         let regions: Vec<_> =
             pairs.map(|(address, native)| serde_json::json!({ "address": address, "native": native })).collect();
         let json = serde_json::json!({ "matched": matched, "regions": regions });
-        Ok(Written { text, notes, json: Some(("native", json)) })
+        Ok(Written { text, notes, lines, json: Some(("native", json)) })
     }
 
     fn table(&self, advice: &Advice, written: Option<&Written>) -> String {
@@ -298,6 +296,9 @@ impl Advise {
         }
         for note in written.iter().flat_map(|written| &written.notes) {
             out += &screen.note(&superpage_report::foreign(note));
+        }
+        for (does, line) in written.iter().flat_map(|written| &written.lines) {
+            out += &(screen.note(does) + "      " + &superpage_report::foreign(line) + "\n");
         }
         out
     }

@@ -92,7 +92,7 @@ fn a_server_that_fails_is_told_with_its_last_words() {
             "server ended with status 9 under its load; it said nothing",
         ),
         // It says something without end.
-        ("sh -c 'yes & sleep 2; kill $!; echo enough; exit 5'", "true", "sleep 30", "| enough"),
+        ("sh -c 'yes & sleep 2; kill $!; echo enough; exit 5'", "true", "sleep 30", "enough"),
         (
             "sleep 100",
             "true",

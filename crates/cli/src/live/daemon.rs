@@ -275,7 +275,7 @@ fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> Strin
         false => (
             "at the fastest",
             "at the slowest",
-            "; longer where a host has taken free memory back, of which none was met",
+            "; longer where a host has taken free memory back, and all that was met cost about the same",
         ),
     };
     let shared = match waiting.iter().filter(|regions| **regions > 0).count() {

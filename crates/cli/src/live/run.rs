@@ -162,7 +162,8 @@ fn summary(policy: &Policy, outcome: &Outcome) {
             );
         }
         for (reason, regions) in &promoted.refused {
-            eprintln!("superpage: {regions} regions were not promoted: {reason}");
+            let s = if *regions == 1 { "" } else { "s" };
+            eprintln!("superpage: {regions} attempt{s} to promote a region failed, and may be repeated: {reason}");
         }
         if work.sparse > 0 && 10 * work.sparse >= outcome.memory.map_or(u64::MAX, |memory| memory.peak) {
             let sparse = bytes(work.sparse);

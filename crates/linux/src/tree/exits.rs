@@ -41,12 +41,18 @@ pub fn check() -> Result<(), Error> {
 
 /// Prepares a command to be traced from its exec on, by the thread that starts it.
 pub(crate) fn prepare(command: &mut Command) {
-    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs
-    // untraced: nothing is called at its exit, and `text::place` notices.
+    let tracer = std::process::id();
+    // SAFETY: system calls without memory, between fork and exec. If tracing fails the command runs
+    // untraced: nothing is called at its exit, and `text::place` notices. Where this process was
+    // killed meanwhile, another parent is the tracer, which never resumes the command: it must not
+    // begin.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            Ok(())
+            match std::os::unix::process::parent_id() == tracer {
+                true => Ok(()),
+                false => libc::_exit(1),
+            }
         });
     }
 }

@@ -33,6 +33,7 @@ pub use promotion::{RegionCost, region_cost};
 use pin::Pinned;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::Error;
+use superpage_linux::memory::{Left, left};
 
 /// The options of a probe.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,16 +72,26 @@ impl From<Error> for Halt {
     }
 }
 
+/// The most that a probe has in use at once, in bytes, as a control group counts it.
+const NEEDED: u64 = 200 << 20;
+
 impl Probe {
-    /// Answers every question. Takes seconds if quick, otherwise up to a minute, and up to about 1
-    /// GB of address space in use at a time, a tenth of that in memory. `progress` is called before
-    /// each question. Once `stop` is set no further question is started: the result is what was
-    /// found by then.
+    /// Answers every question. Takes seconds if quick, otherwise up to a minute, and 200 MB, in 16
+    /// to 32 GB of address space. `progress` is called before each question. Once `stop` is set no
+    /// further question is started: the result is what was found by then.
     ///
     /// # Errors
-    /// Mapping memory or pinning a thread to its processor fails. What merely cannot be determined,
+    /// Less memory than that is left of a limit. Mapping memory or pinning a thread to its processor fails. What merely cannot be determined,
     /// or not measured with these rights, is a finding without a value.
     pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
+        let short = left().into_iter().find(|left| !left.counts_untouched && left.bytes < NEEDED);
+        if let Some(Left { bytes, of, .. }) = short {
+            return Err(Error::Unable(format!(
+                "a probe takes up to {} MB of memory, and {} MB are left of {of}: raise that, or run it elsewhere",
+                NEEDED >> 20,
+                bytes >> 20
+            )));
+        }
         let _pinned = Pinned::here()?;
         let processor = machine::Processor::here().to_string();
         let mut probe = Probe { findings: Vec::new(), latency: Vec::new(), processor, stopped: false };

@@ -4,8 +4,9 @@ use super::Finding;
 use super::fault::faults_so_far;
 use super::memory::{BASE, HUGE, Memory};
 use super::usable::{allow, folios};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use superpage_linux::Error;
+use superpage_linux::cpu::thread_cpu;
 use superpage_linux::memory::available;
 use superpage_pages::PageSize;
 
@@ -61,18 +62,19 @@ pub fn region_cost() -> Result<RegionCost, Error> {
     let mut held = Vec::new();
     while !cost.met_cold() && may_hold(held.len()) {
         let (memory, median) = once()?;
-        cost.most = cost.most.max(median);
+        // Both of the first may have been cold.
+        cost = RegionCost { warm: cost.warm.min(median), most: cost.most.max(median) };
         held.push(memory);
     }
     Ok(cost)
 }
 
-/// The time of each collapse in this memory, one after the other.
+/// The CPU time of each collapse in this memory, one after the other.
 fn collapses(memory: &Memory, bytes: usize) -> Result<Vec<Duration>, Error> {
     memory.advise(libc::MADV_HUGEPAGE)?;
     let collapse = |at| {
-        let begun = Instant::now();
-        memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE).map(|()| begun.elapsed())
+        let before = thread_cpu();
+        memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE).map(|()| thread_cpu().saturating_sub(before))
     };
     (0..bytes).step_by(HUGE).map(collapse).collect()
 }
