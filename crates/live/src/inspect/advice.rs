@@ -2,7 +2,7 @@
 
 use super::mapping::{Kind, Mapping};
 use super::pool;
-use super::process::Process;
+use super::process::{LITTLE, Process};
 use super::reach::{Library, library};
 use super::service::Service;
 use crate::launch::{Line, Part};
@@ -19,8 +19,8 @@ use superpage_report::bytes;
 
 /// The setting for memory that a program does not ask for.
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// The share of resident memory below which nothing is said of it.
-const LITTLE: f64 = 0.02;
+/// The setting for shared memory.
+const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// As many huge pages are little, whatever their share: second levels of TLBs have held the base
 /// pages of 6 to 8 MB since 2015 (docs/machines.md).
 const FEW: u64 = 4;
@@ -186,13 +186,18 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
     let mut lines = Vec::new();
     let add = |lines: &mut Vec<Line>, does: &str, line: &str| lines.push(Line::new(does, line));
     let never = rules.enabled.as_deref() == Some("never");
+    let huge = PageSize::from_bytes(huge_page_bytes()).expect("a power of two");
     // By who allocates.
     let mut variable = None;
-    let always = rules.anonymous(PageSize::from_bytes(huge_page_bytes()).expect("a power of two")) == Some("always");
+    let always = rules.anonymous(huge) == Some("always");
     let mut settings = vec![Why::NotAdvised, Why::Never];
     settings.extend((!always).then_some(Why::SharedByFork));
     let (asked, whole) = of(&anonymous, &settings);
     let java = maps("libjvm.so");
+    let asks = origin.arguments.iter().any(|argument| argument == "-XX:+UseTransparentHugePages");
+    // What is in no page table lies as the rest of it does.
+    let (buffers, _) = of(&shared, &[Why::Misaligned, Why::Never]);
+    let shares = buffers > 0 && much(buffers + unmapped);
     if much(asked) && asked >= FEW * huge_page_bytes() {
         let growth = whole.saturating_sub(asked);
         let growth = match growth as f64 > GROWTH * all as f64 {
@@ -213,7 +218,8 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
         ];
         let known = allocators.into_iter().find(|(there, ..)| *there);
         variable = known.and_then(|(_, name, option, between)| origin.with(name, option, between));
-        let java = java && !origin.arguments.iter().any(|argument| argument == "-XX:+UseTransparentHugePages");
+        // With ZGC the heap is shared memory.
+        let java = java && !asks && !shares;
         if never && (java || variable.is_some()) {
             let line = format!("echo madvise > {ENABLED}");
             add(&mut lines, "lets programs ask for huge pages (root; before what follows)", &line);
@@ -261,12 +267,24 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
         let line = "redis-server --disable-thp no ...";
         add(&mut lines, "from the next start on, lets others make its memory huge (it disables that itself)", line);
     }
-    // What is in no page table lies as the rest of it does.
-    let (buffers, _) = of(&shared, &[Why::Misaligned, Why::Never]);
-    if buffers > 0 && much(buffers + unmapped) {
-        match maps("postgres") {
-            true => lines.extend(postgresql(origin, pool::needed(mappings.iter().filter(|it| shared(it))))),
-            false => add(
+    if shares {
+        match () {
+            () if maps("postgres") => {
+                lines.extend(postgresql(origin, pool::needed(mappings.iter().filter(|it| shared(it)))));
+            }
+            // The heap of ZGC, for which it asks where it may.
+            () if java => {
+                if rules.shared(huge).is_none_or(|word| word != "advise") {
+                    let does = "lets programs ask for huge pages of shared memory (root; before the next start)";
+                    add(&mut lines, does, &format!("echo advise > {SHMEM_ENABLED}"));
+                    lines.push(Line::at_boot(SHMEM_ENABLED, "advise"));
+                }
+                if !asks {
+                    let does = "from the next start on, for the heap, which is shared memory";
+                    add(&mut lines, does, "java -XX:+UseTransparentHugePages ...");
+                }
+            }
+            () => add(
                 &mut lines,
                 "from the next start on, for shared memory (root)",
                 "superpage run -p thp:shared=on -- CMD",
@@ -457,6 +475,26 @@ pub(super) mod tests {
         assert_eq!(lines[0].line, "GLIBC_TUNABLES=glibc.malloc.check=1:glibc.malloc.hugetlb=1 CMD");
         let lines = told(&with("GLIBC_TUNABLES=glibc.malloc.hugetlb=1"));
         assert_eq!(lines[0].line, "superpage run -p thp -- CMD", "what its allocator takes is huge");
+    }
+
+    #[test]
+    fn the_heap_of_a_jvm_may_be_shared_memory() {
+        let heap = mapping(Kind::SharedMemory, "rw-s", "/memfd:java_heap (deleted)", Why::Never, 400);
+        let other = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 20);
+        let mappings = [heap, other, mapping(Kind::File, "r-xp", "/opt/jdk/lib/server/libjvm.so", Why::TooSmall, 1)];
+        let of = |word: &str, argument: &str| {
+            let rules = Rules { shmem_enabled: Some(word.into()), ..Rules::default() };
+            let origin = Origin { arguments: vec!["java".into(), argument.into()], ..Origin::default() };
+            let lines = from_next_start((&mappings, 0), &rules, &origin).into_iter().map(|line| line.line);
+            lines.collect::<Vec<_>>()
+        };
+        let java = "java -XX:+UseTransparentHugePages ...";
+        let lines = of("never", "-XX:+UseZGC");
+        assert!(lines[0].starts_with("superpage run -p thp") || lines[0].starts_with("echo advise"), "{lines:?}");
+        assert_eq!(lines.iter().filter(|line| *line == java).count(), 1, "{lines:?}");
+        assert!(lines.iter().any(|line| line.starts_with("echo advise > ")), "{lines:?}");
+        let lines = of("advise", "-XX:+UseTransparentHugePages");
+        assert!(!lines.iter().any(|line| line == java || line.starts_with("echo")), "{lines:?}");
     }
 
     #[test]

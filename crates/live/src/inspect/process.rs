@@ -4,7 +4,7 @@ use super::folios::Folios;
 use super::mapping::{Kind, Mapping, Surroundings, circumstances};
 use super::reason::{self, Share};
 use procfs::FromBufRead;
-use procfs::process::MountInfos;
+use procfs::process::{MemoryMap, MountInfos};
 use std::collections::BTreeMap;
 use superpage_linux::Error;
 use superpage_linux::pagemap::{Frames, Pagemap, open};
@@ -14,6 +14,10 @@ use superpage_linux::rules::Rules;
 use superpage_linux::scan;
 use superpage_linux::settings::System;
 use superpage_linux::why::{Why, shared_way_out};
+use superpage_report::bytes;
+
+/// The share of resident memory below which nothing is said of it.
+pub(super) const LITTLE: f64 = 0.02;
 
 /// A process and all its mappings.
 #[derive(Clone, PartialEq, Debug)]
@@ -116,6 +120,14 @@ impl Process {
             return Err(ended(pid));
         }
         let mut notes = Vec::new();
+        let (resident, several) = mapped_again(known.clone().zip(&mappings));
+        if several > 0 && several as f64 >= LITTLE * resident as f64 {
+            let text = format!(
+                "{} are shared memory that this process maps more than once, as a JVM's ZGC does: it counts in each mapping",
+                bytes(several)
+            );
+            notes.push(Note { text, own: true });
+        }
         if let Some(temporary) = temporary {
             notes.push(Note::from(format!("{temporary}: the reasons and the advice go by these")));
         }
@@ -145,6 +157,20 @@ impl Process {
         }
         Ok(Process { pid, command: status.name, mappings, notes })
     }
+}
+
+/// Resident bytes of all, and of shared memory of which the process maps the same part elsewhere
+/// too.
+fn mapped_again<'a>(mappings: impl Iterator<Item = (&'a MemoryMap, &'a Mapping)>) -> (u64, u64) {
+    let (mut all, mut places) = (0, BTreeMap::new());
+    for (map, mapping) in mappings {
+        all += mapping.resident_bytes;
+        if mapping.kind == Kind::SharedMemory {
+            let (times, bytes) = places.entry((map.dev, map.inode, map.offset)).or_insert((0, 0));
+            (*times, *bytes) = (*times + 1, *bytes + mapping.resident_bytes);
+        }
+    }
+    (all, places.into_values().filter(|(times, _)| *times > 1).map(|(_, bytes)| bytes).sum())
 }
 
 /// The file systems in memory that are mounted where this process sees them, with the rule for huge

@@ -157,12 +157,12 @@ impl Reach {
         }
         match reached {
             _ if !aim.asks() => None,
-            _ if aim == Aim::Advised && self.huge as f64 > self.resident as f64 * LITTLE => {
-                Some("its memory is huge without advice, where the C library asks for nothing".into())
-            }
             // With `glibc.malloc.hugetlb=1` the C library advises only under enabled=madvise.
             _ if aim == Aim::Advised && rules.enabled.as_deref() == Some("always") => {
                 Some("the C library asks for nothing where enabled=always".into())
+            }
+            _ if aim == Aim::Advised && self.huge as f64 > self.resident as f64 * LITTLE => {
+                Some("its memory is huge without advice, where the C library asks for nothing".into())
             }
             0 => Some(self.unasked().into()),
             some => Some(format!("{}, but for {}", self.unasked(), part(some, self.resident))),
