@@ -27,6 +27,7 @@ pub mod lock;
 pub mod memory;
 pub mod pagemap;
 pub mod proc;
+pub mod program;
 pub mod rules;
 pub mod scan;
 pub mod settings;

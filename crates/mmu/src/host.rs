@@ -10,13 +10,13 @@
 
 use crate::counters::Counters;
 use crate::mappings::pte::Pte;
-use crate::mappings::{Backing, Invalidate, Mapping, MappingId, Pointer, Stale, Used, Work};
+use crate::mappings::{Backing, Invalidate, Mapping, MappingId, Pointer, Stale, Work};
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
 use crate::tlb::first::FirstLevel;
 use crate::walk::formats::TABLES;
 use std::ops::Range;
-use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Used, Vpn};
 
 /// The state of the host besides its tables.
 #[derive(Clone, Debug, Default)]

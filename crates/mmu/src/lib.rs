@@ -30,7 +30,6 @@ pub use machine::{
     MAX_TLB_LEVELS, MAX_WALK_LEVELS, Machine, MachineError, Memory, PageTable, Pages, Perforated, RangeTlbSpec,
     Replacement, Search, Serves, SetBy, Shadow, Spaces, TableKind, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
-pub use mappings::Used;
 pub use mmu::Mmu;
 pub use recall::Stayed;
 pub use request::{Request, Trap};

@@ -13,7 +13,7 @@ use crate::host::{HostState, NoCaches};
 use crate::machine::Machine;
 use crate::machine::Replacement;
 use crate::machine::{SHADOW_LINES, TableKind};
-use crate::mappings::pte::{Pte, Used};
+use crate::mappings::pte::Pte;
 use crate::mappings::{Backing, Change, Followed, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::request::{Request, Trap};
 use crate::tlb::first::{FirstLevel, Lined};
@@ -26,7 +26,7 @@ use crate::walk::formats::{Groups, tables_of_host};
 use crate::walk::lines::{Lines, PROGRAM_LINES};
 use std::cell::RefCell;
 use std::ops::Range;
-use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Vpn};
+use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Used, Vpn};
 
 /// Requests that one first level takes before the next one does: few enough that their page-table
 /// entries stay in the caches of the host.

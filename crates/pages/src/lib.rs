@@ -21,7 +21,7 @@ pub use counts::Counts;
 pub use frame_use::FrameUse;
 pub use hint::Hint;
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
-pub use mapped::Mapped;
+pub use mapped::{Mapped, Used};
 pub use number::{Extent, PageRange, Pfn, Vpn};
 pub use protection::{Access, Protection};
 pub use random::Random;

@@ -12,3 +12,12 @@ pub struct Mapped {
     /// The rights.
     pub protection: Protection,
 }
+
+/// The use bits of a mapping, known as reference and dirty, or accessed and dirty bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// Accessed since the bit was cleared.
+    pub referenced: bool,
+    /// Written since the bit was cleared.
+    pub modified: bool,
+}

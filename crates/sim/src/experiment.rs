@@ -1,9 +1,9 @@
 //! Runs a plan in one pass over a stream.
 
+use crate::estimate::compared_errors;
 use crate::group::groups;
 use crate::room::Guard;
 use crate::simulation::Simulation;
-use crate::standard_errors;
 use crate::stream::{Course, Phases, Piece};
 use crate::workers;
 use crate::{Error, Row, Run, Setup, Watch};
@@ -196,7 +196,7 @@ pub fn compare(runs: &mut [Run]) {
             // The one with the same kernel.
             let Some(base) = bases.iter().find(|base| base.row.kernel == run.row.kernel) else { continue };
             run.row.compare(&base.row);
-            standard_errors::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
+            compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
             for (part, base) in run.parts.iter_mut().zip(&base.parts) {
                 part.row.compare(&base.row);
             }

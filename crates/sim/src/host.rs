@@ -55,8 +55,7 @@ impl Pmap for Tables<'_> {
     }
 
     fn remove(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> Used {
-        let used = self.mmu.host_remove(at, size);
-        Used { referenced: used.referenced, modified: used.modified }
+        self.mmu.host_remove(at, size)
     }
 
     fn protect(&mut self, _: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
@@ -80,8 +79,7 @@ impl Pmap for Tables<'_> {
     }
 
     fn used(&self, _: SpaceId, at: Vpn, size: PageSize) -> Used {
-        let used = self.mmu.host_used(at, size);
-        Used { referenced: used.referenced, modified: used.modified }
+        self.mmu.host_used(at, size)
     }
 
     fn clear_referenced(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> bool {

@@ -44,7 +44,6 @@ mod setup;
 mod simulation;
 mod snapshot;
 mod sources;
-mod standard_errors;
 mod stream;
 mod watch;
 mod workers;

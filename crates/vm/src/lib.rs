@@ -57,7 +57,7 @@ pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use outcome::{Compacted, Fault, FaultKind, How, Promoted, Region};
-pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
+pub use pmap::{Address, Contiguity, Pmap, SpaceId};
 pub use policy::background::{
     Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Refusal, Scanned, System, Time, Wants,
 };
@@ -72,6 +72,6 @@ pub use policy::{
 pub use process::mapping::{Backing, Map};
 pub use soft::SoftPmap;
 pub use stats::Stats;
-pub use superpage_pages::Mapped;
+pub use superpage_pages::{Mapped, Used};
 pub use vm::{Config, Vm};
 pub use why::Why;

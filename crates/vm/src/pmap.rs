@@ -1,7 +1,7 @@
 //! The interface between the memory manager and the hardware.
 
 use core::ops::Range;
-use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Used, Vpn};
 
 /// The number of an address space. Numbers of ended spaces are reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,15 +21,6 @@ pub struct Address {
     pub space: SpaceId,
     /// The page.
     pub at: Vpn,
-}
-
-/// The reference and dirty bits of one mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
-    /// Accessed since the bit was cleared.
-    pub referenced: bool,
-    /// Written since the bit was cleared.
-    pub modified: bool,
 }
 
 /// What page tables make of an extent of a size: contiguous frames under contiguous pages, both

@@ -5,7 +5,6 @@ use super::served::Load;
 use super::statistics::{Family, Ratio, Spread};
 use crate::sample::Memory;
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// One run of the command under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -283,11 +282,6 @@ impl Row {
             peaks: runs.iter().map(|run| run.memory.peak).collect(),
             exit_codes: runs.iter().map(|run| run.code).collect(),
         }
-    }
-
-    /// The exit statuses of its runs.
-    pub(super) fn statuses(&self) -> BTreeSet<u8> {
-        self.exit_codes.iter().copied().collect()
     }
 
     /// Says what the policy did, and with it what is to be said of its time. Call it when

@@ -6,6 +6,7 @@ use super::row::{Row, Run, Verdict};
 use super::statistics::Family;
 use super::{Options, options};
 use crate::policy::Did;
+use std::collections::BTreeMap;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 
@@ -45,22 +46,33 @@ pub(super) fn rows(
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
     let told: Vec<Did> = std::iter::once(first).chain(others).collect();
     let settings = entries[0].differed(rounds).next().map(|_| Verdict::SettingsDiffered);
-    let statuses = rows[0].statuses();
+    let theirs = rows[0].exit_codes.clone();
     for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
         let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
-        let otherwise = (row.statuses() != statuses).then_some(Verdict::StatusesDiffer);
+        // Of a row that was dropped there are fewer runs.
+        let alike = statuses(&row.exit_codes) == statuses(&theirs[..row.runs]);
+        let otherwise = (!alike).then_some(Verdict::StatusesDiffer);
         row.tell(did, reached, settings.or(otherwise));
     }
     rows
 }
 
+/// How many runs ended with each status.
+fn statuses(codes: &[u8]) -> BTreeMap<u8, usize> {
+    let mut statuses = BTreeMap::new();
+    codes.iter().for_each(|code| *statuses.entry(*code).or_default() += 1);
+    statuses
+}
+
 /// A sentence for each row with runs that failed, where that is no error.
 pub(super) fn failed(rows: &[Row]) -> impl Iterator<Item = String> {
-    let failures = |row: &Row| row.exit_codes.iter().filter(|code| **code != 0).count();
-    rows.iter().filter(move |row| failures(row) > 0).map(move |row| {
-        let statuses = row.statuses().into_iter().filter(|code| *code != 0).map(|code| code.to_string());
-        let statuses = statuses.collect::<Vec<_>>().join(", ");
-        format!("{} of {} runs under {} failed, with status {statuses}", failures(row), row.runs, row.policy)
+    rows.iter().filter_map(|row| {
+        let failed: Vec<(u8, usize)> = statuses(&row.exit_codes).into_iter().filter(|(code, _)| *code != 0).collect();
+        let statuses: Vec<String> = failed.iter().map(|(code, _)| code.to_string()).collect();
+        let runs: usize = failed.iter().map(|(_, runs)| runs).sum();
+        let policy = &row.policy;
+        (runs > 0)
+            .then(|| format!("{runs} of {} runs under {policy} failed, with status {}", row.runs, statuses.join(", ")))
     })
 }
 

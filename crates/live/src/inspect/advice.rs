@@ -7,12 +7,12 @@ use super::reach::{Library, library};
 use super::service::Service;
 use crate::launch::{Line, Part};
 use crate::promote::Selected;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use superpage_linux::pagemap::huge_page_bytes;
-use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::System;
 use superpage_linux::why::Why;
+use superpage_linux::{proc, program};
 use superpage_output::quoted;
 use superpage_pages::PageSize;
 use superpage_report::bytes;
@@ -46,7 +46,8 @@ impl Service {
                 _ => processes.iter().flat_map(|it| &it.mappings).map(Mapping::proportional).collect(),
             };
             let origins = processes.iter().map(|process| Origin::of(process.pid));
-            let origin = origins.reduce(Origin::and).unwrap_or_default();
+            let started = Started::of(processes[0]);
+            let origin = Origin { started, ..origins.reduce(Origin::and).unwrap_or_default() };
             // What is in no page table is of the first of them that shares memory.
             let shares = mappings.iter().any(|mapping| mapping.kind == Kind::SharedMemory);
             let here = if shares || programs.len() == 1 { std::mem::take(&mut unmapped) } else { 0 };
@@ -98,6 +99,32 @@ struct Origin {
     environment: Vec<String>,
     arguments: Vec<String>,
     folder: String,
+    started: Started,
+}
+
+/// What a process had at its start, before it ran.
+#[derive(Default)]
+struct Started {
+    /// The files of its code; `None` if that is not known.
+    code: Option<BTreeSet<String>>,
+    /// The C library of GNU, linked statically.
+    static_gnu: bool,
+}
+
+impl Started {
+    fn of(process: &Process) -> Started {
+        let names: BTreeSet<&str> = process.mappings.iter().map(|mapping| mapping.name.as_str()).collect();
+        let code = program::loaded_at_start(process.pid, &names);
+        let is_static = library(names.iter().map(ToString::to_string)) == Library::Static;
+        Started {
+            code: code.map(|files| files.into_iter().map(String::from).collect()),
+            static_gnu: is_static && program::is_static_gnu(process.pid),
+        }
+    }
+
+    fn had(&self, mapping: &Mapping) -> bool {
+        self.code.as_ref().is_none_or(|files| files.contains(&mapping.name))
+    }
 }
 
 impl Origin {
@@ -116,6 +143,7 @@ impl Origin {
             environment: texts(pid, "environ"),
             arguments,
             folder: std::fs::read_link(format!("/proc/{pid}/cwd")).map_or(String::new(), |at| at.display().to_string()),
+            started: Started::default(),
         }
     }
 
@@ -210,7 +238,8 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
         let grows = maps("libtcmalloc");
         // V8 maps its heap itself: glibc's allocator has a small part of what node takes.
         let past = java || grows || maps("node");
-        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu && !past;
+        let gnu = library(mappings.iter().map(|mapping| mapping.name.clone())) == Library::Gnu;
+        let gnu = (gnu || origin.started.static_gnu) && !past;
         let allocators = [
             (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
             (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
@@ -291,8 +320,9 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
             ),
         }
     }
-    // A JVM loads its code when it runs, where nobody remaps it.
-    if let Some(code) = concerned(&Mapping::is_code, &[Why::FileFolios, Why::Misaligned]).filter(|_| !java) {
+    // A JVM loads its code when it runs, as others do plugins, where nobody remaps it.
+    let code = |mapping: &Mapping| mapping.is_code() && origin.started.had(mapping);
+    if let Some(code) = concerned(&code, &[Why::FileFolios, Why::Misaligned]).filter(|_| !java) {
         let line = match maps("postgres") {
             // It does not start as root.
             true => "superpage run --text -- setpriv --reuid=postgres --regid=postgres --init-groups CMD",
@@ -534,9 +564,10 @@ pub(super) mod tests {
             environment: vec!["LANG=C".into(), format!("OPTION={option}")],
             arguments: vec!["server".into(), option.into()],
             folder: "/srv".into(),
+            started: Started::default(),
         };
         let both = |one: Origin, other: Origin| {
-            let Origin { unit, environment, arguments, folder } = one.and(other);
+            let Origin { unit, environment, arguments, folder, .. } = one.and(other);
             (unit, environment.len(), arguments.len(), folder)
         };
         let web = || origin("web.service", "a");

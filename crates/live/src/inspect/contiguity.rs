@@ -29,14 +29,6 @@ impl Contiguity {
         (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)
     }
 
-    /// The mean length of the run that a resident page is in, in base pages; `None` if nothing is
-    /// resident.
-    pub fn mean_run(&self) -> Option<f64> {
-        let pages: u64 = self.runs.iter().map(|(length, number)| length * number).sum();
-        let squares: f64 = self.runs.iter().map(|(length, number)| (length * length * number) as f64).sum();
-        (pages > 0).then(|| squares / pages as f64)
-    }
-
     /// Checks that the parts agree: the runs contain all resident pages, and larger groups consist
     /// of smaller ones.
     ///

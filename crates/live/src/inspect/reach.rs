@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::proc::maps::smaps;
 use superpage_linux::proc::{disabled, status};
+use superpage_linux::program;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan;
 use superpage_linux::why::{Why, words_of};
@@ -21,7 +22,7 @@ const LITTLE: f64 = 0.1;
 /// The allocator interface that a program uses, judged by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may nevertheless have an
+    /// The C library of GNU, also linked statically, which reads `GLIBC_TUNABLES`. The program may nevertheless have an
     /// allocator of its own.
     Gnu,
     /// Another C library.
@@ -90,7 +91,9 @@ impl Reach {
             }
             if one.resident > most {
                 most = one.resident;
-                sum.library = Some(library(smaps.iter().map(|map| name(&map.pathname))));
+                let library = library(smaps.iter().map(|map| name(&map.pathname)));
+                let is_gnu = library == Library::Static && program::is_static_gnu(*pid as u32);
+                sum.library = Some(if is_gnu { Library::Gnu } else { library });
             }
             sum.merge(one);
         }

@@ -15,6 +15,8 @@ const BYTES: usize = 32 << 20;
 /// The first round warms.
 const ROUNDS: usize = 4;
 const FOLIO: usize = 64 << 10;
+/// A cache line.
+const LINE: usize = 64;
 
 /// Of regions of base pages; of regions of 64 KB folios where they may be had, which `folios`
 /// allows meanwhile.
@@ -39,18 +41,19 @@ impl RegionCost {
     }
 }
 
-/// Measures what the promotion of one region costs here, by medians of 8. Of free memory it tries
-/// one piece of 16 MB after the other until one is cold: what was used last, which a kernel gives
-/// away first, is not what follows. 10 to 200 ms; 32 MB, and up to 256 MB where none is cold and
-/// four times that is available.
+/// Measures what the promotion of one region costs here, by medians of 32 in pieces of 64 MB, more
+/// than caches hold. Of free memory it tries one piece after the other until one is cold: what was
+/// used last, which a kernel gives away first, is not what follows. 0.1 to 1 s; 64 MB, and up to
+/// 256 MB where none is cold and four times that is available.
 ///
 /// # Errors
 /// The kernel does not promote, or has no memory for it.
 pub fn region_cost() -> Result<RegionCost, Error> {
-    const PIECES: usize = 8;
-    const PIECE: usize = 8 * HUGE;
+    const PIECES: usize = 4;
+    const PIECE: usize = 32 * HUGE;
     let once = || -> Result<(Memory, Duration), Error> {
         let memory = Memory::base(PIECE)?;
+        memory.touch(0..PIECE, LINE);
         let mut times = collapses(&memory, PIECE)?;
         times.sort_unstable();
         Ok((memory, times[times.len() / 2]))
@@ -58,7 +61,7 @@ pub fn region_cost() -> Result<RegionCost, Error> {
     let (first, again) = (once()?.1, once()?.1);
     let mut cost = RegionCost { warm: first.min(again), most: first.max(again) };
     let may_hold =
-        |pieces: usize| available().is_some_and(|bytes| bytes > 4 * (2 * PIECES * PIECE) as u64) && pieces < PIECES;
+        |pieces: usize| available().is_some_and(|bytes| bytes > 4 * (PIECES * PIECE) as u64) && pieces < PIECES;
     let mut held = Vec::new();
     while !cost.met_cold() && may_hold(held.len()) {
         let (memory, median) = once()?;

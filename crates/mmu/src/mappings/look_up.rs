@@ -1,9 +1,9 @@
 //! The lookup of a request in the index, through a cache of its second level.
 
 use super::operations::Work;
-use super::pte::Used;
 use super::{Mapping, Mappings};
 use crate::request::Trap;
+use superpage_pages::Used;
 use superpage_pages::Vpn;
 
 /// The nodes that are cached. Each spans 1 GB with pages of 4 KB; programs use few, but far apart.

@@ -38,7 +38,6 @@ pub(crate) use clusters::ClusterShape;
 pub(crate) use followers::{Change, Followed};
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, MOST_PAGES, Region, Stale, fragment_order};
-pub use pte::Used;
 
 /// Caches of mappings, which drop entries just before the mappings change.
 pub(crate) trait Invalidate {

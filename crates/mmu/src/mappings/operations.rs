@@ -2,8 +2,8 @@
 //! demote, and the use bits.
 
 use super::{Invalidate, Layout, Mapping, Mappings};
-use crate::mappings::pte::{Pte, Used};
-use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
+use crate::mappings::pte::Pte;
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Used, Vpn};
 
 /// The cost of an operation in page-table entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

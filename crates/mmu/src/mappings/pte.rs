@@ -1,20 +1,11 @@
 //! One entry of a modelled page table, in eight bytes.
 
-use superpage_pages::{MAX_LEVELS, Protection};
+use superpage_pages::{MAX_LEVELS, Protection, Used};
 
 /// The levels of a ladder that an entry can tell apart. Arrays by level have this length, so no
 /// index is out of bounds.
 pub(crate) const SIZE_LEVELS: usize = 1 << 5;
 const _: () = assert!(MAX_LEVELS <= SIZE_LEVELS);
-
-/// The use bits of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
-    /// Accessed since the bit was cleared.
-    pub referenced: bool,
-    /// Written since the bit was cleared.
-    pub modified: bool,
-}
 
 /// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a
 /// leaf.

@@ -19,11 +19,11 @@
 use super::followers::{Change, Followed, Follower};
 use super::{Invalidate, Layout, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::counters::Remaps;
-use crate::mappings::pte::{Pte, Used};
+use crate::mappings::pte::Pte;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use superpage_pages::{Protection, Vpn};
+use superpage_pages::{Protection, Used, Vpn};
 
 /// No shadow superpage.
 const NONE: u32 = u32::MAX;

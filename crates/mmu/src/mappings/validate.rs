@@ -1,7 +1,8 @@
 //! The invariants of page tables.
 
 use super::{Layout, Mappings, NO_PARENT};
-use crate::mappings::pte::{Pte, Used};
+use crate::mappings::pte::Pte;
+use superpage_pages::Used;
 
 /// The position of a node in the tree: its space, its level, and the entry that points to it.
 #[derive(Clone, Copy)]

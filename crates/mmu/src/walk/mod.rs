@@ -4,6 +4,7 @@
 pub(crate) mod formats;
 pub(crate) mod lines;
 mod segments;
+mod walk_caches;
 mod walker;
 
 pub(crate) use walker::{ProgramLines, Walker};

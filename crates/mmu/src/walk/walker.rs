@@ -1,4 +1,5 @@
-//! The walker of one machine: its walk caches, the line caches that it reads through, and counters.
+//! The walker of one machine: its format of page tables, the line caches that it reads through, and
+//! counters.
 //!
 //! It sees the requests that miss in all TLBs, and changes nothing in these.
 

@@ -5,8 +5,8 @@ use crate::Pair;
 use crate::machines::nested;
 use crate::naive::Mapping;
 use proptest::prelude::*;
-use superpage_mmu::{Machine, Used};
-use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
+use superpage_mmu::Machine;
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Used, Vpn};
 
 /// The machines of two-dimensional walks, each with such a host: with pages of several entries,
 /// many sizes, all caches and none.

@@ -1,8 +1,8 @@
 //! Machines that run the same, together and each alone: whatever happens, both have the same
 //! results, counts and TLBs.
 
-use superpage_mmu::{Counters, Held, Machine, Mmu, Request, Trap, Used};
-use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
+use superpage_mmu::{Counters, Held, Machine, Mmu, Request, Trap};
+use superpage_pages::{Access, Mapped, PageSize, Protection, Used, Vpn};
 
 /// One [`Mmu`] of several machines, whose requests may wait across traps, and one of each, whose
 /// requests do not. If there is one machine, it alone.

@@ -79,8 +79,7 @@ impl Pmap for Hardware {
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
-        let used = self.mmu.remove(space.0, at, size);
-        Used { referenced: used.referenced, modified: used.modified }
+        self.mmu.remove(space.0, at, size)
     }
 
     fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
@@ -104,8 +103,7 @@ impl Pmap for Hardware {
     }
 
     fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
-        let used = self.mmu.used(space.0, at, size);
-        Used { referenced: used.referenced, modified: used.modified }
+        self.mmu.used(space.0, at, size)
     }
 
     fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {

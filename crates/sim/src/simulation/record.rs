@@ -3,10 +3,10 @@
 use super::Simulation;
 use crate::clock::Sums;
 use crate::estimate::Evidence;
+use crate::estimate::own_errors;
 use crate::hardware::Member;
 use crate::kernel::{Kernel, Peak};
 use crate::sources::{Sources, bloat};
-use crate::standard_errors::own_errors;
 use crate::{Every, Part, Row, Run, Sample};
 use superpage_trace::Info;
 

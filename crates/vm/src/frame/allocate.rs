@@ -3,8 +3,7 @@
 
 use crate::frame::{Allocated, Frames};
 use crate::object::PageOf;
-use crate::object::population::NodeId;
-use crate::policy::{Answers, Lists, Scarce};
+use crate::policy::{Answers, Scarce};
 use crate::queue::pages::List;
 use superpage_pages::{Extent, Level};
 
@@ -80,18 +79,6 @@ impl Frames {
         Some(extent)
     }
 
-    /// The reservation to be preempted for an extent of a level.
-    fn victim(&self, answers: &Answers, level: u8) -> Option<NodeId> {
-        let mut lists = level..self.ladder.largest().0;
-        match answers.scarce.lists {
-            Lists::BySize => lists.find_map(|list| self.reservations.head(list)),
-            Lists::One => lists
-                .filter_map(|list| Some((self.reservations.age(list)?, self.reservations.head(list)?)))
-                .min_by_key(|(age, _)| *age)
-                .map(|(_, node)| node),
-        }
-    }
-
     /// Frees the oldest cache page that holds its frame, if there is one, and returns the frame.
     fn free_held(&mut self) -> Option<u32> {
         let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
@@ -101,11 +88,5 @@ impl Frames {
         self.unpopulate(object, index, index + 1);
         debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
         Some(oldest)
-    }
-
-    /// Breaks the extent of a reservation, for another.
-    pub(super) fn preempt(&mut self, answers: &Answers, node: NodeId) {
-        self.stats.reservations_preempted += 1;
-        self.break_extent(answers.scarce.pieces, node.level, node.slot);
     }
 }

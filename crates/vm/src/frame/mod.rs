@@ -16,6 +16,7 @@ mod kept;
 mod kernel;
 pub(crate) mod lists;
 mod page_cache;
+mod preempt;
 mod release;
 mod split;
 pub(crate) mod static_pool;

@@ -1,8 +1,8 @@
 //! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory
 //! object.
 
+mod copy_on_write;
 mod neighbours;
-mod own;
 mod reach;
 pub(crate) mod reverse;
 mod spaces;

@@ -21,7 +21,6 @@ use crate::machine::{MAX_WALK_LEVELS, perforated_size};
 use crate::mappings::{MOST_PAGES, Mappings, Pointer, Region, Shape, SpacePage};
 use crate::tlb::batch::{BATCH, Batch, each};
 use crate::tlb::reach::PartialHits;
-use crate::tlb::storage::EntryId;
 use crate::walk::lines::Reads;
 use superpage_pages::Ladder;
 
@@ -163,8 +162,7 @@ impl<'a> Target<'a> {
             return [bitmap, None, None];
         }
         let table = self.entry >> mappings.nodes.bits();
-        let cached =
-            radix.caches[1].as_mut().is_some_and(|cache| cache.access(1, |_| EntryId { number: 0, key: table }) == 0);
+        let cached = radix.caches.hits(1, table);
         counters.walk_cache_hits[1] += u64::from(cached);
         [bitmap, (!cached).then(|| SHADOWS | self.above(mappings)), Some(self.entry)]
     }

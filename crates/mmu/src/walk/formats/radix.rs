@@ -8,32 +8,26 @@
 //! cache lines that a walk touches depend only on the sequence of operations.
 //!
 //! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per
-//! level. The walk caches are searched from the lowest level up; only the one that hits counts as
-//! used, and those below it are filled.
+//! level.
 
 use super::{TableFormat, Walks};
 use crate::machine::MAX_WALK_LEVELS;
 use crate::machine::Machine;
-use crate::machine::Replacement;
-use crate::mappings::pte::{Pte, SIZE_LEVELS};
+use crate::mappings::pte::SIZE_LEVELS;
 use crate::mappings::{Found, Layout, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::{BATCH, Batch, each};
-use crate::tlb::reach::{Entry, PartialHits};
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::reach::PartialHits;
 use crate::walk::lines::{Lines, Reads};
+use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
 /// The most levels of a tree.
 pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
 
-/// The walk caches, and where walks end.
+/// The walk caches of the tree, and where walks end.
 #[derive(Clone, Debug)]
 pub(crate) struct Radix {
-    /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the
-    /// number of its table.
-    pub(super) caches: [Option<Cache>; MAX_LEVELS],
-    /// Whether a TLB holds the pointers at level 2.
-    in_tlb: bool,
+    pub(super) caches: WalkCaches,
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
     leaf_levels: [u8; SIZE_LEVELS],
@@ -59,17 +53,13 @@ impl TableFormat for Radix {
     }
 
     fn new(machine: &Machine, shape: &Shape) -> Radix {
-        let mut caches = [const { None }; MAX_LEVELS];
-        for cache in machine.walk_cache.iter().filter(|cache| machine.within(cache).is_none()) {
-            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
-        }
         let mut leaf_levels = [1; SIZE_LEVELS];
         for (level, layout) in leaf_levels.iter_mut().zip(&shape.layouts) {
             *level = layout.level as u8;
         }
         let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
-        let in_tlb = machine.walk_cache.iter().any(|cache| machine.within(cache).is_some());
-        Radix { caches, in_tlb, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
+        let caches = WalkCaches::new(machine);
+        Radix { caches, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
     }
 
     #[inline(always)]
@@ -96,31 +86,15 @@ impl TableFormat for Radix {
     }
 
     fn drop_pointer(&mut self, Pointer { level, pte, .. }: Pointer) {
-        if let Some(cache) = &mut self.caches[level - 1] {
-            cache.forget(&(0..1), pte.child() >> self.node_bits);
-        }
+        self.caches.forget(level - 1, pte.child() >> self.node_bits);
     }
 
     fn flush(&mut self) {
-        self.caches.iter_mut().flatten().for_each(Cache::flush);
+        self.caches.flush();
     }
 
-    /// Checks that walk caches hold only tables that pointers of their level point to, where their
-    /// places say.
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
-        for (index, cache) in self.caches.iter().enumerate() {
-            let Some(cache) = cache else { continue };
-            cache.validate()?;
-            for Entry { way, key: table, .. } in cache.entries() {
-                let id = mappings.parents[table as usize];
-                let pte = mappings.ptes.get(id as usize).copied().unwrap_or(Pte::ABSENT);
-                let points = pte.is_table() && pte.child() >> self.node_bits == table;
-                if !points || mappings.nodes.level_of(id) != index + 1 || cache.find(0, table) != Some(way) {
-                    return Err(format!("walk cache {} holds table {table} in way {way}: {pte:?}", index + 1));
-                }
-            }
-        }
-        Ok(())
+        self.caches.validate(mappings, self.node_bits)
     }
 }
 
@@ -157,12 +131,9 @@ impl Radix {
     /// walk caches by level.
     pub(super) fn path(&mut self, mappings: &Mappings, found: Found, hits: &mut [u64; MAX_LEVELS]) -> Path {
         let (mut ids, mut len) = ([found.id; MAX_LEVELS], 1);
-        let levels = hits.iter_mut().zip(&mut self.caches).take(self.levels).skip(found.level);
-        for (hits, cache) in levels {
+        for (level, hits) in hits.iter_mut().enumerate().take(self.levels).skip(found.level) {
             let table = ids[len - 1] >> self.node_bits;
-            if let Some(cache) = cache
-                && cache.access(1, |_| EntryId { number: 0, key: table }) == 0
-            {
+            if self.caches.hits(level, table) {
                 *hits += 1;
                 return Path { ids, len, cached: true };
             }
@@ -190,13 +161,7 @@ impl Radix {
             // Those whose entry is below this level and that no cache has served yet.
             let climbing = coming[level - 1];
             let bits = self.node_bits;
-            let missed = match &mut self.caches[level] {
-                Some(cache) if climbing != 0 => {
-                    cache.access(climbing, |index| EntryId { number: 0, key: below[index] >> bits })
-                }
-                None if level == 1 && self.in_tlb => climbing & !pointer_hits,
-                _ => climbing,
-            };
+            let missed = self.caches.missed(level, climbing, pointer_hits, |index| below[index] >> bits);
             for index in each(missed) {
                 here[index] = mappings.parents[(below[index] >> bits) as usize];
             }

@@ -1,8 +1,8 @@
 //! Estimates and their errors against figures worked out by hand.
 
+use super::super::*;
 use super::*;
 use crate::Row;
-use crate::standard_errors::{compared_errors, own_errors};
 
 /// Windows of 100 accesses that stand for 1000 each, with so many misses of 4 references and 100
 /// cycles, after 5 first touches.
