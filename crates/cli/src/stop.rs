@@ -47,9 +47,9 @@ pub(crate) enum Second {
 }
 
 impl Stop {
-    /// From now on the first of those that [end](ending) a process sets the flag, and a second one ends the process at
-    /// once. An ignored signal, such as SIGHUP under `nohup`, stays ignored; SIGINT and SIGQUIT are
-    /// caught even if a shell has a script's background jobs ignore them.
+    /// From now on the first of those that [end](ending) a process sets the flag, and a second one
+    /// ends the process at once. An ignored signal, such as SIGHUP under `nohup`, stays ignored;
+    /// SIGINT and SIGQUIT are caught even if a shell has a script's background jobs ignore them.
     pub(crate) fn catch() -> Stop {
         Stop::of(ending(), Second::Ends)
     }

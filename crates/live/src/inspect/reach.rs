@@ -22,8 +22,8 @@ const LITTLE: f64 = 0.1;
 /// The allocator interface that a program uses, judged by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The C library of GNU, also linked statically, which reads `GLIBC_TUNABLES`. The program may nevertheless have an
-    /// allocator of its own.
+    /// The C library of GNU, also linked statically, which reads `GLIBC_TUNABLES`. The program may
+    /// nevertheless have its own allocator.
     Gnu,
     /// Another C library.
     Other,

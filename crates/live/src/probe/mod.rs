@@ -81,8 +81,9 @@ impl Probe {
     /// further question is started: the result is what was found by then.
     ///
     /// # Errors
-    /// Less memory than that is left of a limit. Mapping memory or pinning a thread to its processor fails. What merely cannot be determined,
-    /// or not measured with these rights, is a finding without a value.
+    /// Less memory than that is left of a limit. Mapping memory or pinning a thread to its
+    /// processor fails. What merely cannot be determined, or not measured with these rights, is a
+    /// finding without a value.
     pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
         let short = left().into_iter().find(|left| !left.counts_untouched && left.bytes < NEEDED);
         if let Some(Left { bytes, of, .. }) = short {
