@@ -5,7 +5,7 @@
 
 use crate::axis::{Point, SET};
 use crate::file::Bundle;
-use crate::map;
+use crate::measures;
 use crate::merge::{Brief, Merged};
 use crate::{Plan, Sweep};
 use std::collections::HashMap;
@@ -319,7 +319,8 @@ impl<'a> Data<'a> {
             others.map(|(_, value)| *value).collect::<Vec<_>>()
         };
         let both = |datum: &Datum| {
-            let [memory, gain] = [map::PEAK, map::SPEEDUP].map(|measure| f64::from(datum.row.values[measure]).ln());
+            let [memory, gain] =
+                [measures::PEAK, measures::SPEEDUP].map(|measure| f64::from(datum.row.values[measure]).ln());
             (memory.is_finite() && gain.is_finite()).then_some((memory, gain))
         };
         let mut known: HashMap<Vec<usize>, usize> = HashMap::new();

@@ -17,14 +17,17 @@ mod file;
 mod files;
 mod folder;
 mod map;
+mod measures;
 mod merge;
 mod page;
 mod pass;
 mod plan;
 mod run;
+mod shard;
 
 pub use elsewhere::Store;
 pub use estimate::{Estimate, estimate};
 pub use file::{Sweep, axes_help};
 pub use plan::{OwnPolicy, Plan};
-pub use run::{Done, Options, Shard, Watch, run};
+pub use run::{Done, Options, Watch, run};
+pub use shard::Shard;

@@ -5,129 +5,13 @@
 //! them. It needs no network.
 
 use crate::Plan;
+use crate::measures::{MEASURES, Measure};
 use crate::merge::{Brief, Merged};
 use serde_json::{Value, json};
 use superpage_report::escape;
-use superpage_sim::Row;
 
 /// The most rows of a page with a map: some 150 bytes each.
 const ROWS: usize = 30_000;
-
-/// A quantity of a row that the map can show.
-struct Measure {
-    name: &'static str,
-    /// Its name for readers, with its unit.
-    label: &'static str,
-    /// Whether more is better.
-    more: bool,
-    /// Whether means are geometric, as of ratios to `base`, or arithmetic.
-    ratio: bool,
-    /// Whether it is an estimate where the stream was sampled.
-    estimated: bool,
-    /// The value of a row, given the row of `base` beside it.
-    of: fn(&Row, &Row) -> f64,
-}
-
-/// Indices into [`MEASURES`]: the quantity that the map shows first, and the one that it is drawn
-/// against.
-pub(crate) const SPEEDUP: usize = 0;
-pub(crate) const PEAK: usize = 1;
-
-/// All of them.
-const MEASURES: &[Measure] = &[
-    Measure {
-        name: "speedup",
-        label: "speed-up over base",
-        more: true,
-        ratio: true,
-        estimated: true,
-        of: |row, base| over(base.cycles, row.cycles),
-    },
-    Measure {
-        name: "peak",
-        label: "memory at its peak over that of base",
-        more: false,
-        ratio: true,
-        estimated: false,
-        of: |row, base| over(row.peak_resident_bytes, base.peak_resident_bytes),
-    },
-    Measure {
-        name: "end",
-        label: "memory at the end over that of base",
-        more: false,
-        ratio: true,
-        estimated: false,
-        of: |row, base| over(row.end_resident_bytes, base.end_resident_bytes),
-    },
-    Measure {
-        name: "misses",
-        label: "TLB misses, % of those of base",
-        more: false,
-        ratio: false,
-        estimated: true,
-        of: |row, base| 100.0 * over(row.tlb_misses, base.tlb_misses),
-    },
-    Measure {
-        name: "fault",
-        label: "99.9th percentile of fault latency over that of base",
-        more: false,
-        ratio: true,
-        estimated: false,
-        of: |row, base| over(row.fault_p999, base.fault_p999),
-    },
-    Measure {
-        name: "longest",
-        label: "longest fault over that of base",
-        more: false,
-        ratio: true,
-        estimated: false,
-        of: |row, base| over(row.fault_max, base.fault_max),
-    },
-    Measure {
-        name: "zeroed",
-        label: "zeroed, % of the memory of base",
-        more: false,
-        ratio: false,
-        estimated: false,
-        of: |row, base| 100.0 * over(row.bytes_zeroed, base.peak_resident_bytes),
-    },
-    Measure {
-        name: "copied",
-        label: "copied, % of the memory of base",
-        more: false,
-        ratio: false,
-        estimated: false,
-        of: |row, base| 100.0 * over(row.bytes_copied, base.peak_resident_bytes),
-    },
-    Measure {
-        name: "other",
-        label: "work on another core, % of the time of base",
-        more: false,
-        ratio: false,
-        estimated: false,
-        of: |row, base| 100.0 * over(row.other_core_cycles, base.cycles),
-    },
-    Measure {
-        name: "contiguity",
-        label: "contiguity left at the end, % (Navarro et al., section 6.5)",
-        more: true,
-        ratio: false,
-        estimated: false,
-        of: |row, _| 100.0 * row.contiguity,
-    },
-];
-
-/// The values of a row in the order of the measures; `NaN` where there is none.
-pub(crate) type Values = [f32; MEASURES.len()];
-
-fn over(value: u64, of: u64) -> f64 {
-    value as f64 / of as f64
-}
-
-/// The values of a row beside `base`.
-pub(crate) fn values(row: &Row, base: Option<&Row>) -> Values {
-    std::array::from_fn(|at| base.map_or(f32::NAN, |base| (MEASURES[at].of)(row, base) as f32))
-}
 
 /// The map as HTML; empty if there is nothing to choose from, or too much to carry.
 pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
@@ -184,7 +68,7 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
 mod tests {
     use super::*;
     use crate::Sweep;
-    use superpage_sim::Sampled;
+    use superpage_sim::{Row, Sampled};
 
     /// A page of a sweep with two streams, one of them sampled, and the numbers in it.
     fn numbers(policies: &str) -> Option<Value> {

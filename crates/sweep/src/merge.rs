@@ -4,7 +4,7 @@
 use crate::Plan;
 use crate::axis::Point;
 use crate::folder::{Cells, Folder, Unread};
-use crate::map;
+use crate::measures;
 use crate::pass::CELL;
 use crate::plan::Part;
 use rayon::ThreadPoolBuilder;
@@ -32,7 +32,7 @@ pub(crate) struct Brief {
     /// The modelled time.
     pub(crate) seconds: f64,
     /// What the map shows.
-    pub(crate) values: map::Values,
+    pub(crate) values: measures::Values,
 }
 
 impl Brief {
@@ -45,7 +45,7 @@ impl Brief {
             whole: ended && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
             speedup: row.speedup,
             seconds: row.seconds,
-            values: map::values(row, base),
+            values: measures::values(row, base),
         }
     }
 }

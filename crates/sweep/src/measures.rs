@@ -1,0 +1,87 @@
+//! The quantities of a row that the map can show.
+
+use superpage_sim::Row;
+
+/// A quantity, as a number beside the row of `base`.
+pub(crate) struct Measure {
+    pub(crate) name: &'static str,
+    /// Its name for readers, with its unit.
+    pub(crate) label: &'static str,
+    /// Whether more is better.
+    pub(crate) more: bool,
+    /// Whether means are geometric, as of ratios to `base`, or arithmetic.
+    pub(crate) ratio: bool,
+    /// Whether it is an estimate where the stream was sampled.
+    pub(crate) estimated: bool,
+    /// The value of a row, given the row of `base` beside it.
+    of: fn(&Row, &Row) -> f64,
+}
+
+impl Measure {
+    /// A percentage, of which less is better.
+    const fn percentage(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Measure {
+        Measure { name, label, more: false, ratio: false, estimated: false, of }
+    }
+
+    /// A ratio to `base`, of which less is better.
+    const fn ratio(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Measure {
+        Measure { ratio: true, ..Measure::percentage(name, label, of) }
+    }
+
+    const fn more(self) -> Measure {
+        Measure { more: true, ..self }
+    }
+
+    const fn estimated(self) -> Measure {
+        Measure { estimated: true, ..self }
+    }
+}
+
+/// Indices into [`MEASURES`]: the quantity that the map shows first, and the one that it is drawn
+/// against.
+pub(crate) const SPEEDUP: usize = 0;
+pub(crate) const PEAK: usize = 1;
+
+/// All of them.
+pub(crate) const MEASURES: &[Measure] = &[
+    Measure::ratio("speedup", "speed-up over base", |row, base| over(base.cycles, row.cycles)).more().estimated(),
+    Measure::ratio("peak", "memory at its peak over that of base", |row, base| {
+        over(row.peak_resident_bytes, base.peak_resident_bytes)
+    }),
+    Measure::ratio("end", "memory at the end over that of base", |row, base| {
+        over(row.end_resident_bytes, base.end_resident_bytes)
+    }),
+    Measure::percentage("misses", "TLB misses, % of those of base", |row, base| {
+        100.0 * over(row.tlb_misses, base.tlb_misses)
+    })
+    .estimated(),
+    Measure::ratio("fault", "99.9th percentile of fault latency over that of base", |row, base| {
+        over(row.fault_p999, base.fault_p999)
+    }),
+    Measure::ratio("longest", "longest fault over that of base", |row, base| over(row.fault_max, base.fault_max)),
+    Measure::percentage("zeroed", "zeroed, % of the memory of base", |row, base| {
+        100.0 * over(row.bytes_zeroed, base.peak_resident_bytes)
+    }),
+    Measure::percentage("copied", "copied, % of the memory of base", |row, base| {
+        100.0 * over(row.bytes_copied, base.peak_resident_bytes)
+    }),
+    Measure::percentage("other", "work on another core, % of the time of base", |row, base| {
+        100.0 * over(row.other_core_cycles, base.cycles)
+    }),
+    Measure::percentage("contiguity", "contiguity left at the end, % (Navarro et al., section 6.5)", |row, _| {
+        100.0 * row.contiguity
+    })
+    .more(),
+];
+
+/// The values of a row in the order of the measures; `NaN` where there is none.
+pub(crate) type Values = [f32; MEASURES.len()];
+
+fn over(value: u64, of: u64) -> f64 {
+    value as f64 / of as f64
+}
+
+/// The values of a row beside `base`.
+pub(crate) fn values(row: &Row, base: Option<&Row>) -> Values {
+    std::array::from_fn(|at| base.map_or(f32::NAN, |base| (MEASURES[at].of)(row, base) as f32))
+}
