@@ -270,20 +270,20 @@ pub(crate) struct System;
 
 /// Calls `with` with the system of the policy that is called now on this thread.
 fn system<T>(with: impl FnOnce(&mut dyn superpage_vm::System) -> PyResult<T>) -> PyResult<T> {
-    match SYSTEM.is_set() {
-        true => SYSTEM.with(|system| with(system)),
-        false => {
-            Err(PyRuntimeError::new_err("a system is there only during a call of tick; keep none of it for later"))
-        }
+    if SYSTEM.is_set() {
+        SYSTEM.with(|system| with(system))
+    } else {
+        Err(PyRuntimeError::new_err("a system is there only during a call of tick; keep none of it for later"))
     }
 }
 
 /// The level, if the machine has it.
 fn level(system: &dyn superpage_vm::System, level: u8) -> PyResult<Level> {
     let levels = system.ladder().len();
-    match usize::from(level) < levels {
-        true => Ok(Level(level)),
-        false => Err(PyValueError::new_err(format!("level {level}: expected 0 to {}", levels - 1))),
+    if usize::from(level) < levels {
+        Ok(Level(level))
+    } else {
+        Err(PyValueError::new_err(format!("level {level}: expected 0 to {}", levels - 1)))
     }
 }
 

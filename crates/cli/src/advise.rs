@@ -276,14 +276,11 @@ impl Advise {
         let memory = |row: &superpage_sim::Row| row.peak_resident_bytes;
         if let Some(least) = advice.least(PLANNED) {
             let (few, all) = (least.regions, advice.layouts.last().map_or(0, |layout| layout.regions));
-            let words = match 2 * few > all {
-                true => {
-                    "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
-                }
-                false => {
-                    "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
-                          (MADV_HUGEPAGE), with enabled=madvise"
-                }
+            let words = if 2 * few > all {
+                "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
+            } else {
+                "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
+                      (MADV_HUGEPAGE), with enabled=madvise"
             };
             let grown = memory(&least.row).saturating_sub(memory(base));
             let note = format!(

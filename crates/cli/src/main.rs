@@ -159,9 +159,10 @@ fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     if message.use_stderr() {
         // Reasons repeat words as they are; if all are harmless the message may keep its colours.
         let harmful = |word: std::ffi::OsString| foreign(&word.to_string_lossy()) != *word.to_string_lossy();
-        match std::env::args_os().any(harmful) {
-            true => message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line))),
-            false => drop(message.print()),
+        if std::env::args_os().any(harmful) {
+            message.render().to_string().lines().for_each(|line| eprintln!("{}", foreign(line)))
+        } else {
+            drop(message.print())
         }
         return Ok(ExitCode::from(2));
     }

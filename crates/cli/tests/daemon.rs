@@ -404,9 +404,10 @@ fn a_service_manager_hears_of_start_reload_and_end() {
     for is_abstract in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let (path, name) = (folder.path().join("notify"), format!("superpage-test-{}", std::process::id()));
-        let (address, given) = match is_abstract {
-            true => (SocketAddr::from_abstract_name(&name).unwrap(), format!("@{name}")),
-            false => (SocketAddr::from_pathname(&path).unwrap(), path.display().to_string()),
+        let (address, given) = if is_abstract {
+            (SocketAddr::from_abstract_name(&name).unwrap(), format!("@{name}"))
+        } else {
+            (SocketAddr::from_pathname(&path).unwrap(), path.display().to_string())
         };
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

@@ -428,13 +428,10 @@ fn shared_memory_that_is_in_no_page_table_is_told_of() {
     let text = String::from_utf8_lossy(&output.stdout);
     let root =
         std::fs::metadata(format!("/proc/{}/map_files", process.pid())).is_ok() && rustix::process::geteuid().is_root();
-    let expected = match root {
-        true => {
-            "of 64.0 MB: 48.0 MB is populated, and 0 B of it is in the page tables of the processes shown; the other 48.0 MB is counted nowhere here"
-        }
-        false => {
-            "of 64.0 MB: 0 B of it is in the page tables of the processes shown; whether more is populated, only root sees"
-        }
+    let expected = if root {
+        "of 64.0 MB: 48.0 MB is populated, and 0 B of it is in the page tables of the processes shown; the other 48.0 MB is counted nowhere here"
+    } else {
+        "of 64.0 MB: 0 B of it is in the page tables of the processes shown; whether more is populated, only root sees"
     };
     let named = r"shared memory /memfd:a\u{1b}[2Jb";
     assert!(text.contains(named) && text.contains(expected), "{text}");

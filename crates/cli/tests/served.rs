@@ -206,9 +206,10 @@ fn a_load_and_a_command_end_where_the_comparison_is_killed() {
             pids.push(wait_for(&stays));
         }
         let pid = rustix::process::Pid::from_child(&running);
-        match group {
-            true => rustix::process::kill_process_group(pid, rustix::process::Signal::TERM).unwrap(),
-            false => running.kill().unwrap(),
+        if group {
+            rustix::process::kill_process_group(pid, rustix::process::Signal::TERM).unwrap()
+        } else {
+            running.kill().unwrap()
         }
         running.wait().unwrap();
         until(60, "the load ends", || !pids.iter().any(|pid| runs(*pid)));

@@ -207,9 +207,10 @@ fn shards_that_begin_at_the_same_moment_do_not_refuse_each_other() {
         for (file, child) in all {
             let done = child.wait_with_output().unwrap();
             let said = String::from_utf8(done.stderr).unwrap();
-            match done.status.success() {
-                true => taken.push(file),
-                false => assert!(said.contains("it is of another sweep: there "), "{said}"),
+            if done.status.success() {
+                taken.push(file)
+            } else {
+                assert!(said.contains("it is of another sweep: there "), "{said}")
             }
         }
         assert!(taken.len() == 4 && taken.iter().all(|file| *file == taken[0]), "{taken:?}");

@@ -84,14 +84,13 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     folders.sort();
     let mut found = None;
     for (.., folder) in folders {
-        found = match is_unit(path) && path.parent() == Some(Path::new("")) {
-            true => {
-                let mut found = Vec::new();
-                units(&folder, path.as_os_str(), &mut found);
-                found.retain(is_group);
-                only(found)?
-            }
-            false => Some(folder.join(inside)).filter(is_group),
+        found = if is_unit(path) && path.parent() == Some(Path::new("")) {
+            let mut found = Vec::new();
+            units(&folder, path.as_os_str(), &mut found);
+            found.retain(is_group);
+            only(found)?
+        } else {
+            Some(folder.join(inside)).filter(is_group)
         };
         if found.is_some() {
             break;

@@ -36,9 +36,10 @@ fn turn_off() -> io::Result<libc::c_ulong> {
     // SAFETY: it takes a number and no pointer; this one asks for what is in force.
     let now = unsafe { libc::personality(0xffff_ffff) };
     // SAFETY: as above.
-    match now >= 0 && unsafe { libc::personality((now | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong) } >= 0 {
-        true => Ok(now as libc::c_ulong),
-        false => Err(io::Error::last_os_error()),
+    if now >= 0 && unsafe { libc::personality((now | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong) } >= 0 {
+        Ok(now as libc::c_ulong)
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

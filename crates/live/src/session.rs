@@ -241,9 +241,10 @@ impl Running<'_> {
         let _signals = self._signals;
         let Running { watch, sampler, promoting, placed, tree, passing, arrangement, .. } = self;
         drop((watch, sampler, promoting));
-        match leave {
-            true => tree.leave(),
-            false => drop(tree),
+        if leave {
+            tree.leave()
+        } else {
+            drop(tree)
         }
         let notes = arrangement.notes().to_vec();
         drop(arrangement);

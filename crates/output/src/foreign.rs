@@ -20,10 +20,7 @@ pub fn foreign(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match deceives(c) {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
+        if deceives(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     Cow::Owned(out)
 }

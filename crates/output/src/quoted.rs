@@ -14,9 +14,10 @@ pub fn quoted(word: &str) -> String {
         return format!("$'{}'", word.chars().map(escaped).collect::<String>());
     }
     let plain = |c: char| c.is_alphanumeric() || "_-./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -117,10 +117,7 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
         exact.dedup();
         if let (Some(first), Some(last)) = (exact.first(), exact.last()) {
             let margin = (last - first) / 12.0;
-            x = match figure.x.log {
-                true => x.tight(first / 2.0, last * 2.0),
-                false => x.tight(first - margin, last + margin),
-            };
+            x = if figure.x.log { x.tight(first / 2.0, last * 2.0) } else { x.tight(first - margin, last + margin) };
         }
     }
     let values = all().map(|point| point.y).chain(figure.baseline);
@@ -247,19 +244,20 @@ fn bars(figure: &Figure, top: f64, out: &mut String) {
     for (number, name) in figure.groups.iter().enumerate() {
         let middle = LEFT + group * (number as f64 + 0.5);
         let (shown, name) = (escape(&short(name)), escape(name));
-        let _ = match turned {
-            true => write!(
+        let _ = if turned {
+            write!(
                 out,
                 "<text class=\"number\" transform=\"translate({:.1} {}) rotate(-35)\" text-anchor=\"end\">{shown}\
-                 <title>{name}</title></text>",
+             <title>{name}</title></text>",
                 middle + 5.0,
                 BOTTOM + 16.0
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 out,
                 "<text class=\"number\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
                 BOTTOM + 20.0
-            ),
+            )
         };
         for (index, series) in figure.series.iter().enumerate() {
             let left = middle + width * (index as f64 - figure.series.len() as f64 / 2.0);

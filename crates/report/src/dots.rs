@@ -95,9 +95,10 @@ fn said(group: &DotsOf) -> Option<String> {
 /// median.
 fn draw(group: &DotsOf, left: f64, width: f64, y: &Scale, out: &mut String) {
     let letters = ((width / LETTER) as usize).max(4);
-    let name = match group.name.chars().count() <= letters {
-        true => escape(&group.name),
-        false => format!("{}…", escape(&group.name.chars().take(letters - 1).collect::<String>())),
+    let name = if group.name.chars().count() <= letters {
+        escape(&group.name)
+    } else {
+        format!("{}…", escape(&group.name.chars().take(letters - 1).collect::<String>()))
     };
     let _ = write!(
         out,

@@ -62,9 +62,10 @@ impl Heat {
         );
         for (number, name) in self.columns.1.iter().enumerate() {
             let (x, y, shown) = (left + width * (number as f64 + 0.5), top - 8.0, escape(&short(name)));
-            let _ = match turned {
-                true => write!(out, "<text class=\"number\" transform=\"translate({x:.1} {y}) rotate(-35)\">{shown}"),
-                false => write!(out, "<text class=\"number\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{shown}"),
+            let _ = if turned {
+                write!(out, "<text class=\"number\" transform=\"translate({x:.1} {y}) rotate(-35)\">{shown}")
+            } else {
+                write!(out, "<text class=\"number\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{shown}")
             };
             let _ = write!(out, "<title>{}</title></text>", escape(name));
         }
@@ -130,10 +131,7 @@ impl Heat {
 
 /// A name that fits.
 pub(crate) fn short(name: &str) -> String {
-    match name.chars().count() > LETTERS {
-        true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
-        false => name.into(),
-    }
+    if name.chars().count() > LETTERS { name.chars().take(LETTERS - 1).chain(['…']).collect() } else { name.into() }
 }
 
 fn digits(value: f64) -> String {

@@ -51,9 +51,10 @@ impl Scale {
 
     /// The position of a number.
     pub(crate) fn at(&self, value: f64) -> f64 {
-        let share = match self.log {
-            true => (value / self.least).ln() / (self.most / self.least).ln(),
-            false => (value - self.least) / (self.most - self.least),
+        let share = if self.log {
+            (value / self.least).ln() / (self.most / self.least).ln()
+        } else {
+            (value - self.least) / (self.most - self.least)
         };
         self.from + share * (self.to - self.from)
     }

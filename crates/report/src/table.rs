@@ -202,9 +202,10 @@ impl Table {
         let width = others.map(|(_, line)| line.width()).max().unwrap_or(0);
         let mut out = String::new();
         for (at, line) in lines.iter().enumerate() {
-            match at == rule {
-                true => out += &format!(" {}", RULE.to_string().repeat(width.saturating_sub(1))),
-                false => out += line,
+            if at == rule {
+                out += &format!(" {}", RULE.to_string().repeat(width.saturating_sub(1)))
+            } else {
+                out += line
             }
             out.push('\n');
         }

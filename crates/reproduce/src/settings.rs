@@ -64,9 +64,10 @@ impl Experiment {
             Kind::Grid | Kind::Sequence | Kind::Holes => None,
         };
         let no_stream = self.kind == Kind::Holes && !self.items.iter().any(|item| item.runs());
-        let no_lines = no_machine.or(match self.lines {
-            true => Some("it has lines already; leave out --lines"),
-            false => no_stream.then_some("it runs no stream, so --lines changes nothing; leave it out"),
+        let no_lines = no_machine.or(if self.lines {
+            Some("it has lines already; leave out --lines")
+        } else {
+            no_stream.then_some("it runs no stream, so --lines changes nothing; leave it out")
         });
         let (mut taken, none) = (BTreeSet::new(), BTreeMap::new());
         let mut problems = BTreeMap::new();

@@ -46,10 +46,8 @@ impl Contiguous {
             counted.mapped[kind] += pages;
             for (bytes, grouped) in GROUPS.iter().zip(&mut counted.grouped) {
                 let group = (bytes >> base_shift).max(1);
-                grouped[kind] += match pages >= group || is_whole(mmu, space, first.align_down(group), group) {
-                    true => pages,
-                    false => 0,
-                };
+                grouped[kind] +=
+                    if pages >= group || is_whole(mmu, space, first.align_down(group), group) { pages } else { 0 };
             }
         }
         counted

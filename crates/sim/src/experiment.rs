@@ -96,16 +96,13 @@ pub fn run_parts(
                     complete = false;
                     break;
                 }
-                let filled = match threads {
-                    true => {
-                        let fill = || next.fill(source, &mut phases, &mut courses);
-                        let step_all = || simulations.par_iter_mut().for_each(|simulation| step(simulation, &now));
-                        rayon::join(fill, step_all).0
-                    }
-                    false => {
-                        simulations.iter_mut().for_each(|simulation| step(simulation, &now));
-                        next.fill(source, &mut phases, &mut courses)
-                    }
+                let filled = if threads {
+                    let fill = || next.fill(source, &mut phases, &mut courses);
+                    let step_all = || simulations.par_iter_mut().for_each(|simulation| step(simulation, &now));
+                    rayon::join(fill, step_all).0
+                } else {
+                    simulations.iter_mut().for_each(|simulation| step(simulation, &now));
+                    next.fill(source, &mut phases, &mut courses)
                 };
                 more = filled?;
                 guard.check(setups.len(), watch)?;
@@ -118,9 +115,12 @@ pub fn run_parts(
     }
     let info = source.info().clone();
     let finish = |simulation: Simulation| simulation.finish(&info, complete);
-    let mut runs: Vec<(usize, Run)> = workers::with(|threads| match threads {
-        true => simulations.into_par_iter().flat_map_iter(finish).collect(),
-        false => simulations.into_iter().flat_map(finish).collect(),
+    let mut runs: Vec<(usize, Run)> = workers::with(|threads| {
+        if threads {
+            simulations.into_par_iter().flat_map_iter(finish).collect()
+        } else {
+            simulations.into_iter().flat_map(finish).collect()
+        }
     });
     runs.sort_unstable_by_key(|(place, _)| *place);
     let mut runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();

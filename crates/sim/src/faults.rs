@@ -108,9 +108,10 @@ impl Faults {
         let work = self.work.since(&before).of_fault(done.writes, done.zeroed);
         for (member, latencies) in hardware.members.iter().zip(&mut self.latencies) {
             let disk = if moved { latencies.disk_since(&kernel.disk, &member.setup.machine) } else { 0 };
-            let cycles = match is_clocked(kernel) {
-                true => self.clock - clock,
-                false => member.kernel(&work).total() + self.waited - waited + disk,
+            let cycles = if is_clocked(kernel) {
+                self.clock - clock
+            } else {
+                member.kernel(&work).total() + self.waited - waited + disk
             };
             let kind = match disk {
                 0 if self.compactions > compactions => Kind::Compaction,

@@ -323,9 +323,10 @@ impl Visit<'_> {
             if self.order.len() == self.wanted {
                 return;
             }
-            match smallest {
-                true => self.order.push(start / pages),
-                false => self.within(level.down(), start..frames.end.min(start + pages)),
+            if smallest {
+                self.order.push(start / pages)
+            } else {
+                self.within(level.down(), start..frames.end.min(start + pages))
             }
         }
     }

@@ -37,10 +37,7 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
 /// As for [`plan_machines`].
 pub fn plan_policies(machines: &[Machine], policies: &[Named], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
     let hosts = conditions.host_policies.iter().map(|text| crate::named(text)).collect::<Result<Vec<_>, Error>>()?;
-    let hosts = match hosts.is_empty() {
-        true => vec![None],
-        false => with_base(&hosts)?.into_iter().map(Some).collect(),
-    };
+    let hosts = if hosts.is_empty() { vec![None] } else { with_base(&hosts)?.into_iter().map(Some).collect() };
     on_hosts(machines, policies, &hosts, conditions)
 }
 

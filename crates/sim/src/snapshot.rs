@@ -136,9 +136,10 @@ impl Snapshot {
             snapshot.join(more);
             last = at;
         }
-        match found == all {
-            true => Ok(snapshot),
-            false => Err(wrong(last, format!("it ends after {found} frames, and the first line says {all}"))),
+        if found == all {
+            Ok(snapshot)
+        } else {
+            Err(wrong(last, format!("it ends after {found} frames, and the first line says {all}")))
         }
     }
 }

@@ -90,12 +90,13 @@ impl<'a> Sources<'a> {
     pub(crate) fn free_extents(&self) -> Vec<(PageSize, u64)> {
         let (ladder, buddy) = (self.kernel.vm.ladder(), self.kernel.vm.buddy());
         // What a size has within larger extents is theirs.
-        let larger = |level: Level| match level.index() + 1 < ladder.len() {
-            true => {
+        let larger = |level: Level| {
+            if level.index() + 1 < ladder.len() {
                 let next = Level(level.0 + 1);
                 buddy.free_extents(next) * (ladder.pages(next) / ladder.pages(level))
+            } else {
+                0
             }
-            false => 0,
         };
         self.by_size(ladder.levels().map(|level| buddy.free_extents(level).saturating_sub(larger(level))))
     }

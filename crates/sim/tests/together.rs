@@ -109,9 +109,10 @@ const WORKLOADS: [&str; 6] = [
 /// A stream in three marked parts, whole or a sample.
 fn stream(text: &str, sampled: bool) -> Box<dyn Source> {
     let source = workload::parse(text).unwrap();
-    match sampled {
-        true => Box::new(Sample::new(source, Sampling { on: 2100, period: 10_000, seed: Some(7) })),
-        false => Box::new(Marked::new(source, 3)),
+    if sampled {
+        Box::new(Sample::new(source, Sampling { on: 2100, period: 10_000, seed: Some(7) }))
+    } else {
+        Box::new(Marked::new(source, 3))
     }
 }
 
@@ -213,10 +214,7 @@ proptest! {
         let conditions = Conditions { host_policies: if hosted { vec!["thp".into()] } else { Vec::new() }, ..conditions };
         machines.retain(|machine| plan_machines(std::slice::from_ref(machine), &policies, &conditions).is_ok());
         let watch = Watch { every: samples.then_some(superpage_sim::Every::Seconds(1e-3)), contiguity, lines };
-        let stream = || match lines {
-            true => workload::parse_lines(workload).unwrap(),
-            false => stream(workload, sampled),
-        };
+        let stream = || if lines { workload::parse_lines(workload).unwrap() } else { stream(workload, sampled) };
         if !machines.is_empty() {
             each_is_as_alone(&machines, &policies, &conditions, watch, &stream)?;
         }

@@ -392,9 +392,10 @@ fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
         if let Some(then) = seen.insert(format!("{point:?}"), place) {
             let names = bundle.iter().map(|axis| axes[*axis].name.as_str()).collect::<Vec<_>>().join(" and ");
             let (then, now) = (said(then), said(place));
-            return Err(match then == now {
-                true => format!("axes.{names}: {now} is there twice"),
-                false => format!("axes.{names}: {then} and {now} are the same: leave one of them out"),
+            return Err(if then == now {
+                format!("axes.{names}: {now} is there twice")
+            } else {
+                format!("axes.{names}: {then} and {now} are the same: leave one of them out")
             });
         }
     }

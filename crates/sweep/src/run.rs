@@ -227,9 +227,10 @@ impl Work<'_> {
                     queue.ran += ran;
                     (0..ran).for_each(|_| self.watch.ended());
                     for (place, problem) in short {
-                        match alone {
-                            true => _ = queue.too_large.get_or_insert_with(|| self.too_large(place, &problem)),
-                            false => queue.short.push_back(place),
+                        if alone {
+                            _ = queue.too_large.get_or_insert_with(|| self.too_large(place, &problem))
+                        } else {
+                            queue.short.push_back(place)
                         }
                     }
                 }

@@ -270,13 +270,14 @@ fn process(text: &str) -> Result<i32, String> {
 fn pace(own: u64, waiting: &[u64], cost: RegionCost, options: &Options) -> String {
     let time = |each: Duration| time(each.as_secs_f64());
     let takes = |each| format!("{:.0?}", options.takes(in_turns(own, waiting.iter().copied()), each));
-    let (warm, most, cold) = match cost.met_cold() {
-        true => ("where memory was just used", "where the host has taken it back", ""),
-        false => (
+    let (warm, most, cold) = if cost.met_cold() {
+        ("where memory was just used", "where the host has taken it back", "")
+    } else {
+        (
             "at the fastest",
             "at the slowest",
             "; longer where a host has taken free memory back, and all that was met cost about the same",
-        ),
+        )
     };
     let shared = match waiting.iter().filter(|regions| **regions > 0).count() {
         0 | 1 => String::new(),

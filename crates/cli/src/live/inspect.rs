@@ -118,10 +118,8 @@ impl Inspect {
             return Ok(ExitCode::SUCCESS);
         }
         let checks = !self.expect.is_empty();
-        let service = Service::read(&self.which, checks).map_err(|error| match checks {
-            true => Failure::Usage(error.to_string()),
-            false => error.into(),
-        })?;
+        let service = Service::read(&self.which, checks)
+            .map_err(|error| if checks { Failure::Usage(error.to_string()) } else { error.into() })?;
         let whole = service.whole();
         let advice = service.advice(&whole);
         if let Some(folder) = &self.write {

@@ -122,9 +122,10 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         let name = policy.live().background.as_ref().map_or("promote", |options| options.policy().definition().name);
         // What several processes share is promoted in each.
         let places = work.places.len() as u64 * promoted.region_bytes;
-        let other = match promoted.promoted_bytes() > places {
-            true => format!(" ({} of addresses, in several processes or again)", bytes(places)),
-            false => String::new(),
+        let other = if promoted.promoted_bytes() > places {
+            format!(" ({} of addresses, in several processes or again)", bytes(places))
+        } else {
+            String::new()
         };
         eprintln!(
             "superpage: promoted {} of memory{other} in {} calls, with {} of CPU time for that and {} for looking",
@@ -245,25 +246,22 @@ fn lasting(policy: &Policy, outcome: &Outcome) {
 fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     let Some((reach, aim)) = outcome.reach.as_ref().zip(policy.live().aim) else { return Vec::new() };
     let rules = Rules::read();
-    match aim.asks() {
-        true => {
-            let little = if reach.reached(aim) > 0 { "little" } else { "nothing" };
-            reach.why_nothing(aim, &rules).map(|why| format!("{policy} came to {little}: {why}")).into_iter().collect()
-        }
-        false => {
-            let reasons = reach.reasons(aim, &rules);
-            let mut said: Vec<String> =
-                reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
-            let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
-            said.extend(rest.map(|rest| {
-                format!(
-                    "{} of private memory could be huge and was not when it was last looked at: {}",
-                    bytes(rest),
-                    why_not_yet(policy)
-                )
-            }));
-            said
-        }
+    if aim.asks() {
+        let little = if reach.reached(aim) > 0 { "little" } else { "nothing" };
+        reach.why_nothing(aim, &rules).map(|why| format!("{policy} came to {little}: {why}")).into_iter().collect()
+    } else {
+        let reasons = reach.reasons(aim, &rules);
+        let mut said: Vec<String> =
+            reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
+        let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
+        said.extend(rest.map(|rest| {
+            format!(
+                "{} of private memory could be huge and was not when it was last looked at: {}",
+                bytes(rest),
+                why_not_yet(policy)
+            )
+        }));
+        said
     }
 }
 

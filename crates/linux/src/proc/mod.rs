@@ -196,14 +196,15 @@ pub fn refused(pid: u32, error: io::Error) -> Error {
         Some(Errno::NOENT) => {
             Error::Usage(format!("there is no process {pid}: expected the number of a running process"))
         }
-        Some(Errno::ACCESS | Errno::PERM) => Error::Unable(match rustix::process::geteuid().is_root() {
-            true => format!(
+        Some(Errno::ACCESS | Errno::PERM) => Error::Unable(if rustix::process::geteuid().is_root() {
+            format!(
                 "process {pid} may not be looked into, not even by this root: it has capabilities that this one lacks, or a security \
-                 module protects it; look from outside the container or sandbox"
-            ),
-            false => format!(
+             module protects it; look from outside the container or sandbox"
+            )
+        } else {
+            format!(
                 "process {pid} may not be looked into: it is another user's or protected; run as that user, or as root"
-            ),
+            )
         }),
         _ if gone(&error) => ended(pid),
         _ if error.kind() == io::ErrorKind::TimedOut => {

@@ -300,20 +300,18 @@ impl Settings {
         }
         let measures = matches!(held, Tried::SharedBy(_));
         if !self.wait {
-            return Err(Error::Unable(match measures {
-                true => format!("{holder} measures under the settings of this kernel as they are; wait until it ends"),
-                false => {
-                    format!(
-                        "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
-                    )
-                }
+            return Err(Error::Unable(if measures {
+                format!("{holder} measures under the settings of this kernel as they are; wait until it ends")
+            } else {
+                format!("{holder} has changed settings of this kernel and not yet put them back; wait until it ends")
             }));
         }
         eprintln!(
             "superpage: waiting until {holder} {}",
-            match measures {
-                true => "has ended, which measures under the settings of this kernel as they are",
-                false => "has put back the settings of this kernel",
+            if measures {
+                "has ended, which measures under the settings of this kernel as they are"
+            } else {
+                "has put back the settings of this kernel"
             }
         );
         Ok(())
@@ -447,9 +445,10 @@ impl Settings {
         let journal =
             Journal::load(&self.system.journal_file(), &self.system.root).map_err(|error| error.to_string())?;
         let written = journal.map(|journal| journal.changes).unwrap_or_default();
-        match written == self.changes {
-            true => Ok(()),
-            false => Err(format!("the journal says {written:?}, and changed are {:?}", self.changes)),
+        if written == self.changes {
+            Ok(())
+        } else {
+            Err(format!("the journal says {written:?}, and changed are {:?}", self.changes))
         }
     }
 
@@ -545,9 +544,10 @@ pub struct Recovered {
 
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, last) = match self.restored {
-            true => ("put back what", ""),
-            false => ("cannot put back what", ", run superpage as root once"),
+        let (first, last) = if self.restored {
+            ("put back what", "")
+        } else {
+            ("cannot put back what", ", run superpage as root once")
         };
         let is_left = |path: &Path| self.left.iter().any(|left| left.path == path);
         let mut parted = "";

@@ -122,10 +122,7 @@ impl Placed {
     /// [`Error::File`] if a program cannot be read or the map not be written, [`Error::Unable`] for
     /// a file that is not a program.
     pub fn symbols(&self, pid: u32) -> Result<Option<Symbols>, Error> {
-        match self.remapped.is_empty() {
-            true => Ok(None),
-            false => Symbols::write(pid, &self.remapped).map(Some),
-        }
+        if self.remapped.is_empty() { Ok(None) } else { Symbols::write(pid, &self.remapped).map(Some) }
     }
 }
 

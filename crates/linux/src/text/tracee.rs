@@ -166,9 +166,10 @@ impl Tracee {
         let read = std::fs::File::open(&path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head));
         read.map_err(Error::file("read", path))?;
         // ELF, 64 bits, x86-64.
-        match head[..5] == *b"\x7fELF\x02" && head[18..20] == [62, 0] {
-            true => Ok(()),
-            false => Err(Error::Unable("it is no 64-bit program for x86-64".into())),
+        if head[..5] == *b"\x7fELF\x02" && head[18..20] == [62, 0] {
+            Ok(())
+        } else {
+            Err(Error::Unable("it is no 64-bit program for x86-64".into()))
         }
     }
 
@@ -281,9 +282,10 @@ impl Tracee {
             let now = ptrace::getregs(self.pid).map_err(system(what))?;
             if now.rip != self.gate {
                 let result = now.rax as i64;
-                return match (-4095..0).contains(&result) {
-                    true => Err(system(what)(nix::errno::Errno::from_raw(-result as i32))),
-                    false => Ok(now.rax),
+                return if (-4095..0).contains(&result) {
+                    Err(system(what)(nix::errno::Errno::from_raw(-result as i32)))
+                } else {
+                    Ok(now.rax)
                 };
             }
         }
@@ -310,9 +312,10 @@ impl Tracee {
     /// Counts a step; the one that is to fail does.
     pub(super) fn step(&mut self, what: &str) -> Result<(), Error> {
         self.steps += 1;
-        match self.fail_at == Some(self.steps) {
-            true => Err(Error::Unable(format!("cannot {what} the command: step {} was to fail", self.steps))),
-            false => Ok(()),
+        if self.fail_at == Some(self.steps) {
+            Err(Error::Unable(format!("cannot {what} the command: step {} was to fail", self.steps)))
+        } else {
+            Ok(())
         }
     }
 

@@ -49,10 +49,7 @@ pub(crate) fn prepare(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            match std::os::unix::process::parent_id() == tracer {
-                true => Ok(()),
-                false => libc::_exit(1),
-            }
+            if std::os::unix::process::parent_id() == tracer { Ok(()) } else { libc::_exit(1) }
         });
     }
 }

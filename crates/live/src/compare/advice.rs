@@ -56,9 +56,10 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     if others.iter().any(|row| !ratio(row).sure) {
         let needed = rounds_needed(others.len());
         let (runs, least) = (reference.runs, percent(LEVEL));
-        let sure = match level > 0.0 {
-            true => format!("the intervals are {} sure together", percent(level)),
-            false => "no interval is sure".to_string(),
+        let sure = if level > 0.0 {
+            format!("the intervals are {} sure together", percent(level))
+        } else {
+            "no interval is sure".to_string()
         };
         let sentence = format!("too few runs to advise: with {runs} {sure}; {needed} runs are the least for {least}");
         return Advice { policy: None, sentence };

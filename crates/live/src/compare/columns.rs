@@ -45,10 +45,9 @@ pub fn table(comparison: &Comparison) -> Table {
     let rows = &comparison.rows;
     let shown: Vec<&(&str, bool, Cell)> =
         COLUMNS.iter().filter(|(_, _, cell)| rows.iter().any(|row| cell(row).is_some())).collect();
-    let head = shown.iter().map(|(name, always, _)| match always {
-        true => Column::number(*name),
-        false => Column::number(*name).only_wide(),
-    });
+    let head = shown
+        .iter()
+        .map(|(name, always, _)| if *always { Column::number(*name) } else { Column::number(*name).only_wide() });
     let reference = rows.first().map_or("now", |row| row.policy.as_str());
     let of = if rows.iter().any(|row| row.requests_per_second.is_some()) { "time per request" } else { "time" };
     let last = Column::number(format!("{of} / {reference}"));

@@ -81,12 +81,13 @@ pub(super) fn entries(
                 plan.settings.clear();
                 Ok(plan)
             }
-            Some(others) if plan.is_global() => Err(Error::Unable(match others.is_empty() {
-                true => "it changes settings of the whole system".into(),
-                false => format!(
+            Some(others) if plan.is_global() => Err(Error::Unable(if others.is_empty() {
+                "it changes settings of the whole system".into()
+            } else {
+                format!(
                     "it changes settings of the whole system, and other programs run: {others}; --system-wide \
-                     compares it all the same"
-                ),
+                 compares it all the same"
+                )
             })),
             _ => Ok(plan),
         });

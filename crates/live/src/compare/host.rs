@@ -88,9 +88,10 @@ fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<
             None => format!("whether the host fractures huge pages {}", finding.evidence),
         });
     }
-    let why = match reports {
-        true => "this machine may hand free memory back to its host",
-        false => "the host of this virtual machine may take free memory",
+    let why = if reports {
+        "this machine may hand free memory back to its host"
+    } else {
+        "the host of this virtual machine may take free memory"
     };
     if options.cold_host {
         notes.push(format!(

@@ -66,11 +66,10 @@ fn element(table: &Table, caption: &str, wide: bool) -> String {
 fn dots(rows: &[Row]) -> Vec<Dots> {
     type Values = fn(&Row) -> Vec<f64>;
     let served = rows.iter().any(|row| row.requests_per_second.is_some());
-    let time: (&str, &str, Values) = match served {
-        true => ("Time per request (1 / throughput)", "microseconds", |row| {
-            row.times.iter().map(|time| time * 1e6).collect()
-        }),
-        false => ("Time elapsed", "seconds", |row| row.times.clone()),
+    let time: (&str, &str, Values) = if served {
+        ("Time per request (1 / throughput)", "microseconds", |row| row.times.iter().map(|time| time * 1e6).collect())
+    } else {
+        ("Time elapsed", "seconds", |row| row.times.clone())
     };
     let charts: [(&str, &str, Values); 4] = [
         time,

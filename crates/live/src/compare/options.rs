@@ -140,9 +140,10 @@ impl Options {
 
     /// These options for a row that has this command.
     pub(super) fn line_with(&self, own: Option<&[OsString]>) -> String {
-        let load = match self.shell {
-            true => self.command.join(OsString::from(" ").as_os_str()).to_string_lossy().into_owned(),
-            false => quoted_words(self.command.iter().map(|word| word.to_string_lossy())),
+        let load = if self.shell {
+            self.command.join(OsString::from(" ").as_os_str()).to_string_lossy().into_owned()
+        } else {
+            quoted_words(self.command.iter().map(|word| word.to_string_lossy()))
         };
         match (own.map(line), &self.server) {
             (own, Some(server)) => format!("{} under {load}", own.unwrap_or_else(|| line(&server.command))),

@@ -84,11 +84,12 @@ struct ServiceText {
 /// Names that processes can have.
 fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names = Vec::<String>::deserialize(from)?;
-    match names.iter().any(|name| name.is_empty() || name.contains('\0')) {
-        true => Err(D::Error::custom(
+    if names.iter().any(|name| name.is_empty() || name.contains('\0')) {
+        Err(D::Error::custom(
             "a name that is empty, or has a NUL, selects nothing: remove it, or give a name as ps shows it",
-        )),
-        false => Ok(names),
+        ))
+    } else {
+        Ok(names)
     }
 }
 
@@ -109,9 +110,10 @@ fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> 
 /// The path of a file.
 fn file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
     let path = PathBuf::deserialize(from)?;
-    match path.as_os_str().is_empty() {
-        true => Err(D::Error::custom("an empty path names no file: give the path of a file *.prom, or remove the key")),
-        false => Ok(Some(path)),
+    if path.as_os_str().is_empty() {
+        Err(D::Error::custom("an empty path names no file: give the path of a file *.prom, or remove the key"))
+    } else {
+        Ok(Some(path))
     }
 }
 
@@ -245,9 +247,10 @@ impl Processes {
     fn selects_some(&self) -> Result<(), &'static str> {
         let by_name = !self.names.is_empty()
             && *self == Processes { names: self.names.clone(), except: self.except.clone(), ..Processes::default() };
-        match by_name && self.names.iter().all(|name| self.except.contains(name)) {
-            true => Err("except has all of names, so nothing is selected: remove a name from one of the two"),
-            false => Ok(()),
+        if by_name && self.names.iter().all(|name| self.except.contains(name)) {
+            Err("except has all of names, so nothing is selected: remove a name from one of the two")
+        } else {
+            Ok(())
         }
     }
 

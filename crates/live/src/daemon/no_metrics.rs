@@ -16,11 +16,12 @@ impl Metrics {
     /// # Errors
     /// [`Error::Unable`] if metrics are configured.
     pub fn start(config: &MetricsConfig, _: Vec<Counted>) -> Result<Metrics, Error> {
-        match *config == MetricsConfig::default() {
-            true => Ok(Metrics(())),
-            false => Err(Error::Unable(
+        if *config == MetricsConfig::default() {
+            Ok(Metrics(()))
+        } else {
+            Err(Error::Unable(
                 "this superpage was built without metrics: build it with the feature `metrics`, or ask for none".into(),
-            )),
+            ))
         }
     }
 

@@ -228,9 +228,10 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
     let shares = buffers > 0 && much(buffers + unmapped);
     if much(asked) && asked >= FEW * huge_page_bytes() {
         let growth = whole.saturating_sub(asked);
-        let growth = match growth as f64 > GROWTH * all as f64 {
-            true => format!("; with up to {} more memory, as blocks are not full", bytes(growth)),
-            false => String::new(),
+        let growth = if growth as f64 > GROWTH * all as f64 {
+            format!("; with up to {} more memory, as blocks are not full", bytes(growth))
+        } else {
+            String::new()
         };
         // Of gperftools. It takes a MB at a time, so that first touches find no whole block. From a
         // pool (`TCMALLOC_MEMFS_MALLOC_PATH`) its memory would be shared with the processes that it
@@ -323,10 +324,10 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
     // A JVM loads its code when it runs, as others do plugins, where nobody remaps it.
     let code = |mapping: &Mapping| mapping.is_code() && origin.started.had(mapping);
     if let Some(code) = concerned(&code, &[Why::FileFolios, Why::Misaligned]).filter(|_| !java) {
-        let line = match maps("postgres") {
-            // It does not start as root.
-            true => "superpage run --text -- setpriv --reuid=postgres --regid=postgres --init-groups CMD",
-            false => "superpage run --text -- CMD",
+        let line = if maps("postgres") {
+            "superpage run --text -- setpriv --reuid=postgres --regid=postgres --init-groups CMD"
+        } else {
+            "superpage run --text -- CMD"
         };
         add(&mut lines, &format!("from the next start on, for {} of its code", bytes(code)), line);
     }
@@ -338,9 +339,10 @@ fn from_next_start((mappings, unmapped): (&[Mapping], u64), rules: &Rules, origi
 fn postgresql(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
-    let started = match plain {
-        true => origin.arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" "),
-        false => format!("postgres -D {folder}"),
+    let started = if plain {
+        origin.arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
+    } else {
+        format!("postgres -D {folder}")
     };
     let [pool, at_boot] = pool::set_aside(now);
     // What is on its command line goes before all files.

@@ -143,9 +143,12 @@ impl Process {
         let shared = |(map, mapping): (&_, &Mapping)| {
             let whys = || mapping.reasons.iter().map(|reason| reason.why);
             let stuck = whys().any(|why| why == Why::Misaligned || (why == Why::Never && rules.denies_shared()));
-            let kind = || match circumstances(map, &rules, disabled, &tmpfs).mounted {
-                true => scan::Kind::Mounted,
-                false => scan::Kind::Shared,
+            let kind = || {
+                if circumstances(map, &rules, disabled, &tmpfs).mounted {
+                    scan::Kind::Mounted
+                } else {
+                    scan::Kind::Shared
+                }
             };
             (mapping.kind == Kind::SharedMemory && stuck).then(kind)
         };

@@ -72,9 +72,8 @@ impl Service {
         for process in &self.processes {
             process.notes.iter().for_each(|note| known.entry(note).or_default().push(process.pid));
         }
-        notes.extend(known.into_iter().map(|(note, pids)| match note.own {
-            true => Note::from(format!("{}: {}", self.some(&pids), note.text)),
-            false => note.clone(),
+        notes.extend(known.into_iter().map(|(note, pids)| {
+            if note.own { Note::from(format!("{}: {}", self.some(&pids), note.text)) } else { note.clone() }
         }));
         Process { pid: self.processes[0].pid, command: self.name(), mappings, notes }
     }

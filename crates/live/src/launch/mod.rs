@@ -62,10 +62,7 @@ impl Arrangement<'_> {
         }
         let (before, now) = match self.settings.ask(&wanted.setting, &wanted.value) {
             Err(error) if wanted.optional => {
-                let what = match wanted.brief {
-                    true => UNALIGNED,
-                    false => "only what is there already can be used",
-                };
+                let what = if wanted.brief { UNALIGNED } else { "only what is there already can be used" };
                 self.plan.notes.push(format!("{what}: {error}"));
                 return Ok(());
             }
@@ -74,13 +71,14 @@ impl Arrangement<'_> {
         let path = self.settings.system().path(&wanted.setting);
         let path = path.display();
         if wanted.exactly && now != wanted.value {
-            return Err(Error::Unable(match wanted.setting == HUGETLB_POOL {
-                true => format!(
+            return Err(Error::Unable(if wanted.setting == HUGETLB_POOL {
+                format!(
                     "the kernel found memory for {now} of the {} pages of hugetlb that were asked for; free memory, ask \
-                     for a smaller pool, or leave the pool out",
+                 for a smaller pool, or leave the pool out",
                     wanted.value
-                ),
-                false => format!("the kernel took {now} for {path}, not {}", wanted.value),
+                )
+            } else {
+                format!("the kernel took {now} for {path}, not {}", wanted.value)
             }));
         }
         if now != before {
@@ -111,10 +109,7 @@ impl Arrangement<'_> {
             superpage_linux::layout::fix(command);
         }
         let Some(disable) = self.plan.disable else { return };
-        let disable = move || match set_thp_disabled(disable) {
-            true => Ok(()),
-            false => Err(io::Error::last_os_error()),
-        };
+        let disable = move || if set_thp_disabled(disable) { Ok(()) } else { Err(io::Error::last_os_error()) };
         // SAFETY: the closure runs between fork and exec, where it makes one system call and
         // allocates nothing.
         unsafe { command.pre_exec(disable) };

@@ -9,9 +9,10 @@ pub(super) fn live(_: &Given) -> Live {
 fn plan(_: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> {
     plan.disable(DISABLED);
     if plan.disable.is_none() {
-        plan.notes.push(match system.path("sys/kernel/mm/transparent_hugepage").is_dir() {
-            true => "this kernel cannot switch transparent huge pages off for one process".to_string(),
-            false => "this kernel has no transparent huge pages to switch off".to_string(),
+        plan.notes.push(if system.path("sys/kernel/mm/transparent_hugepage").is_dir() {
+            "this kernel cannot switch transparent huge pages off for one process".to_string()
+        } else {
+            "this kernel has no transparent huge pages to switch off".to_string()
         });
     }
     let tunables = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();

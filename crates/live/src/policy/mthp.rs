@@ -21,9 +21,10 @@ fn plan(policy: &Policy, plan: &mut Plan, system: &System) -> Result<(), Error> 
     let offered: Vec<PageSize> = offered.map(|(size, _)| size).collect();
     if let Some(size) = wanted.iter().find(|size| !offered.contains(size)) {
         let offered: Vec<String> = offered.iter().map(PageSize::to_string).collect();
-        return Err(Error::Unable(match offered.is_empty() {
-            true => "this kernel has no folios of several sizes; Linux has them from 6.8 on".to_string(),
-            false => format!("this kernel has no folios of {size}; it has {}", offered.join(", ")),
+        return Err(Error::Unable(if offered.is_empty() {
+            "this kernel has no folios of several sizes; Linux has them from 6.8 on".to_string()
+        } else {
+            format!("this kernel has no folios of {size}; it has {}", offered.join(", "))
         }));
     }
     for other in offered.into_iter().filter(|other| !wanted.contains(*other)) {
@@ -42,9 +43,10 @@ fn did(policy: &Policy, found: &Found) -> Did {
     // A huge page is a folio too, and easier to see.
     let whole = PageSize::from_bytes(found.page).is_some_and(|huge| sizes.contains(huge));
     let Some(bytes) = found.folios.max(found.huge.filter(|bytes| whole && *bytes > 0)) else {
-        let why = match rustix::process::geteuid().is_root() {
-            true => "no run was long enough near its peak to read every page",
-            false => "root sees it, in warm-up runs",
+        let why = if rustix::process::geteuid().is_root() {
+            "no run was long enough near its peak to read every page"
+        } else {
+            "root sees it, in warm-up runs"
         };
         return Did::new(format!("how much is in folios of {sizes} was not seen: {why}"), None);
     };

@@ -49,9 +49,10 @@ fn did(policy: &Policy, found: &Found) -> Did {
         let most = if regions > 0 { "up to " } else { "" };
         // Each process has its own page table of what it shares.
         let each = if work.sparse > found.peak { ", counted in each process" } else { "" };
-        let sparse = match work.sparse > candidates * found.page {
-            true => format!("; {} in others, not populated{each}", Bytes(work.sparse)),
-            false => String::new(),
+        let sparse = if work.sparse > candidates * found.page {
+            format!("; {} in others, not populated{each}", Bytes(work.sparse))
+        } else {
+            String::new()
         };
         format!("promoted {most}{} of {} candidate regions{size}{sparse}", Count(regions), Count(candidates))
     } else if work.counters.scans == 0 && work.excluded.is_empty() {

@@ -141,11 +141,10 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
             let agrees = |finding: &&Finding| finding.confidence >= SHAPES_AGREE;
             let ways = probe.finding(&format!("tlb.l{level}.ways.{size}")).filter(agrees);
             let full = ways.is_some_and(|finding| finding.value == Some(Value::Text("full".into())));
-            let ways = match full {
-                true => ways.map(|finding| ("full".into(), said(finding))),
-                false => {
-                    ways.and_then(|finding| Some((toml::Value::Integer(finding.as_number()? as i64), said(finding))))
-                }
+            let ways = if full {
+                ways.map(|finding| ("full".into(), said(finding)))
+            } else {
+                ways.and_then(|finding| Some((toml::Value::Integer(finding.as_number()? as i64), said(finding))))
             };
             let known = ways.as_ref().map(|(value, _)| value.clone()).or(part.get("ways").cloned());
             let set = known.and_then(|ways| ways.as_integer()).unwrap_or(1);

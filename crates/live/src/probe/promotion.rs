@@ -117,9 +117,10 @@ fn in_folios() -> Result<Memory, Error> {
         }
     }
     let (faults, due) = ((faults_so_far() - before) as usize, BYTES / FOLIO);
-    match faults > due + due / 8 + 16 {
-        true => Err(Error::Unable(format!("the kernel gave smaller pages: {faults} faults where {due} were due"))),
-        false => Ok(memory),
+    if faults > due + due / 8 + 16 {
+        Err(Error::Unable(format!("the kernel gave smaller pages: {faults} faults where {due} were due")))
+    } else {
+        Ok(memory)
     }
 }
 

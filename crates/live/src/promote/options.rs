@@ -60,10 +60,10 @@ impl Options {
     pub fn of(policy: Policy) -> Result<Options, Error> {
         let usage = |error: superpage_vm::PolicyError| Error::Usage(error.to_string());
         policy.check(&LINUX).map_err(usage)?;
-        let policy = match policy.given().target().name == LINUX.name {
-            true => policy,
-            // Made for another target, it lacks the limits of this one.
-            false => Policy::of(policy.definition(), pairs(&policy.to_string()), &LINUX).map_err(usage)?,
+        let policy = if policy.given().target().name == LINUX.name {
+            policy
+        } else {
+            Policy::of(policy.definition(), pairs(&policy.to_string()), &LINUX).map_err(usage)?
         };
         let name = policy.definition().name;
         if policy.background().is_none() {

@@ -41,11 +41,10 @@ impl Selected {
             Selected::Name(name) => (Target { names: vec![name.clone()], ..Target::default() }, "named"),
         };
         let members = target.members();
-        match members.is_empty() {
-            true => Err(Error::Usage(format!(
-                "no process is {none} {self}: see ps for what runs, with its names and numbers"
-            ))),
-            false => Ok(members),
+        if members.is_empty() {
+            Err(Error::Usage(format!("no process is {none} {self}: see ps for what runs, with its names and numbers")))
+        } else {
+            Ok(members)
         }
     }
 }

@@ -127,12 +127,11 @@ fn burst(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random, (machine, lines)
         line += 1;
         if line == lines || random.below(3) == 0 {
             line = random.below(lines);
-            page = match near.is_empty() || random.below(60) == 0 {
-                true => random.below(1 << 20),
-                false => {
-                    let (at, pages) = near[random.below(near.len() as u64) as usize];
-                    at + random.below(pages.min(16))
-                }
+            page = if near.is_empty() || random.below(60) == 0 {
+                random.below(1 << 20)
+            } else {
+                let (at, pages) = near[random.below(near.len() as u64) as usize];
+                at + random.below(pages.min(16))
             };
         }
         let access = [Access::Read, Access::Read, Access::Write, Access::Execute][random.below(4) as usize];

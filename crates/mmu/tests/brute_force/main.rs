@@ -262,12 +262,11 @@ impl Pair {
         let mut requests = Vec::new();
         let hot = 1 + self.random(400);
         for _ in 0..self.random(600) {
-            let page = match near.is_empty() || self.random(100) == 0 {
-                true => self.page(),
-                false => {
-                    let (at, pages) = near[(self.random(hot) * 7919 % near.len() as u64) as usize];
-                    at + self.random(pages)
-                }
+            let page = if near.is_empty() || self.random(100) == 0 {
+                self.page()
+            } else {
+                let (at, pages) = near[(self.random(hot) * 7919 % near.len() as u64) as usize];
+                at + self.random(pages)
             };
             let access = [Access::Read, Access::Read, Access::Write, Access::Execute][self.random(4) as usize];
             requests.push(Request::new(Vpn(page), access));

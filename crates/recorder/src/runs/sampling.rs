@@ -54,17 +54,15 @@ impl Runs {
     /// Fetches of a sampled recording that [`LeftOut::counts_fetches`] does not count; otherwise
     /// like [`Runs::fetches`].
     pub(crate) fn fetches_sampled(&self, block: u64) {
-        match self.attend() {
-            true => self.fetches(block),
-            false => self.leave_out_fetches(block, 0),
-        }
+        if self.attend() { self.fetches(block) } else { self.leave_out_fetches(block, 0) }
     }
 
     /// The same, if the first is the end of an instruction that began on the previous page.
     pub(crate) fn straddling_fetches_sampled(&self, block: u64) {
-        match self.attend() {
-            true => self.straddling_fetches(block),
-            false => self.leave_out_fetches(block, crate::wire::STRADDLE),
+        if self.attend() {
+            self.straddling_fetches(block)
+        } else {
+            self.leave_out_fetches(block, crate::wire::STRADDLE)
         }
     }
 

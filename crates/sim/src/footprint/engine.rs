@@ -281,9 +281,10 @@ impl Footprint {
                 at.mmu.set_handler_touches(self.handler(process.0));
             }
             Event::Call { ref path, at: start, bytes } => {
-                match self.calls.goes_on(path, start, bytes, instructions) {
-                    true => self.run(path, at, None),
-                    false => self.call(path, at),
+                if self.calls.goes_on(path, start, bytes, instructions) {
+                    self.run(path, at, None)
+                } else {
+                    self.call(path, at)
                 }
                 if path == "ioremap" {
                     self.map_device(at, Vpn(start / PAGE));
@@ -367,9 +368,10 @@ impl Footprint {
     fn copy(&mut self, path: &str, at: u64, bytes: u64) -> Copied {
         let (memory, bytes) = (self.model.memory.first_page, bytes.min(MOST_COPIED));
         // A pipe has one page, the last of the kernel's own; a file is anywhere in memory.
-        let (first, begin, pages) = match path.starts_with("pipe") {
-            true => (memory + self.memory - 1, 0, 1),
-            false => (memory, self.file % self.frames, self.frames),
+        let (first, begin, pages) = if path.starts_with("pipe") {
+            (memory + self.memory - 1, 0, 1)
+        } else {
+            (memory, self.file % self.frames, self.frames)
         };
         if pages > 1 {
             self.file += bytes.div_ceil(PAGE);
@@ -484,10 +486,8 @@ impl Copied {
     /// What the kernel touches at its own end for each line, and what at the program's: a request
     /// and its line.
     pub(crate) fn lines(self) -> impl Iterator<Item = (Touch, Request, u32)> {
-        let (mine, theirs) = match self.to_program {
-            true => (Access::Read, Access::Write),
-            false => (Access::Write, Access::Read),
-        };
+        let (mine, theirs) =
+            if self.to_program { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) };
         self.lines.enumerate().map(move |(number, line)| {
             let own = number as u64;
             let page = Vpn(self.first + (self.begin + own / LINES) % self.pages);

@@ -199,13 +199,14 @@ impl Kernel {
         let (used, swap) = (self.vm.stats().swap_used_pages, setup.swap_pages);
         let size = |pages: u64| superpage_report::bytes(pages << setup.ladder.base().shift());
         let memory = size(setup.frames);
-        Problem::Process(match used >= swap {
-            true if swap > 0 => format!(
+        Problem::Process(if used >= swap && swap > 0 {
+            format!(
                 "page {:#x} finds the memory of {memory} and the swap space of {} full; give more with --memory or --swap",
                 at.0,
                 size(swap)
-            ),
-            _ => FaultError::OutOfMemory(at).to_string(),
+            )
+        } else {
+            FaultError::OutOfMemory(at).to_string()
         })
     }
 

@@ -7,9 +7,10 @@ use superpage_vm::{Policy, Sizes};
 
 /// The ladder of a kernel with this policy on a machine, of whose sizes these are in use.
 pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
-    match policy.sizes.is_empty() {
-        true => with_extents(machine, ladder, policy),
-        false => with_extents(machine, &only(machine, ladder, &policy.sizes)?, policy),
+    if policy.sizes.is_empty() {
+        with_extents(machine, ladder, policy)
+    } else {
+        with_extents(machine, &only(machine, ladder, &policy.sizes)?, policy)
     }
 }
 

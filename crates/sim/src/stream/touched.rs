@@ -137,9 +137,10 @@ impl Space {
             return;
         }
         let (first, last) = (low >> LEAF_BITS, (high - 1) >> LEAF_BITS);
-        let found: Vec<u64> = match last - first < self.numbers.len() as u64 {
-            true => (first..=last).filter(|number| self.numbers.contains_key(number)).collect(),
-            false => self.numbers.keys().copied().filter(|number| (first..=last).contains(number)).collect(),
+        let found: Vec<u64> = if last - first < self.numbers.len() as u64 {
+            (first..=last).filter(|number| self.numbers.contains_key(number)).collect()
+        } else {
+            self.numbers.keys().copied().filter(|number| (first..=last).contains(number)).collect()
         };
         for number in found {
             let start = number << LEAF_BITS;

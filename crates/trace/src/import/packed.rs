@@ -133,10 +133,8 @@ impl Zipped {
         let Some(component) = self.components.next() else { return Ok(false) };
         self.file.seek(SeekFrom::Start(component.start))?;
         let packed = BufReader::with_capacity(AT_A_TIME, self.file.try_clone()?.take(component.packed));
-        let contents: Box<dyn Read + Send> = match component.deflated {
-            true => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
-            false => Box::new(packed),
-        };
+        let contents: Box<dyn Read + Send> =
+            if component.deflated { Box::new(flate2::bufread::DeflateDecoder::new(packed)) } else { Box::new(packed) };
         self.open = Some((component, contents, Crc::new()));
         Ok(true)
     }

@@ -97,11 +97,10 @@ impl PageTable {
             format!("{size}: {} ({extents})", share(extents * pages, count))
         });
         let extents: Vec<_> = extents.collect();
-        let extents = match extents.is_empty() {
-            true => String::new(),
-            false => {
-                format!("; of them in extents that are aligned and physically contiguous, of {}", extents.join(", "))
-            }
+        let extents = if extents.is_empty() {
+            String::new()
+        } else {
+            format!("; of them in extents that are aligned and physically contiguous, of {}", extents.join(", "))
         };
         let (from, size, bytes) = (&self.from, self.size, Bytes(count << self.size.shift()));
         format!(

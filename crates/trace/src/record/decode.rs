@@ -78,9 +78,10 @@ pub(super) enum Word {
 pub(super) fn decode(words: &[u64], unit: Unit, names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
     let mut at = 0;
     loop {
-        at += match unit == wire::PAGES {
-            true => decode_runs(&words[at..], wire::PAGES, batch),
-            false => decode_runs(&words[at..], wire::LINES, batch),
+        at += if unit == wire::PAGES {
+            decode_runs(&words[at..], wire::PAGES, batch)
+        } else {
+            decode_runs(&words[at..], wire::LINES, batch)
         };
         let Some(&word) = words.get(at).filter(|word| is_event(**word)) else { return at };
         let count = word >> wire::PAYLOAD_SHIFT;

@@ -88,9 +88,10 @@ impl Process {
         self.heap_bytes += bytes.next_multiple_of(MALLOC_PAGE);
         let pages = self.heap_bytes / PAGE;
         let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-        out.event(match first {
-            true => Event::Map { start, pages, protection, shared: false, backing, growth: Growth::Up },
-            false => Event::Grow { start, pages },
+        out.event(if first {
+            Event::Map { start, pages, protection, shared: false, backing, growth: Growth::Up }
+        } else {
+            Event::Grow { start, pages }
         });
         added
     }

@@ -260,9 +260,10 @@ impl Growing {
             self.mapped = self.used.next_multiple_of(self.step);
             let pages = self.mapped / PAGE;
             let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-            out.event(match first {
-                true => Event::Map { start, pages, protection, shared: false, backing, growth: Growth::Up },
-                false => Event::Grow { start, pages },
+            out.event(if first {
+                Event::Map { start, pages, protection, shared: false, backing, growth: Growth::Up }
+            } else {
+                Event::Grow { start, pages }
             });
         }
         address

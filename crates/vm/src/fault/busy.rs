@@ -116,9 +116,10 @@ impl Vm {
             }
         }
         let listed = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Busy));
-        match self.frames.pages.is_some() && listed != self.frames.busy.len() as u64 {
-            true => Err(alloc::format!("the busy list has {listed} frames, not the number of reads under way")),
-            false => Ok(()),
+        if self.frames.pages.is_some() && listed != self.frames.busy.len() as u64 {
+            Err(alloc::format!("the busy list has {listed} frames, not the number of reads under way"))
+        } else {
+            Ok(())
         }
     }
 }

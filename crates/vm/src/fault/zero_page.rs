@@ -193,9 +193,10 @@ impl Vm {
             let mapped = pmap.lookup(space, at).expect("it is mapped");
             let used = self.remove_zeroes(pmap, space, at, level);
             if self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(moved(at)), level) {
-                match used.referenced {
-                    true => pmap.enter(space, moved(at), mapped, Access::Read),
-                    false => pmap.enter_untouched(space, moved(at), mapped),
+                if used.referenced {
+                    pmap.enter(space, moved(at), mapped, Access::Read)
+                } else {
+                    pmap.enter_untouched(space, moved(at), mapped)
                 }
                 self.put_zeroes(space, moved(at), level);
             }
@@ -224,9 +225,10 @@ impl Vm {
                 mapped += pages;
             }
         }
-        match mapped == self.frames.stats.zero_page_mapped {
-            true => Ok(by_level),
-            false => Err(format!("{mapped} pages map the zero page, which is not the count")),
+        if mapped == self.frames.stats.zero_page_mapped {
+            Ok(by_level)
+        } else {
+            Err(format!("{mapped} pages map the zero page, which is not the count"))
         }
     }
 }

@@ -69,9 +69,12 @@ pub struct PolicyError(pub(super) String);
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.chars().try_for_each(|letter| match letter.is_control() {
-            true => letter.escape_default().try_for_each(|part| f.write_char(part)),
-            false => f.write_char(letter),
+        self.0.chars().try_for_each(|letter| {
+            if letter.is_control() {
+                letter.escape_default().try_for_each(|part| f.write_char(part))
+            } else {
+                f.write_char(letter)
+            }
         })
     }
 }

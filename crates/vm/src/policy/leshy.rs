@@ -153,9 +153,10 @@ impl Background for Leshy {
                     continue;
                 }
                 let candidate = Candidate::from(Sample { region, populated: 1, superpage: false });
-                let made = match none_free[level.index()] {
-                    true => Err(Why::NoExtent),
-                    false => system.promote(space, level, &[candidate], How::Either).remove(0).map_err(|no| no.why),
+                let made = if none_free[level.index()] {
+                    Err(Why::NoExtent)
+                } else {
+                    system.promote(space, level, &[candidate], How::Either).remove(0).map_err(|no| no.why)
                 };
                 if let Err(why) = made {
                     none_free[level.index()] |= why == Why::NoExtent;

@@ -49,17 +49,17 @@ pub(super) static POLICY: Definition = Definition {
         let (inherit, answers) = (given.sizes("size"), thp::answers(given));
         let all = |lists: &[Sizes]| Sizes::from_iter(lists.iter().flat_map(|list| list.iter()));
         let opt_in = answers.place.hints == Hints::OptIn;
-        let (elsewhere, advised) = match opt_in {
-            true => (always, all(&[inherit, always, madvise])),
-            false => (all(&[inherit, always]), all(&[inherit, always, madvise])),
+        let (elsewhere, advised) = if opt_in {
+            (always, all(&[inherit, always, madvise]))
+        } else {
+            (all(&[inherit, always]), all(&[inherit, always, madvise]))
         };
         // With sizes for memory without advice, it is these that say what may be had there.
-        let place = match opt_in && always == Sizes::default() {
-            true => Placing { size: Reserve::Among(advised), ..answers.place },
-            false => {
-                let hinted = (elsewhere != advised).then_some(Reserve::Among(advised));
-                Placing { size: Reserve::Among(elsewhere), hinted, hints: Hints::OptOut, ..answers.place }
-            }
+        let place = if opt_in && always == Sizes::default() {
+            Placing { size: Reserve::Among(advised), ..answers.place }
+        } else {
+            let hinted = (elsewhere != advised).then_some(Reserve::Among(advised));
+            Placing { size: Reserve::Among(elsewhere), hinted, hints: Hints::OptOut, ..answers.place }
         };
         let khugepaged = given.is_on("khugepaged").then(|| Khugepaged::of(given).into_sizes([elsewhere, advised]));
         thp::made(given, Answers { place, ..answers }, khugepaged)

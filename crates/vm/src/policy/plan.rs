@@ -66,10 +66,7 @@ pub(super) static POLICY: Definition = Definition {
 
 /// The ranges of addresses of a policy `plan`, ascending and apart; none of another policy.
 pub fn planned(policy: &Policy) -> Vec<(u64, u64)> {
-    match policy.definition().name == POLICY.name {
-        true => ranges(policy.given()).unwrap_or_default(),
-        false => Vec::new(),
-    }
+    if policy.definition().name == POLICY.name { ranges(policy.given()).unwrap_or_default() } else { Vec::new() }
 }
 
 /// Whether the addresses are those of live programs.

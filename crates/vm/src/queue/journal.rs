@@ -300,9 +300,10 @@ impl<const QUEUES: usize> Journal<QUEUES> {
         let link = |slot: u32| (slot != NONE).then_some(slot);
         let vacant = core::iter::successors(link(self.vacant), |slot| link(self.arena[*slot as usize].next));
         let vacant = vacant.take(self.arena.len() + 1).count();
-        match used + vacant == self.arena.len() {
-            true => Ok(()),
-            false => Err(format!("{used} chunks are used and {vacant} free, of {}", self.arena.len())),
+        if used + vacant == self.arena.len() {
+            Ok(())
+        } else {
+            Err(format!("{used} chunks are used and {vacant} free, of {}", self.arena.len()))
         }
     }
 

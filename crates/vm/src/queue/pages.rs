@@ -341,9 +341,10 @@ impl Pages {
     /// itself, and not only a superpage that it was part of. Returns its new activity.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
         self.settle();
-        let activity = match referenced {
-            true => (self.activity(frame) + ADVANCE).min(MOST),
-            false => self.activity(frame).saturating_sub(rounds),
+        let activity = if referenced {
+            (self.activity(frame) + ADVANCE).min(MOST)
+        } else {
+            self.activity(frame).saturating_sub(rounds)
         };
         self.set_activity(frame, activity);
         self.set_flag(frame, RECENT, referenced && alone);

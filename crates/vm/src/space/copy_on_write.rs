@@ -45,9 +45,10 @@ impl Spaces {
             if object.file.is_some() {
                 continue;
             }
-            match object.copies == 0 && object.entries as usize == here[&entry.object] {
-                true => alone.push(Entry { copy: false, ..*entry }),
-                false => shared = true,
+            if object.copies == 0 && object.entries as usize == here[&entry.object] {
+                alone.push(Entry { copy: false, ..*entry })
+            } else {
+                shared = true
             }
         }
         let known = self.get_mut(space);

@@ -15,9 +15,10 @@ impl World {
         let access = |world: &mut World| {
             loop {
                 let before = Before::of(world);
-                let done = match writing {
-                    true => world.vm.write(&mut world.contents, file, page),
-                    false => world.vm.read(&world.pmap, &mut world.contents, file, page),
+                let done = if writing {
+                    world.vm.write(&mut world.contents, file, page)
+                } else {
+                    world.vm.read(&world.pmap, &mut world.contents, file, page)
                 };
                 if let Err(error) = done {
                     before.unresolved(world, error);

@@ -14,10 +14,8 @@ impl World {
         let file = flags & OF_FILE != 0;
         // Half of them aligned as the file is, in its first part, which is not past its end.
         let offset = if more & AS_FILE != 0 { start % 128 } else { u64::from(length % 32) };
-        let backing = match file {
-            true => Backing::File { file: file_number(more), pages: 200, offset },
-            false => Backing::Anonymous,
-        };
+        let backing =
+            if file { Backing::File { file: file_number(more), pages: 200, offset } } else { Backing::Anonymous };
         let map = Map::anonymous(Vpn(start), pages).protection(protection).shared(shared);
         // A quarter of them with a hint.
         let hint = [Hint::Huge, Hint::Base][who as usize >> 5 & 1];

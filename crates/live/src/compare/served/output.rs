@@ -113,9 +113,10 @@ impl Reading {
 
     /// Tables: redis-benchmark's summary of latencies and its CSV, memtier's totals.
     fn columns(&mut self, line: &str, words: &[&str], rates: bool) {
-        let cells: Vec<String> = match line.starts_with('"') {
-            true => line.split(',').map(|cell| cell.trim().trim_matches('"').to_string()).collect(),
-            false => words.iter().map(ToString::to_string).collect(),
+        let cells: Vec<String> = if line.starts_with('"') {
+            line.split(',').map(|cell| cell.trim().trim_matches('"').to_string()).collect()
+        } else {
+            words.iter().map(ToString::to_string).collect()
         };
         if words.first() == Some(&"Type") && line.contains("Ops/sec") {
             // "Avg. Latency", "p50 Latency": a name of two words is one column.

@@ -68,13 +68,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = list().map_err(|source| Error::Io { path: within.to_owned(), source })?;
     files.sort_unstable();
     if files.is_empty() {
-        let problem = match folder.join("raw").is_dir() || folder.ends_with("raw") {
-            true => format!("has only a raw trace of drmemtrace; expected a final one: {CONVERT}"),
-            false => {
-                "has no files of drmemtrace; expected names that end in .trace or .memtrace, perhaps with .zip or .gz \
-                      after it"
-                    .to_owned()
-            }
+        let problem = if folder.join("raw").is_dir() || folder.ends_with("raw") {
+            format!("has only a raw trace of drmemtrace; expected a final one: {CONVERT}")
+        } else {
+            "has no files of drmemtrace; expected names that end in .trace or .memtrace, perhaps with .zip or .gz \
+                  after it"
+                .to_owned()
         };
         return Err(Error::input(within.display().to_string(), problem));
     }
