@@ -17,6 +17,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use superpage_output::quoted;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign_json};
 use superpage_sim::{Advice, Conditions, Hot, SHARES, Watch, check_memory, plan};
 use superpage_trace::{Source, record, workload};
@@ -276,7 +277,7 @@ impl Advise {
         let memory = |row: &superpage_sim::Row| row.peak_resident_bytes;
         if let Some(least) = advice.least(PLANNED) {
             let (few, all) = (least.regions, advice.layouts.last().map_or(0, |layout| layout.regions));
-            let words = if 2 * few > all {
+            let words = if 2 * huge_bytes(advice, &least.row) > memory(&least.row) {
                 "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
             } else {
                 "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
@@ -295,7 +296,7 @@ impl Advise {
             out += &screen.note(&superpage_report::foreign(note));
         }
         for (does, line) in written.iter().flat_map(|written| &written.lines) {
-            out += &(screen.note(does) + "      " + &superpage_report::foreign(line) + "\n");
+            out += &(screen.note(does) + "      " + line + "\n");
         }
         out
     }
@@ -333,14 +334,19 @@ impl Input {
 
 /// A command as one types it.
 fn words(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    shlex::try_join(words.iter().map(|word| &**word)).unwrap_or_else(|_| "CMD".into())
+    command.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
 /// Says that there is no advice, since it was stopped.
 fn part(status: ExitCode) -> ExitCode {
     eprintln!("superpage: interrupted, and nothing can be said of a part of it");
     status
+}
+
+/// The bytes of a row's huge pages.
+fn huge_bytes(advice: &Advice, row: &superpage_sim::Row) -> u64 {
+    let huge = row.pages.iter().find(|(size, _)| size.bytes() == advice.region_bytes);
+    huge.map_or(0, |(_, pages)| pages * advice.region_bytes)
 }
 
 /// The smallest layout for each share, and the largest.
@@ -352,12 +358,10 @@ fn layouts(advice: &Advice) -> Table {
     let all = advice.layouts.last().map(|layout| ("all".to_string(), layout));
     let rows = found.chain(all).map(|(share, layout)| (share, count(layout.regions as u64), &layout.row));
     for (share, regions, row) in rows.chain([("thp".into(), "-".into(), &advice.thp)]) {
-        let huge =
-            row.pages.iter().find(|(size, _)| size.bytes() == advice.region_bytes).map_or(0, |(_, pages)| *pages);
         table.row([
             share,
             regions,
-            bytes(huge * advice.region_bytes),
+            bytes(huge_bytes(advice, row)),
             count(row.tlb_misses),
             format!("{:.3}", advice.base.cycles as f64 / row.cycles.max(1) as f64),
             bytes(row.peak_resident_bytes),

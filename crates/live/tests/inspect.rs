@@ -127,6 +127,12 @@ fn layout() {
     tell("forked", at);
 
     let at = map(room.take(1), HUGE, private);
+    touch(at, 0..512);
+    // SAFETY: the contents of a mapping of ours may go.
+    assert_eq!(unsafe { libc::madvise(at.add(HUGE / 2).cast(), HUGE / 2, libc::MADV_FREE) }, 0);
+    tell("given-back", at);
+
+    let at = map(room.take(1), HUGE, private);
     advise(at, HUGE, Advice::LinuxDoFork);
     touch(at, 0..512);
     tell("forked-unadvised", at);
@@ -345,8 +351,9 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
         );
     }
     // Whatever the settings say, no promoter changes it.
-    for name in ["forked", "forked-unadvised"] {
-        assert_eq!(sums(of(name)), (BLOCK, 0, 0, vec![(Why::SharedByFork, BLOCK)]), "{name}");
+    let given_back = ("given-back", Why::GivenBack);
+    for (name, why) in [("forked", Why::SharedByFork), ("forked-unadvised", Why::SharedByFork), given_back] {
+        assert_eq!(sums(of(name)), (BLOCK, 0, 0, vec![(why, BLOCK)]), "{name}");
         assert_eq!(of(name).full_bytes, 0, "{name}");
     }
 

@@ -326,6 +326,21 @@ fn what_asks_not_to_be_huge_is_left_alone() {
 }
 
 #[test]
+fn what_a_program_has_given_back_is_not_made_its_own_again() {
+    let _turn = superpage_testing::turn_of("promote");
+    if !rustix::process::geteuid().is_root() {
+        superpage_testing::skip!("root", "the flags of frames are for root");
+        return;
+    }
+    let program = Program::start("given-back");
+    let Some(mut promoter) = promoter(options(""), Target::pids([program.pid()])) else { return };
+    settle(&mut promoter, |promoter| promoter.counters().refused.contains_key("given-back"));
+    let populations = program.populations();
+    assert!(populations.iter().all(|(_, huge)| !huge), "{populations:?}");
+    program.finish();
+}
+
+#[test]
 fn a_survey_promotes_nothing_and_says_what_would_be() {
     let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
@@ -465,12 +480,17 @@ fn what_is_left_alone_is_told_in_the_words_of_inspect() {
         ("disabled", "the process disabled huge pages by prctl", "disabled"),
         ("refusing", "MADV_NOHUGEPAGE", "advised-against"),
         ("blocks", "not populated", "not-populated"),
+        ("given-back", "the program has given pages of it back", ""),
     ] {
+        // Only root sees that.
+        if what == "given-back" && !rustix::process::geteuid().is_root() {
+            continue;
+        }
         let program = Program::start(what);
         let (told, left) = survey(&program);
         let bytes = told.iter().find(|(text, _)| text.starts_with(why)).unwrap_or_else(|| panic!("{what}: {told:?}")).1;
         assert!(
-            bytes >= BLOCK as u64 && left.get(name).is_some_and(|bytes| *bytes >= BLOCK as u64),
+            bytes >= BLOCK as u64 && (name.is_empty() || left.get(name).is_some_and(|bytes| *bytes >= BLOCK as u64)),
             "{what}: {left:?}"
         );
         program.finish();

@@ -70,6 +70,9 @@ reasons! {
     NotPopulated = "not-populated", "not populated";
     /// Pages of the block are shared with another process, since a fork.
     SharedByFork = "shared-by-fork", "shared with another process since a fork";
+    /// The program has given pages of the block back (`MADV_FREE`), which the kernel has not taken
+    /// yet.
+    GivenBack = "given-back", "the program has given pages of it back (MADV_FREE)";
     /// Too little memory would be left in a control group of the process, or in the system.
     NoHeadroom = "no-headroom", "too little memory would be left";
     /// Tasks wait for memory in a control group of the process, or in the system.

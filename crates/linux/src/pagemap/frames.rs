@@ -22,6 +22,11 @@ impl Frames {
     pub const ZERO: u64 = 1 << 24;
     /// A page of a program or a file that the kernel may reclaim or move.
     pub const LRU: u64 = 1 << 5;
+    /// A page of anonymous memory.
+    pub const ANONYMOUS: u64 = 1 << 12;
+    /// A page whose contents the kernel must keep, in swap space if need be: anonymous memory that
+    /// was not given back by `MADV_FREE`.
+    pub const KEPT: u64 = 1 << 14;
     /// A free page: since Linux 4.6 each of a block has it.
     pub const BUDDY: u64 = 1 << 10;
     /// A page with an error that the hardware reported.

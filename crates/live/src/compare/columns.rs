@@ -16,7 +16,7 @@ const COLUMNS: [(&str, bool, Cell); 23] = [
     ("per request", false, |row| {
         row.requests_per_second.map(|_| spread(row.wall_seconds.median, row.wall_seconds.stddev))
     }),
-    ("requests/s", true, |row| row.requests_per_second.map(|rate| count(rate.round() as u64))),
+    ("requests/s", true, |row| row.requests_per_second.map(rate)),
     ("p50", true, |row| row.latency_p50_seconds.map(time)),
     ("p99", true, |row| row.latency_p99_seconds.map(time)),
     ("p99.9", true, |row| row.latency_p999_seconds.map(time)),
@@ -89,6 +89,15 @@ fn huge(row: &Row) -> Option<String> {
     let folios = row.folio_coverage_percent.map(|percent| format!("folios {percent:.0} %"));
     let both: Vec<String> = huge.into_iter().chain(folios).collect();
     (!both.is_empty()).then(|| both.join(", "))
+}
+
+/// Requests a second, to three digits where they are few.
+fn rate(rate: f64) -> String {
+    match rate {
+        few if few < 10.0 => format!("{few:.2}"),
+        some if some < 100.0 => format!("{some:.1}"),
+        many => count(many.round() as u64),
+    }
 }
 
 /// The ratio to the reference and its interval; whether it differs at all. Of a policy that did

@@ -200,6 +200,9 @@ fn found(service: Option<&str>, counters: &Counters) {
     let excluded = (!excluded.is_empty()).then_some(excluded);
     // What was found to be shared since a fork is not promoted, though it is left.
     let shared = (counters.shared > 0).then_some("some of them since a fork");
+    if watched == 0 && excluded.is_none() {
+        return tracing::info!(service, "no process was looked at so far");
+    }
     tracing::info!(service, processes = watched, excluded, huge, left, shared, sparse, "regions found so far");
 }
 

@@ -13,8 +13,9 @@ pub(super) struct Folios {
     frames: Frames,
     /// The order of a huge page.
     most: u8,
-    /// Group -> which of its frames are heads, and which are tails.
-    groups: HashMap<u64, [u16; 2]>,
+    /// Group -> which of its frames are heads, which are tails, and which of anonymous memory were
+    /// given back.
+    groups: HashMap<u64, [u16; 3]>,
 }
 
 impl Folios {
@@ -30,16 +31,27 @@ impl Folios {
             return self.most;
         }
         order(entry.frame(), self.most, |frame| {
-            let read = || {
-                let mut flags = [0; GROUP as usize];
-                self.frames.flags(frame / GROUP * GROUP, &mut flags);
-                let have = |flag: u64| (0..).zip(flags).map(|(at, flags)| u16::from(flags & flag != 0) << at).sum();
-                [have(Frames::HEAD), have(Frames::TAIL)]
-            };
-            let group = *self.groups.entry(frame / GROUP).or_insert_with(read);
-            let [head, tail] = group.map(|frames| frames >> (frame % GROUP) & 1 != 0);
+            let [head, tail, _] = self.of(frame);
             if head { Frames::HEAD } else { u64::from(tail) * Frames::TAIL }
         })
+    }
+
+    /// Whether an entry's page was given back by `MADV_FREE`.
+    pub(super) fn given_back(&mut self, entry: Entry) -> bool {
+        !entry.huge() && entry.anonymous() && self.of(entry.frame())[2]
+    }
+
+    /// Whether a frame is a head, a tail, and given back.
+    fn of(&mut self, frame: u64) -> [bool; 3] {
+        let read = || {
+            let mut flags = [0; GROUP as usize];
+            self.frames.flags(frame / GROUP * GROUP, &mut flags);
+            let which = |is: &dyn Fn(u64) -> bool| (0..).zip(flags).map(|(at, flags)| u16::from(is(flags)) << at).sum();
+            let given_back = |flags| flags & (Frames::ANONYMOUS | Frames::KEPT) == Frames::ANONYMOUS;
+            [which(&|flags| flags & Frames::HEAD != 0), which(&|flags| flags & Frames::TAIL != 0), which(&given_back)]
+        };
+        let group = *self.groups.entry(frame / GROUP).or_insert_with(read);
+        group.map(|frames| frames >> (frame % GROUP) & 1 != 0)
     }
 }
 

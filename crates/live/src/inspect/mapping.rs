@@ -294,6 +294,8 @@ impl<'a> Tally<'a> {
             block.resident += 1;
             block.anonymous += u64::from(entry.anonymous());
             block.exclusive += u64::from(entry.anonymous() && entry.exclusive());
+            let given_back = self.flags.as_mut().is_some_and(|flags| flags.given_back(*entry));
+            block.given_back += u64::from(given_back);
             huge += u64::from(entry.huge() || self.hugetlb.is_some());
             let at = address + index as u64 * self.base;
             let begins = |size: PageSize| at.is_multiple_of(size.bytes().min(self.block));

@@ -79,6 +79,8 @@ pub(super) struct Block {
     pub(super) anonymous: u64,
     /// Resident anonymous pages that no other process maps.
     pub(super) exclusive: u64,
+    /// Resident pages that the program has given back, where that is seen.
+    pub(super) given_back: u64,
     /// The whole block is in the mapping.
     pub(super) inside: bool,
     /// The block is one folio.
@@ -143,8 +145,10 @@ impl<'a> Circumstances<'a> {
         }
         // Whatever the settings say now, no promoter makes it huge.
         let shared = self.kind == Kind::Anonymous && block.exclusive < block.anonymous;
-        if shared && block.is_full() {
-            return Why::SharedByFork;
+        match () {
+            () if shared && block.is_full() => return Why::SharedByFork,
+            () if block.given_back > 0 && block.is_full() => return Why::GivenBack,
+            () => {}
         }
         if self.kind != Kind::File {
             match self.word {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use superpage_linux::Error;
 use superpage_linux::cpu::thread_cpu;
 use superpage_linux::memory::available;
+use superpage_linux::pagemap::Pagemap;
 use superpage_pages::PageSize;
 
 /// Memory of one round.
@@ -72,14 +73,24 @@ pub fn region_cost() -> Result<RegionCost, Error> {
     Ok(cost)
 }
 
-/// The CPU time of each collapse in this memory, one after the other.
+/// The CPU time of each collapse in this memory, one after the other; at least one.
 fn collapses(memory: &Memory, bytes: usize) -> Result<Vec<Duration>, Error> {
+    let pagemap = Pagemap::open(std::process::id() as i32).map_err(Error::file("read", "/proc/self/pagemap"))?;
     memory.advise(libc::MADV_HUGEPAGE)?;
-    let collapse = |at| {
+    let mut times = Vec::new();
+    for at in (0..bytes).step_by(HUGE) {
+        // From the advice on khugepaged may be first.
+        let (start, mut huge) = ((memory.start() + at) as u64, false);
+        let seen = pagemap.runs_while(start..start + HUGE as u64, |run| {
+            huge |= run.huge();
+            !huge
+        });
+        seen.map_err(Error::system("scan this process's pages"))?;
         let before = thread_cpu();
-        memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE).map(|()| thread_cpu().saturating_sub(before))
-    };
-    (0..bytes).step_by(HUGE).map(collapse).collect()
+        memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE)?;
+        times.extend((!huge).then(|| thread_cpu().saturating_sub(before)));
+    }
+    if times.is_empty() { Err(Error::Unable("the kernel promotes all at once".into())) } else { Ok(times) }
 }
 
 fn of_folios(may_allow: bool) -> Finding {

@@ -15,7 +15,8 @@ pub struct Counters {
     /// Bytes by which promotion may have grown resident memory: pages of those regions that were
     /// not populated.
     pub grown_bytes: u64,
-    /// Regions that the kernel refused, by the reason's name.
+    /// Attempts that the kernel refused, or that were not made of memory that its program has given
+    /// back, by the reason's name.
     pub refused: BTreeMap<&'static str, u64>,
     /// Regions left alone at the last check because their population had changed.
     pub changed: u64,

@@ -19,6 +19,7 @@
 mod claims;
 mod clock;
 mod counters;
+mod given_back;
 mod options;
 mod pace;
 mod process;
@@ -35,6 +36,7 @@ pub use self::survey::Finding;
 pub use self::target::{Listing, Selected, Target};
 
 use self::clock::Clock;
+use self::given_back::GivenBack;
 use self::process::Process;
 use self::processes::Processes;
 use self::waits::Waits;
@@ -96,6 +98,7 @@ impl Promoter {
             told_files: false,
             absent_units: BTreeSet::new(),
             places: BTreeSet::new(),
+            given_back: GivenBack::default(),
             survey: None,
             counters: Counters { region_bytes: size, ..Counters::default() },
             waits: Waits::default(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use superpage_linux::Error;
 use superpage_linux::cpu::process_cpu;
-use superpage_linux::pagemap::Pagemap;
+use superpage_linux::pagemap::{Frames, Pagemap};
 use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::{self, Kind, Unsuitable};
@@ -320,6 +320,11 @@ impl Process {
             _ if resident(&pinned.pagemap, region, size).0 >= least => Err(Why::SharedByFork),
             _ => Err(Why::NotPopulated),
         }
+    }
+
+    /// Whether the program has given pages of a region back.
+    pub(super) fn gave_back(&self, region: u64, size: u64, frames: &Frames) -> bool {
+        self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region, size, frames))
     }
 
     /// The pages of a region, as the page table shows them: it knows neither reservations nor what

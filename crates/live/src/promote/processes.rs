@@ -3,6 +3,7 @@
 use super::claims::admit;
 use super::clock::Clock;
 use super::counters::Counters;
+use super::given_back::GivenBack;
 use super::options::{Options, SLOWDOWN};
 use super::pace::NAP;
 use super::process::Process;
@@ -59,6 +60,7 @@ pub(super) struct Processes {
     pub(super) absent_units: BTreeSet<PathBuf>,
     /// The addresses of all regions that were promoted, of a command's processes.
     pub(super) places: BTreeSet<u64>,
+    pub(super) given_back: GivenBack,
     /// What would be promoted, in a dry run, which promotes nothing.
     pub(super) survey: Option<Survey>,
     pub(super) counters: Counters,
@@ -217,8 +219,12 @@ impl Processes {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
             return vec![Err(Why::Gone); regions.len()];
         };
+        let (size, frames) = (self.size, self.given_back.frames());
         let check = |candidate: &Candidate| {
-            let populated = process.check(candidate.region, self.size, candidate.least)?;
+            let populated = process.check(candidate.region, size, candidate.least)?;
+            if frames.is_some_and(|frames| process.gave_back(candidate.region, size, frames)) {
+                return Err(Why::GivenBack);
+            }
             Ok(Candidate { populated, ..*candidate })
         };
         let checked: Vec<Result<Candidate, Why>> = regions.iter().map(check).collect();
@@ -226,6 +232,10 @@ impl Processes {
         let (shared, changed) = (count(Why::SharedByFork), count(Why::NotPopulated));
         self.counters.shared += shared;
         self.counters.changed += changed;
+        let given_back = count(Why::GivenBack);
+        if given_back > 0 {
+            *self.counters.refused.entry(Why::GivenBack.name()).or_default() += given_back;
+        }
         if changed > 0 {
             process.scan_again();
         }

@@ -102,19 +102,20 @@ impl Processes {
                 }
                 Ok(_) => {}
             }
-            let Asked { mut fit, mut waits, mut shared, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
+            let Asked { mut fit, mut waits, mut kept, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
             // Another promoter, or the program, may have been first.
             let stays = |(region, _): &(u64, u64)| !huge.contains(region);
             fit.retain(stays);
-            shared.retain(stays);
+            kept.values_mut().for_each(|regions| regions.retain(stays));
             waits.values_mut().for_each(|waiting| waiting.retain(stays));
             waits.retain(|_, waiting| !waiting.is_empty());
-            let shared = sum(&shared);
+            let kept: Vec<_> = kept.into_iter().map(|(why, regions)| (why, Kind::Anonymous, sum(&regions))).collect();
+            let kept_blocks: u64 = kept.iter().map(|(.., part)| part.blocks).sum();
             let waits: Vec<_> = waits.into_iter().map(|(key, waiting)| (key, sum(&waiting))).collect();
-            let left = process.left(self.size).chain([(Why::SharedByFork, Kind::Anonymous, shared)]);
+            let left = process.left(self.size).chain(kept);
             let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
             let waiting: u64 = waits.iter().map(|(_, part)| part.blocks).sum();
-            let told = fit.len() as u64 + shared.blocks + waiting;
+            let told = fit.len() as u64 + kept_blocks + waiting;
             let waits = waits.into_iter().map(|((why, place), Part { bytes, blocks })| Reason {
                 why,
                 bytes,
@@ -169,8 +170,8 @@ struct Asked {
     /// Addresses of regions that wait for memory, with their populated bytes, and where that is
     /// short.
     waits: BTreeMap<(Why, String), Vec<(u64, u64)>>,
-    /// Those with pages that others share.
-    shared: Vec<(u64, u64)>,
+    /// Those with pages that others share, or that the program has given back.
+    kept: BTreeMap<Why, Vec<(u64, u64)>>,
 }
 
 impl Survey {
@@ -195,13 +196,16 @@ impl Survey {
         let part = |candidate: &Candidate| (candidate.region * size, bytes(candidate));
         let pressed = headroom.pressed(pid);
         for (told, candidate) in regions.iter_mut().zip(asked_for) {
-            let noted = told.is_ok() || *told == Err(Why::SharedByFork);
+            let noted = told.is_ok() || matches!(told, Err(Why::SharedByFork | Why::GivenBack));
             let new = noted && asked.known.insert(candidate.region);
-            let Ok(candidate) = *told else {
-                if new {
-                    asked.shared.push(part(candidate));
+            let candidate = match *told {
+                Ok(candidate) => candidate,
+                Err(why) => {
+                    if new {
+                        asked.kept.entry(why).or_default().push(part(candidate));
+                    }
+                    continue;
                 }
-                continue;
             };
             if !new {
                 continue;

@@ -167,6 +167,17 @@ fn run() {
             obey(|_| {});
             check(start, 0..1024);
         }
+        // A quarter is given back, and stays until memory is short. (Of a few pages the kernel keeps
+        // that to itself for a while.)
+        "given-back" => {
+            let start = map(0, 1, false);
+            fill(start, 0..512);
+            // SAFETY: nothing of it is looked at again.
+            assert_eq!(unsafe { libc::madvise(start.cast(), BLOCK / 4, libc::MADV_FREE) }, 0);
+            say("ready");
+            obey(|_| {});
+            check(start, 128..512);
+        }
         "disabled" => {
             // SAFETY: the request changes only how this program's memory is mapped.
             assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) }, 0);
