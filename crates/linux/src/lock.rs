@@ -76,9 +76,11 @@ pub fn make_folder(folder: &Path) -> Result<(), Error> {
         return Err(Error::Unable(format!("{shown} is no directory: set SUPERPAGE_RUN_DIR to one")));
     }
     if metadata.uid() != user {
-        let why =
-            if user == 0 { "set SUPERPAGE_RUN_DIR to a directory of root's" } else { "only root may change that" };
-        return Err(Error::Unable(format!("{shown} belongs to another user: {why}")));
+        return Err(Error::Unable(if user == 0 {
+            format!("{shown} belongs to another user: set SUPERPAGE_RUN_DIR to a directory of root's")
+        } else {
+            format!("only root may change that ({shown} belongs to another user)")
+        }));
     }
     if metadata.mode() & 0o022 != 0 {
         return Err(Error::Unable(format!(
