@@ -167,8 +167,8 @@ fn run() {
             obey(|_| {});
             check(start, 0..1024);
         }
-        // A quarter is given back, and stays until memory is short. (A few pages the kernel keeps in
-        // a list of its own first.)
+        // A quarter is given back, and stays until memory is short: enough of it that the kernel
+        // does not keep that to itself.
         "given-back" => {
             let start = map(0, 1, false);
             fill(start, 0..512);
