@@ -215,7 +215,8 @@ impl Advise {
             [] => "...".into(),
             command => format!("-- {}", words(command)),
         };
-        let sim = format!("superpage sim -m {} -p plan:file={output},cost=0 {again}", advice.base.machine);
+        let plan = |more: &str| quoted(&format!("plan:file={output},{more}"));
+        let sim = format!("superpage sim -m {} -p {} {again}", advice.base.machine, plan("cost=0"));
         let (mut notes, mut lines) = (Vec::new(), vec![("to simulate that plan", sim)]);
         if self.command.is_empty() {
             return Ok(Written { text, notes, lines, json: None });
@@ -242,7 +243,7 @@ impl Advise {
         line +=
             if matched == regions { "" } else { " (the others: no mapping there is like theirs, or fits a huge page)" };
         if matched > 0 {
-            let run = format!("superpage run -v -p plan:file={output},interval=20ms,cpu=50%,burst=1s {again}");
+            let run = format!("superpage run -v -p {} {again}", plan("interval=20ms,cpu=50%,burst=1s"));
             lines.push(("to run with it (a program of minutes needs no more than plan:file=FILE)", run));
         }
         notes.push(line);

@@ -203,7 +203,21 @@ fn found(service: Option<&str>, counters: &Counters) {
     if watched == 0 && excluded.is_none() {
         return tracing::info!(service, "no process was looked at so far");
     }
-    tracing::info!(service, processes = watched, excluded, huge, left, shared, sparse, "regions found so far");
+    let given_back = counters
+        .refused
+        .contains_key(superpage_linux::why::Why::GivenBack.name())
+        .then_some("some of them (MADV_FREE)");
+    tracing::info!(
+        service,
+        processes = watched,
+        excluded,
+        huge,
+        left,
+        shared,
+        given_back,
+        sparse,
+        "regions found so far"
+    );
 }
 
 /// Logs what a promoter has done since then, if anything; `waiting` are the regions that each still

@@ -8,6 +8,7 @@ use super::service::Service;
 use crate::launch::{Line, Part};
 use crate::promote::Selected;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::System;
@@ -40,7 +41,7 @@ impl Service {
         let mut lines = now(&selected, all, &whole.mappings);
         let programs = self.programs();
         let mut unmapped = self.unmapped_bytes;
-        for (program, processes) in &programs {
+        for processes in &programs {
             let mappings: Vec<Mapping> = match programs.len() {
                 1 => whole.mappings.clone(),
                 _ => processes.iter().flat_map(|it| &it.mappings).map(Mapping::proportional).collect(),
@@ -58,23 +59,35 @@ impl Service {
             let (rules, _) = Rules::of(processes[0].pid, &System::live());
             let of = |line: Line| match programs.len() {
                 1 => line,
-                _ => Line { does: format!("{program}: {}", line.does), ..line },
+                _ => Line { does: format!("{}: {}", processes[0].named_among(&programs), line.does), ..line },
             };
             lines.extend(from_next_start((&mappings, here), &rules, &origin).into_iter().map(of));
         }
         lines
     }
 
-    /// The processes of each program that they run, by its name: what it allocates with, and what
-    /// sets that, differ. A process whose program may not be seen is of one without a name.
-    fn programs(&self) -> BTreeMap<String, Vec<&Process>> {
-        let mut programs: BTreeMap<String, Vec<&Process>> = BTreeMap::new();
+    /// The processes of each program that they run: what it allocates with, and what sets that,
+    /// differ. JVMs with other arguments may have other collectors. Processes whose program may not
+    /// be seen are of one.
+    fn programs(&self) -> Vec<Vec<&Process>> {
+        let mut programs: BTreeMap<(PathBuf, Vec<String>), Vec<&Process>> = BTreeMap::new();
         for process in &self.processes {
             let file = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            programs.entry(name.trim_end_matches(" (deleted)").into()).or_default().push(process);
+            let java = process.mappings.iter().any(|mapping| mapping.name.ends_with("/libjvm.so"));
+            let arguments = if java { Origin::of(process.pid).arguments } else { Vec::new() };
+            programs.entry((file, arguments)).or_default().push(process);
         }
-        programs
+        programs.into_values().collect()
+    }
+}
+
+impl Process {
+    /// Its name, with its number where another of these programs has that name.
+    fn named_among(&self, programs: &[Vec<&Process>]) -> String {
+        match programs.iter().filter(|processes| processes[0].command == self.command).count() {
+            1 => self.command.clone(),
+            _ => format!("{} ({})", self.command, self.pid),
+        }
     }
 }
 
