@@ -147,6 +147,17 @@ pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     Ok(unsuitable_in(&String::from_utf8_lossy(&text)))
 }
 
+/// The mappings of a process with pages that were given back (`MADV_FREE`) and not written since,
+/// by address. Walks the whole page table, as `smaps` does.
+///
+/// # Errors
+/// The process cannot be looked into.
+pub fn given_back(pid: i32) -> Result<Vec<Range<u64>>, Error> {
+    let smaps = maps::smaps(pid as u32, &|| true)?;
+    let have = smaps.iter().filter(|map| map.extension.map.get("LazyFree").is_some_and(|bytes| *bytes > 0));
+    Ok(have.map(|map| map.address.0..map.address.1).collect())
+}
+
 /// [`unsuitable`], of the text of `smaps`.
 fn unsuitable_in(smaps: &str) -> Vec<Unsuitable> {
     /// The lines that add up to what is resident: static huge pages are not in `Rss`.
@@ -262,8 +273,9 @@ impl Pagemap {
         Ok(pages)
     }
 
-    /// Whether pages of a region were given back (`MADV_FREE`) and are there still. Up to 0.5 ms,
-    /// where no two frames follow each other; a region that cannot be read has none.
+    /// Whether pages of a region were given back (`MADV_FREE`) and are there still, or were written
+    /// since and the kernel has not noticed: [`given_back`] tells. Up to 0.5 ms, where no two frames
+    /// follow each other; a region that cannot be read has none.
     pub fn given_back(&self, region: u64, size: u64, frames: &Frames) -> bool {
         let mut entries = vec![Entry::default(); (size / self.base()) as usize];
         let have = self.entries(region * size / self.base(), &mut entries).unwrap_or(0);

@@ -338,6 +338,12 @@ fn what_a_program_has_given_back_is_not_made_its_own_again() {
     let populations = program.populations();
     assert!(populations.iter().all(|(_, huge)| !huge), "{populations:?}");
     program.finish();
+    // What is written since is the program's.
+    let program = Program::start("used-again");
+    let Some(mut promoter) = self::promoter(options(""), Target::pids([program.pid()])) else { return };
+    settle(&mut promoter, |promoter| promoter.counters().promoted_regions == 1);
+    assert_eq!(huge(&program), 1);
+    program.finish();
 }
 
 #[test]

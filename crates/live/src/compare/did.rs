@@ -93,6 +93,10 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
         () if most(reach.hugetlb) => format!("{part} in pages of hugetlb"),
         () if most(reach.advised) => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
+        () if 2 * reach.shared > reach.resident => {
+            let word = rules.shmem_enabled.as_deref().unwrap_or("absent");
+            format!("nothing huge: most of it is shared memory (shmem_enabled={word})")
+        }
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
         () => match arm.why(Aim::Huge, rules) {
             Some(why) => format!("nothing huge: {why}"),
@@ -148,6 +152,8 @@ mod tests {
         assert_eq!(told(Some(581 * MB), numpy), "advised by the program itself: 581 of 620 MB huge");
         let early = Reach { resident: 70 * MB, huge: 60 * MB, advised: 62 * MB, ..Reach::default() };
         assert_eq!(told(Some(581 * MB), early), "advised by the program itself: 581 of 620 MB huge");
+        let zgc = Reach { resident: 600 * MB, shared: 500 * MB, ..Reach::default() };
+        assert!(told(Some(0), zgc).starts_with("nothing huge: most of it is shared memory (shmem_enabled="));
         let plain = Reach { resident: 600 * MB, ..Reach::default() };
         assert_eq!(told(Some(0), plain.clone()), "nothing huge: the program does not ask for it (enabled=madvise)");
         let redis = Reach { left: [((Why::Disabled, Kind::Anonymous), 590 * MB)].into(), ..plain };

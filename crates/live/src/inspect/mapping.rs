@@ -363,6 +363,7 @@ pub(super) fn circumstances<'a>(
         disabled,
         advised,
         eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
+        given_back: map.extension.map.get("LazyFree").is_some_and(|bytes| *bytes > 0),
         mounted: rule.is_some(),
         word: rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
     }

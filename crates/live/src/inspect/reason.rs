@@ -79,7 +79,7 @@ pub(super) struct Block {
     pub(super) anonymous: u64,
     /// Resident anonymous pages that no other process maps.
     pub(super) exclusive: u64,
-    /// Resident pages that the program has given back, where that is seen.
+    /// Resident pages that the program has given back, perhaps written since, where that is seen.
     pub(super) given_back: u64,
     /// The whole block is in the mapping.
     pub(super) inside: bool,
@@ -102,6 +102,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) congruent: bool,
     pub(super) disabled: bool,
     pub(super) advised: Option<bool>,
+    /// Whether pages were given back and not written since.
+    pub(super) given_back: bool,
     /// What the kernel says.
     pub(super) eligible: Option<bool>,
     /// The word of the settings for such memory.
@@ -147,7 +149,7 @@ impl<'a> Circumstances<'a> {
         let shared = self.kind == Kind::Anonymous && block.exclusive < block.anonymous;
         match () {
             () if shared && block.is_full() => return Why::SharedByFork,
-            () if block.given_back > 0 && block.is_full() => return Why::GivenBack,
+            () if self.given_back && block.given_back > 0 && block.is_full() => return Why::GivenBack,
             () => {}
         }
         if self.kind != Kind::File {

@@ -5,6 +5,7 @@ use super::pace::Pace;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 use superpage_linux::Error;
 use superpage_linux::cpu::process_cpu;
@@ -80,6 +81,8 @@ pub(super) struct Process {
     earned: Duration,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
+    /// The mappings with pages that were given back, and when that was read.
+    given_back: Option<(Duration, Vec<Range<u64>>)>,
     /// Resident memory of mappings that contain no region that could be huge, and of regions
     /// populated below the share, by reason and kind.
     left: BTreeMap<(Why, Kind), Part>,
@@ -163,7 +166,7 @@ impl Process {
         self.seen = Seen::default();
         self.pinned = None;
         self.unsuitable.clear();
-        self.flags_read = None;
+        (self.flags_read, self.given_back) = (None, None);
         self.memory = None;
         self.left.clear();
         self.next_measure = Duration::ZERO;
@@ -322,9 +325,25 @@ impl Process {
         }
     }
 
-    /// Whether the program has given pages of a region back.
-    pub(super) fn gave_back(&self, region: u64, size: u64, frames: &Frames) -> bool {
-        self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region, size, frames))
+    /// Whether the program has given pages of a region back. Flags of frames say so until the kernel
+    /// notices that they were written since; `smaps` knows it at once, for a whole mapping, and is
+    /// read where that was not done a short time ago.
+    pub(super) fn gave_back(
+        &mut self,
+        (region, size): (u64, u64),
+        frames: &Frames,
+        (now, options): (Duration, &Options),
+    ) -> bool {
+        if !self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region, size, frames)) {
+            return false;
+        }
+        if self.given_back.as_ref().is_none_or(|(read, _)| now >= read.saturating_add(options.idle)) {
+            let Ok(mappings) = scan::given_back(self.pid) else { return true };
+            self.given_back = Some((now, mappings));
+        }
+        let (start, end) = (region * size, (region + 1) * size);
+        let mut mappings = self.given_back.iter().flat_map(|(_, mappings)| mappings);
+        mappings.any(|range| range.start < end && start < range.end)
     }
 
     /// The pages of a region, as the page table shows them: it knows neither reservations nor what

@@ -219,10 +219,10 @@ impl Processes {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
             return vec![Err(Why::Gone); regions.len()];
         };
-        let (size, frames) = (self.size, self.given_back.frames());
+        let (size, frames, at) = (self.size, self.given_back.frames(), (self.began.elapsed(), &self.options));
         let check = |candidate: &Candidate| {
             let populated = process.check(candidate.region, size, candidate.least)?;
-            if frames.is_some_and(|frames| process.gave_back(candidate.region, size, frames)) {
+            if frames.is_some_and(|frames| process.gave_back((candidate.region, size), frames, at)) {
                 return Err(Why::GivenBack);
             }
             Ok(Candidate { populated, ..*candidate })

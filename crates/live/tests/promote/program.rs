@@ -169,11 +169,14 @@ fn run() {
         }
         // A quarter is given back, and stays until memory is short: enough of it that the kernel
         // does not keep that to itself.
-        "given-back" => {
+        "given-back" | "used-again" => {
             let start = map(0, 1, false);
             fill(start, 0..512);
             // SAFETY: nothing of it is looked at again.
             assert_eq!(unsafe { libc::madvise(start.cast(), BLOCK / 4, libc::MADV_FREE) }, 0);
+            if what == "used-again" {
+                fill(start, 0..128);
+            }
             say("ready");
             obey(|_| {});
             check(start, 128..512);
