@@ -274,8 +274,8 @@ impl Pagemap {
     }
 
     /// Whether pages of a region were given back (`MADV_FREE`) and are there still, or were written
-    /// since and the kernel has not noticed: [`given_back`] tells. Up to 0.5 ms, where no two frames
-    /// follow each other; a region that cannot be read has none.
+    /// since, which the kernel has not noticed: [`given_back`] knows. Up to 0.5 ms, where no two
+    /// frames follow each other; a region that cannot be read has none.
     pub fn given_back(&self, region: u64, size: u64, frames: &Frames) -> bool {
         let mut entries = vec![Entry::default(); (size / self.base()) as usize];
         let have = self.entries(region * size / self.base(), &mut entries).unwrap_or(0);

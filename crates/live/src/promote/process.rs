@@ -325,9 +325,9 @@ impl Process {
         }
     }
 
-    /// Whether the program has given pages of a region back. Flags of frames say so until the kernel
-    /// notices that they were written since; `smaps` knows it at once, for a whole mapping, and is
-    /// read where that was not done a short time ago.
+    /// Whether the program has given pages of a region back. Flags of frames say so until the
+    /// kernel notices that they were written since; `smaps` knows it at once, for a whole mapping,
+    /// and is read where that was not done a short time ago.
     pub(super) fn gave_back(
         &mut self,
         (region, size): (u64, u64),
