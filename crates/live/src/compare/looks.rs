@@ -135,7 +135,7 @@ mod tests {
             ((50, 50), &[1.0, 1.3, 1.0, 0.8]),
         ] {
             let wrong = wrong(2000, rounds, speeds);
-            assert!((5..=100).contains(&wrong), "{rounds:?} {speeds:?}: {wrong} of 2000");
+            assert!(wrong <= 100, "{rounds:?} {speeds:?}: {wrong} of 2000");
         }
     }
 
