@@ -176,7 +176,7 @@ impl Ratio {
     }
 
     /// Whether the policy differs from the reference: the interval has the required level, and
-    /// excludes what differs from 1 by less than [`LEAST`].
+    /// excludes what differs from 1 by less than half a percent.
     pub fn differs(&self) -> bool {
         self.sure && (self.high < 1.0 - LEAST || self.low > 1.0 + LEAST)
     }
