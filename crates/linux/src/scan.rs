@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::pagemap::{Entry, Frames, Pagemap};
 use crate::proc::maps;
+use procfs::process::MemoryMap;
 use std::ops::Range;
 use superpage_vm::Why;
 
@@ -147,15 +148,20 @@ pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     Ok(unsuitable_in(&String::from_utf8_lossy(&text)))
 }
 
-/// The mappings of a process with pages that were given back (`MADV_FREE`) and not written since,
-/// by address. Walks the whole page table, as `smaps` does.
+/// The mappings of a process of which an eighth or more was given back (`MADV_FREE`) and not
+/// written since, by address: of less, an allocator has used most again. Walks the whole page table, as `smaps` does.
 ///
 /// # Errors
 /// The process cannot be looked into.
 pub fn given_back(pid: i32) -> Result<Vec<Range<u64>>, Error> {
     let smaps = maps::smaps(pid as u32, &|| true)?;
-    let have = smaps.iter().filter(|map| map.extension.map.get("LazyFree").is_some_and(|bytes| *bytes > 0));
-    Ok(have.map(|map| map.address.0..map.address.1).collect())
+    Ok(smaps.iter().filter(|map| gave_back(map)).map(|map| map.address.0..map.address.1).collect())
+}
+
+/// Whether an eighth or more of a mapping was given back and not written since.
+pub fn gave_back(map: &MemoryMap) -> bool {
+    let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
+    bytes("LazyFree") > 0 && 8 * bytes("LazyFree") >= bytes("Rss")
 }
 
 /// [`unsuitable`], of the text of `smaps`.

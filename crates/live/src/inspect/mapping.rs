@@ -11,6 +11,7 @@ use superpage_linux::Error;
 use superpage_linux::pagemap::{Counted, Entry, Pagemap, aligned_frames, huge_page_bytes};
 use superpage_linux::proc::refused;
 use superpage_linux::rules::Rules;
+use superpage_linux::scan;
 use superpage_linux::why::{Part, Reason, Why};
 use superpage_pages::PageSize;
 
@@ -363,7 +364,7 @@ pub(super) fn circumstances<'a>(
         disabled,
         advised,
         eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
-        given_back: map.extension.map.get("LazyFree").is_some_and(|bytes| *bytes > 0),
+        given_back: scan::gave_back(map),
         mounted: rule.is_some(),
         word: rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
     }
