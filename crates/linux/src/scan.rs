@@ -149,7 +149,8 @@ pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
 }
 
 /// The mappings of a process of which an eighth or more was given back (`MADV_FREE`) and not
-/// written since, by address: of less, an allocator has used most again. Walks the whole page table, as `smaps` does.
+/// written since, by address: of less, an allocator has used most again. Walks the whole page
+/// table, as `smaps` does.
 ///
 /// # Errors
 /// The process cannot be looked into.
