@@ -123,7 +123,8 @@ impl Process {
         let (resident, several) = mapped_again(known.clone().zip(&mappings));
         if several > 0 && several as f64 >= LITTLE * resident as f64 {
             let text = format!(
-                "{} are shared memory that this process maps more than once, as a JVM's ZGC does: it counts in each mapping",
+                "{} are shared memory that this process maps more than once, as a JVM's ZGC does: it counts in each \
+                 mapping",
                 bytes(several)
             );
             notes.push(Note { text, own: true });

@@ -233,7 +233,7 @@ fn proportional(map: &MemoryMap, bytes: u64) -> u64 {
     }
 }
 
-fn huge_size() -> PageSize {
+pub(super) fn huge_size() -> PageSize {
     PageSize::from_bytes(huge_page_bytes()).expect("a power of two")
 }
 

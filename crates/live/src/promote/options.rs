@@ -63,6 +63,7 @@ impl Options {
         let policy = if policy.given().target().name == LINUX.name {
             policy
         } else {
+            // Made for another target, it lacks the limits of this one.
             Policy::of(policy.definition(), pairs(&policy.to_string()), &LINUX).map_err(usage)?
         };
         let name = policy.definition().name;
