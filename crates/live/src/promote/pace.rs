@@ -2,9 +2,9 @@
 //!
 //! The kernel collapses a region under locks that page faults and mappings of the process need too.
 //! So the cost of each batch is measured by the process's own progress: the CPU time that it used
-//! meanwhile, against what it used per second just before. What it lost, divided by the allowed
-//! slowdown, is the time for which it is then left alone; that doubles with each batch in a row
-//! that cost it more than half of the batch's time.
+//! meanwhile, against what it used per second just before. What it lost is a debt, which the passing
+//! time pays back at the rate of the allowed slowdown; until it is paid, the process is left alone.
+//! So of any long time, the process loses no more than that share.
 
 use std::time::Duration;
 use superpage_vm::Why;
@@ -19,6 +19,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// A window shorter than this, a few ticks of the scheduler, says nothing about a process's speed.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 
+/// No more CPU seconds than these are kept for later losses. CPU clocks have ticks, so a single
+/// batch may seem to have cost too much, or less than nothing; the sum is right.
+const TICK: f64 = 0.01;
+
 /// The progress of a process beside its promotions. Times are since the promoter began.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
@@ -26,18 +30,16 @@ pub(super) struct Pace {
     rate: f64,
     /// The end of that measurement, and the CPU time then.
     seen: Option<(Duration, Duration)>,
-    /// CPU seconds lost to recent batches, older ones counting half as much with each new one. CPU
-    /// clocks have ticks, so a single batch may show too much or less than nothing; the sum does
-    /// not.
-    lost: f64,
-    doublings: u32,
+    /// CPU seconds lost to batches and not paid back yet, at the end of the last batch.
+    debt: f64,
+    paid: Duration,
     /// Until when the process is left alone, and why.
     until: (Duration, Why),
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { rate: 0.0, seen: None, lost: 0.0, doublings: 0, until: (Duration::ZERO, Why::Slowed) }
+        Pace { rate: 0.0, seen: None, debt: 0.0, paid: Duration::ZERO, until: (Duration::ZERO, Why::Slowed) }
     }
 }
 
@@ -64,12 +66,10 @@ impl Pace {
     pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> Duration {
         let took = to.0.saturating_sub(from.0).as_secs_f64();
         let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();
-        self.lost = self.lost / 2.0 + lost;
         self.seen = Some(to);
-        let stalled = lost > took / 2.0;
-        self.doublings = if stalled { (self.doublings + 1).min(10) } else { 0 };
-        let pause = self.lost.max(0.0) / slowdown * f64::from(1_u32 << self.doublings.saturating_sub(1));
-        let pause = Duration::from_secs_f64(pause.min(LONGEST.as_secs_f64()));
+        let passed = to.0.saturating_sub(std::mem::replace(&mut self.paid, to.0));
+        self.debt = (self.debt - passed.as_secs_f64() * slowdown).max(-TICK) + lost;
+        let pause = Duration::from_secs_f64((self.debt.max(0.0) / slowdown).min(LONGEST.as_secs_f64()));
         self.until = (to.0 + pause, Why::Slowed);
         pause
     }
@@ -107,23 +107,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_spread_thin_and_stalls_in_a_row_double_it() {
+    fn what_is_lost_is_spread_thin_and_no_more() {
         let mut pace = Pace::default();
         pace.measure(ms(0), ms(0));
         pace.measure(ms(1000), ms(1000));
-        let mut now = ms(1000);
-        let mut pauses = Vec::new();
-        for _ in 0..4 {
-            let after = now + ms(10);
-            assert!(pace.batch((now, ms(1000)), (after, ms(1000)), 0.1) > ms(0));
-            pauses.push((pace.until().0 - after).as_millis());
-            now = pace.until().0;
+        let (mut now, mut cpu) = (ms(1000), ms(1000));
+        // A batch takes 10 ms, of which a tenth may be lost. The first has a tick to spare; the one that
+        // seems to cost less than nothing leaves some for the next.
+        for (used, pause) in [(0, 0), (0, 90), (0, 90), (4, 50), (14, 0), (4, 0), (0, 90)] {
+            let after = (now + ms(10), cpu + ms(used));
+            let paused = pace.batch((now, cpu), after, 0.1);
+            assert_eq!((paused.as_micros() + 500) / 1000, pause, "{used}");
+            (now, cpu) = (after.0 + paused, after.1 + paused);
+            pace.measure(now, cpu);
         }
-        // 10 ms lost over 0.1, then 15 ms twice, 17.5 ms four times, 18.75 ms eight times that.
-        assert_eq!(pauses, [100, 300, 700, 1500]);
         for _ in 0..20 {
-            pace.batch((now, ms(0)), (now + ms(100), ms(0)), 0.1);
+            pace.batch((now, cpu), (now + ms(1000), cpu), 0.01);
         }
-        assert_eq!(pace.until().0, now + ms(100) + LONGEST);
+        assert_eq!(pace.until().0, now + ms(1000) + LONGEST);
     }
 }
