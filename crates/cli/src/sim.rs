@@ -80,9 +80,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "core|program", value_parser = str::parse::<BackgroundOn>)]
     background: Option<BackgroundOn>,
 
-    /// Let the clock of policies with background work go so many times as fast as modelled time: a
-    /// khugepaged that wakes up every 10 s does so every 0.1 s with 100. Budgets stay the same
-    /// share of a core
+    /// Let the clock of policies with background work go N times as fast as modelled time: with
+    /// 100, a khugepaged that wakes up every 10 s does so every 0.1 s. Budgets keep their share of a
+    /// core
     #[arg(long, value_name = "N", default_value = "1", value_parser = str::parse::<TimeScale>)]
     time_scale: TimeScale,
 
@@ -131,8 +131,8 @@ pub(crate) struct Sim {
     #[arg(long)]
     lines: bool,
 
-    /// Keep the state of memory after each such step of modelled time (100ms) or of so many
-    /// instructions (10M), at marks of the stream and at ends of processes, in the key `series` of
+    /// Keep the state of memory after each step of modelled time (100ms) or of N instructions
+    /// (10M), at marks of the stream and at ends of processes, in the key `series` of
     /// each row, and drawn by --export-html. Some 5 KB a sample
     #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
     every: Option<Every>,

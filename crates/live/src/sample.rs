@@ -12,6 +12,7 @@
 
 use crate::inspect::{Kind, Process, Reach};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -439,12 +440,17 @@ struct Rollup {
     huge: Amount,
 }
 
+/// The values of `/proc/PID/smaps_rollup`, in bytes, by name. The kernel walks the page tables.
+fn totals(pid: i32) -> Option<HashMap<String, u64>> {
+    let mut maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
+    Some(maps.0.pop()?.extension.map)
+}
+
 /// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and
 /// what of it is huge. How much of that is shared memory only `/proc/PID/status` says.
 fn rollup(pid: i32) -> Option<Rollup> {
     let shared = status(pid)?.resident.shared;
-    let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
-    let of = &maps.0.first()?.extension.map;
+    let of = totals(pid)?;
     let sum = |names: &[&str]| names.iter().filter_map(|name| of.get(*name)).sum::<u64>();
     let pool = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
     let resident = Amount { own: of.get("Rss")?.saturating_sub(shared) + pool, shared };
@@ -457,9 +463,8 @@ fn rollup(pid: i32) -> Option<Rollup> {
 /// counts once; with huge pages of the static pool. Walks their page tables.
 pub(crate) fn proportional(pids: &[i32]) -> (Vec<i32>, u64) {
     let of = |pid: &i32| {
-        let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
-        let map = &maps.0.first()?.extension.map;
-        let part = |name: &str| map.get(name).copied().unwrap_or(0);
+        let totals = totals(*pid)?;
+        let part = |name: &str| totals.get(name).copied().unwrap_or(0);
         Some((*pid, part("Pss") + part("Private_Hugetlb"), part("Shared_Hugetlb")))
     };
     let seen: Vec<(i32, u64, u64)> = pids.iter().filter_map(of).collect();

@@ -127,7 +127,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// A row of 620 MB with so much of it huge.
+    /// A row of 620 MB, of which `huge` bytes are huge.
     fn with_huge(policy: &str, huge: Option<u64>) -> Row {
         let row = row(policy, &[1.0; 8], 620 * MB, None::<(&[f64], usize)>);
         Row { huge_bytes: huge, most_huge_bytes: huge, ..row }

@@ -276,8 +276,8 @@ pub fn compare_with(
             // Before the first run of a policy, the peaks of others tell about when to look at its
             // memory.
             let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
-            // The same for all: what each policy found after its own amount would differ between
-            // them for ever.
+            // Every policy finds as much warm memory; after its own amount each would begin in
+            // another state.
             let warm = entries.iter().map(|entry| entry.peak).max().unwrap_or(0);
             let entry = &mut entries[which];
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };

@@ -44,10 +44,10 @@ pub(super) fn rows(
         None => did::beside(arm(index), arm(0), huge, rules),
     });
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
-    let told: Vec<Did> = std::iter::once(first).chain(others).collect();
+    let all: Vec<Did> = std::iter::once(first).chain(others).collect();
     let settings = entries[0].differed(rounds).next().map(|_| Verdict::SettingsDiffered);
     let theirs = rows[0].exit_codes.clone();
-    for (row, Did { words, reached }) in rows.iter_mut().zip(told) {
+    for (row, Did { words, reached }) in rows.iter_mut().zip(all) {
         let did = if row.settings_differed > 0 { format!("under other settings: {words}") } else { words };
         // Of a row that was dropped there are fewer runs.
         let alike = statuses(&row.exit_codes) == statuses(&theirs[..row.runs]);

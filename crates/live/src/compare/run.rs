@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long what is to end at once has to do so.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A server that ends well in so much of its load may have gone into the background.
+/// A server that ends well within this time of its load may have gone into the background.
 const START: Duration = Duration::from_secs(1);
 
 /// What became of a run.

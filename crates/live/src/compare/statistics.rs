@@ -51,20 +51,20 @@ impl Spread {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
         Some(Spread {
-            median: median(&sorted),
+            median: median(values),
             mean,
             stddev: (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
     }
 }
 
-/// The middle of `sorted`, which is not empty.
-fn median(sorted: &[f64]) -> f64 {
+/// The middle of these values, of which there is one at least.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }

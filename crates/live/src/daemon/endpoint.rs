@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 16;
 /// The most that a request line with its headers may have.
 const HEADER: usize = 8 << 10;
 /// How long a connection may last.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long nobody is let in when the system has no file for a connection.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -42,19 +42,12 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens and answers, on a thread, with the result of `text`, of this content type.
+    /// Listens and answers, on a thread, with the result of `text`, of this content type; a client
+    /// may take `patience`, usually [`PATIENCE`].
     ///
     /// # Errors
     /// The address cannot be used, or no thread is to be had.
     pub(super) fn open(
-        address: SocketAddr,
-        content: &'static str,
-        text: impl Fn() -> String + Send + 'static,
-    ) -> Result<Endpoint, Error> {
-        Endpoint::with_patience(address, content, PATIENCE, text)
-    }
-
-    fn with_patience(
         address: SocketAddr,
         content: &'static str,
         patience: Duration,
@@ -153,14 +146,14 @@ fn sleep(stopped: &UnixStream, rest: Duration) -> bool {
     !matches!(poll(&mut ready, rest.as_ref()), Ok(1..))
 }
 
-/// Whether another connection can be held: in a place that is free, or of one that has not said yet
-/// what it wants.
+/// Whether a connection can be accepted: a place is free, or held by one without a whole request,
+/// which is closed then.
 fn has_room(held: &[Connection]) -> bool {
     held.len() < CONNECTIONS || held.iter().any(|connection| connection.answer.is_none())
 }
 
-/// Waits until something can be done, or a connection has had its time; `false` when it shall end.
-/// Until the end of a `pause` nobody is let in.
+/// Waits for a request, an answer that can be sent, or the end of a connection's time; `false` when
+/// the endpoint is being stopped. Before the end of a `pause` no connection is accepted.
 fn wait(listener: &TcpListener, stopped: &UnixStream, held: &[Connection], pause: Option<Instant>) -> bool {
     let mut ready = vec![PollFd::new(stopped, PollFlags::IN)];
     ready.extend(held.iter().map(|connection| PollFd::new(&connection.stream, connection.waits_for())));
@@ -298,7 +291,7 @@ mod tests {
 
     fn endpoint(patience: Duration) -> Endpoint {
         let local = "127.0.0.1:0".parse().unwrap();
-        Endpoint::with_patience(local, "text/plain", patience, || "numbers\n".to_string()).unwrap()
+        Endpoint::open(local, "text/plain", patience, || "numbers\n".to_string()).unwrap()
     }
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {

@@ -2,7 +2,7 @@
 //! exporter.
 
 use super::config::MetricsConfig;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, PATIENCE};
 use super::services::Counted;
 use crate::promote::Counters;
 use prometheus_client::collector::Collector;
@@ -50,9 +50,11 @@ impl Metrics {
     /// The address cannot be used, or the file cannot be written.
     pub fn start(config: &MetricsConfig, counters: Vec<Counted>) -> Result<Metrics, Error> {
         let shared = Arc::new(Shared(Mutex::new(Shared::now(counters))));
-        let told = Arc::clone(&shared);
-        let endpoint =
-            config.listen.map(|address| Endpoint::open(address, CONTENT, move || render(&told))).transpose()?;
+        let published = Arc::clone(&shared);
+        let endpoint = config
+            .listen
+            .map(|address| Endpoint::open(address, CONTENT, PATIENCE, move || render(&published)))
+            .transpose()?;
         let metrics = Metrics { shared, file: config.file.clone(), endpoint };
         metrics.write()?;
         Ok(metrics)

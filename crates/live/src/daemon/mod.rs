@@ -1,9 +1,7 @@
 //! `superpage daemon`: [`Promoter`]s that run as long as the system.
 
 mod config;
-#[cfg(feature = "metrics")]
 mod endpoint;
-#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod notify;
 mod services;
@@ -88,7 +86,7 @@ impl Daemon {
     ) -> Result<(), Error> {
         self.tell("promoting");
         let begun = Instant::now();
-        let (mut updated, mut written, mut told, mut next) = (None, None, begun, begun);
+        let (mut updated, mut written, mut logged, mut next) = (None, None, begun, begun);
         let mut before = self.services.counters();
         let mut first = true;
         self.manager.ready(&before);
@@ -121,8 +119,8 @@ impl Daemon {
                 first = false;
                 self.services.iter().for_each(|(service, promoter)| found(service, &promoter.counters()));
             }
-            if told.elapsed() >= TELL {
-                told = Instant::now();
+            if logged.elapsed() >= TELL {
+                logged = Instant::now();
                 let left: Vec<u64> = self.services.iter().map(|(_, it)| it.counters().candidate_regions).collect();
                 for (service, promoter) in self.services.iter() {
                     let then = before.iter().find(|(then, _)| then.as_deref() == service);

@@ -29,7 +29,7 @@ pub(super) struct Manager {
     /// Messages that its socket had no room for, in their order.
     unsent: VecDeque<String>,
     /// The line of status that it has, or will have, and since when.
-    told: Option<(String, Instant)>,
+    sent: Option<(String, Instant)>,
     /// Why the last reload changed nothing.
     refused: Option<String>,
     /// Whether it was logged that messages are lost: once is enough.
@@ -43,7 +43,7 @@ impl Manager {
     }
 
     fn at(socket: Option<OsString>) -> Manager {
-        Manager { socket, unsent: VecDeque::new(), told: None, refused: None, lost: false }
+        Manager { socket, unsent: VecDeque::new(), sent: None, refused: None, lost: false }
     }
 
     /// The daemon has started.
@@ -61,21 +61,21 @@ impl Manager {
 
     /// A reload has ended; `refused` says why it changed nothing.
     pub(super) fn reloaded(&mut self, refused: Option<String>, counters: &[Counted]) {
-        (self.refused, self.told) = (refused, None);
+        (self.refused, self.sent) = (refused, None);
         self.ready(counters);
     }
 
     /// Sends the line of status if it has changed and the last one is old enough.
     pub(super) fn status(&mut self, counters: &[Counted]) {
-        if self.told.as_ref().is_some_and(|(_, since)| since.elapsed() < STATUS) {
+        if self.sent.as_ref().is_some_and(|(_, since)| since.elapsed() < STATUS) {
             return;
         }
         let line = line(counters, self.refused.as_deref());
-        if self.told.as_ref().is_none_or(|(told, _)| *told != line) {
+        if self.sent.as_ref().is_none_or(|(sent, _)| *sent != line) {
             // A line that was not sent is out of date.
             self.unsent.retain(|text| !text.starts_with(STATUS_IS));
             self.send(&format!("{STATUS_IS}{line}"));
-            self.told = Some((line, Instant::now()));
+            self.sent = Some((line, Instant::now()));
         }
     }
 

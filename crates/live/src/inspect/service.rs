@@ -146,6 +146,20 @@ enum Memory {
     All,
 }
 
+impl Memory {
+    /// Each kind, its word in an expectation, and in the sentence about it.
+    const WORDS: [(Memory, &str, &str); 4] = [
+        (Memory::Heap, "heap", "heap"),
+        (Memory::Shared, "shared", "shared memory"),
+        (Memory::Code, "code", "code"),
+        (Memory::All, "all", "memory"),
+    ];
+
+    fn words(self) -> (Memory, &'static str, &'static str) {
+        Memory::WORDS[self as usize]
+    }
+}
+
 impl Expectation {
     /// A sentence without its subject's name if too little is huge: `89.9 % of the heap is in huge
     /// pages, less than the expected 90 %`. Of no such memory at all nothing is.
@@ -165,15 +179,10 @@ impl Expectation {
         let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
         let percent = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
         // Rounded down, it is below what it should be in print too.
-        let of = match self.of {
-            Memory::Heap => "of the heap",
-            Memory::Shared => "of the shared memory",
-            Memory::Code => "of the code",
-            Memory::All => "of the memory",
-        };
+        let (_, _, name) = self.of.words();
         (percent < self.percent).then(|| {
             let found = (10.0 * percent).floor() / 10.0;
-            format!("{found:.1} % {of} is in huge pages, less than the expected {} %", self.percent)
+            format!("{found:.1} % of the {name} is in huge pages, less than the expected {} %", self.percent)
         })
     }
 }
@@ -185,13 +194,8 @@ impl FromStr for Expectation {
         let expected = "expected a kind of memory and a percentage with its sign, as `heap huge >= 90 %`: of heap, \
                         shared, code or all";
         let (memory, share) = text.split_once(">=").ok_or(expected)?;
-        let of = match memory.split_whitespace().collect::<Vec<_>>().as_slice() {
-            ["heap", "huge"] => Memory::Heap,
-            ["shared", "huge"] => Memory::Shared,
-            ["code", "huge"] => Memory::Code,
-            ["all", "huge"] => Memory::All,
-            _ => return Err(expected.into()),
-        };
+        let words: Vec<&str> = memory.split_whitespace().collect();
+        let of = Memory::WORDS.iter().find(|(_, word, _)| words == [*word, "huge"]).ok_or(expected)?.0;
         let percent = share.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or(expected)?;
         Ok(Expectation { of, percent })
@@ -200,13 +204,7 @@ impl FromStr for Expectation {
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = match self.of {
-            Memory::Heap => "heap",
-            Memory::Shared => "shared",
-            Memory::Code => "code",
-            Memory::All => "all",
-        };
-        write!(f, "{of} huge >= {} %", self.percent)
+        write!(f, "{} huge >= {} %", self.of.words().1, self.percent)
     }
 }
 

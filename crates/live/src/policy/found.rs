@@ -84,7 +84,7 @@ impl Found<'_> {
         part(bytes, self.looked.filter(|looked| *looked >= bytes).unwrap_or(self.peak))
     }
 
-    /// Where so much was huge, and how much is under the reference could not be seen.
+    /// With `most` bytes huge, where the reference's huge memory could not be seen.
     pub(super) fn alone(&self, most: u64) -> Did {
         let huge = self.part(self.huge.unwrap_or(most));
         Did::new(format!("{huge} huge; how much is under {} could not be seen", self.reference), None)

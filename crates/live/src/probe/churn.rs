@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::{Error, memory};
 
-/// What is left available to all others, at least: so many bytes, and this share of all memory.
+/// The least memory that is left to all others, in bytes, and as a share of all memory.
 const FLOOR: u64 = 512 << 20;
 const FLOOR_SHARE: u64 = 16;
 /// What is left of a control group's limit.
@@ -190,8 +190,8 @@ mod tests {
         give_back_half(&memory, 4 << 20, &mut fastrand::Rng::with_seed(1)).unwrap();
         let mut here = vec![0_u8; 2048];
         // SAFETY: the range is mapped, and there is a byte for each of its pages.
-        let told = unsafe { libc::mincore(memory.start() as *mut libc::c_void, 8 << 20, here.as_mut_ptr()) };
-        assert_eq!(told, 0);
+        let done = unsafe { libc::mincore(memory.start() as *mut libc::c_void, 8 << 20, here.as_mut_ptr()) };
+        assert_eq!(done, 0);
         let held = here[..1024].iter().filter(|page| **page & 1 == 1).count();
         assert!((400..624).contains(&held), "{held}");
         assert!(here[1024..].iter().all(|page| page & 1 == 1));

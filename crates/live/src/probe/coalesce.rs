@@ -16,6 +16,7 @@ use super::chase::Chase;
 use super::curve::base_pages;
 use super::memory::{BASE, HUGE, Memory};
 use super::{Finding, Series};
+use crate::compare::statistics::{median, median_interval};
 use crate::inspect::contiguity as inspect;
 use superpage_linux::Error;
 use superpage_pages::PageSize;
@@ -213,7 +214,7 @@ impl Verdict {
         let home = &times.moved[0];
         let ratios = |of: &[f64]| -> Vec<f64> { of.iter().zip(home).map(|(other, home)| other / home).collect() };
         let permuted = ratios(&times.permuted);
-        let [low, high] = interval(&permuted);
+        let (low, high) = median_interval(&permuted).expect("there are rounds enough");
         // What all groups of four would gain.
         let most: Vec<f64> = times.permuted.iter().zip(&times.quarter).map(|(all, quarter)| all / quarter).collect();
         let whole = median(&most) - 1.0;
@@ -283,30 +284,6 @@ impl Verdict {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) { (sorted[half - 1] + sorted[half]) / 2.0 } else { sorted[half] }
-}
-
-/// The interval that holds the median of what the values are drawn from, in at least 95 of 100
-/// draws, whatever their distribution: between the values so far from the ends that a fair coin
-/// seldom leaves fewer on a side.
-fn interval(values: &[f64]) -> [f64; 2] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let (mut below, mut chance, mut cut) = (0.0, 0.5_f64.powi(n as i32), 0);
-    while cut < n / 2 && below + chance <= 0.025 {
-        below += chance;
-        cut += 1;
-        chance *= (n + 1 - cut) as f64 / cut as f64;
-    }
-    let cut = cut.saturating_sub(1);
-    [sorted[cut], sorted[n - 1 - cut]]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,13 +330,6 @@ mod tests {
         // In one half only it is chance.
         some.stretches[0].iter_mut().step_by(2).for_each(|round| round[2] = 2.0);
         assert_eq!(found(&some, true).0, "could not be determined");
-    }
-
-    #[test]
-    fn intervals_of_medians_leave_few_values_out() {
-        let values: Vec<f64> = (1..=16).map(f64::from).collect();
-        assert_eq!(interval(&values), [4.0, 13.0]);
-        assert_eq!((interval(&values[..5]), median(&values)), ([1.0, 5.0], 8.5));
     }
 
     #[test]

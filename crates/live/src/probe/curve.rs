@@ -12,11 +12,11 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<[f64; 2]>,
 }
 
-/// Loads of one repeat: at least so many, and at least four times around.
+/// The least number of loads of a repeat, which are also at least four rounds of its pages.
 const LOADS: usize = 4096;
 const REPEATS: usize = 6;
 
-/// Numbers of pages from 8 to `most`, so many in each octave; the last is `most` itself.
+/// Numbers of pages from 8 to `most`, with `in_octave` in each octave; the last is `most` itself.
 pub(crate) fn grid(most: usize, in_octave: u32) -> Vec<usize> {
     let octaves = (most as f64 / 8.0).log2();
     let steps = (octaves * f64::from(in_octave)).ceil() as u32;

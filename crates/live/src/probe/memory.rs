@@ -154,8 +154,8 @@ impl Memory {
     /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
     pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
         let range = self.start() as u64..(self.start() + self.bytes) as u64;
-        let told = Counted::of(&smaps(std::process::id(), &|| true)?, &range);
-        Ok(told.huge as usize * BASE)
+        let counted = Counted::of(&smaps(std::process::id(), &|| true)?, &range);
+        Ok(counted.huge as usize * BASE)
     }
 }
 

@@ -18,7 +18,7 @@ const LEVELS: usize = 2;
 
 /// What the curves said, for the findings that build on it.
 pub(crate) struct Reach {
-    /// The steps that end the levels for base pages, as far as they could be told.
+    /// The steps that end the levels for base pages, as far as they could be seen.
     pub(crate) base: Vec<Step>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) curves: Vec<Curve>,
@@ -31,11 +31,11 @@ pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Resul
     let grid = grid(most, in_octave);
     let names = ["adjacent lines", "4K pages", "2M pages", "4K pages, 2M apart"];
     let mut best = names.map(|name| Curve::new(name, &grid));
-    let mut told: Vec<[Vec<Step>; 2]> = Vec::new();
+    let mut seen: Vec<[Vec<Step>; 2]> = Vec::new();
     let aliases = Aliases::new(most);
     let mut round = 0;
     let stopped = |round| round > 0 && stop.load(Ordering::Relaxed);
-    while (round < rounds || round < 2 * rounds && !agree(&told)) && !stopped(round) {
+    while (round < rounds || round < 2 * rounds && !agree(&seen)) && !stopped(round) {
         let scattered = Memory::scattered(most * BASE)?;
         let adjacent_lines = Memory::huge((64 * most).next_multiple_of(HUGE))?;
         let apart = Memory::new(most * HUGE)?;
@@ -55,7 +55,7 @@ pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Resul
                 best[which].points[point][1] = best[which].points[point][1].min(time);
             }
         }
-        told.push([1, 2].map(|which| levels(&now[which], &now[0], hertz)));
+        seen.push([1, 2].map(|which| levels(&now[which], &now[0], hertz)));
         round += 1;
     }
     for curve in &mut best {
@@ -68,14 +68,14 @@ pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Resul
             continue;
         }
         let found = levels(&best[which], &best[0], hertz);
-        let rounds: Vec<&Vec<Step>> = told.iter().map(|round| &round[which - 1]).collect();
+        let rounds: Vec<&Vec<Step>> = seen.iter().map(|round| &round[which - 1]).collect();
         findings.extend(findings_of(size, &found, &rounds, most));
     }
     for (which, name, what) in [
         (1, "walk.near", "page walk beyond the last TLB level, pages side by side"),
         (3, "walk.far", "page walk beyond the last TLB level, pages 2 MB apart"),
     ] {
-        findings.push(walk(name, what, &Best { curves: &best, hertz, rounds: told.len() }, which));
+        findings.push(walk(name, what, &Best { curves: &best, hertz, rounds: seen.len() }, which));
     }
     let base = levels(&best[1], &best[0], hertz);
     Ok(Reach { base, findings, curves: best.into_iter().filter(|curve| !curve.points.is_empty()).collect() })
@@ -105,9 +105,9 @@ fn share_near(values: &[Option<f64>], of: f64) -> f64 {
 }
 
 /// Whether most rounds say the same of base pages.
-fn agree(told: &[[Vec<Step>; 2]]) -> bool {
+fn agree(seen: &[[Vec<Step>; 2]]) -> bool {
     (0..LEVELS).all(|level| {
-        let values: Vec<Option<f64>> = told.iter().map(|round| round[0].get(level).map(|step| step.at)).collect();
+        let values: Vec<Option<f64>> = seen.iter().map(|round| round[0].get(level).map(|step| step.at)).collect();
         let known: Vec<f64> = values.iter().flatten().copied().collect();
         !known.is_empty() && share_near(&values, median(known.into_iter())) >= 0.75
     })

@@ -25,8 +25,8 @@ pub(crate) struct Step {
     pub(crate) high: f64,
 }
 
-/// Heights are compared as logarithms, of so many cycles more: differences of a fraction of a cycle
-/// mean nothing.
+/// Cycles that are added to a height before its logarithm is compared: differences of a fraction of
+/// a cycle mean nothing.
 const FLOOR: f64 = 1.0;
 /// The noise that is taken for granted, in logarithms of 2.
 const NOISE: f64 = 0.1;

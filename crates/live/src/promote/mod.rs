@@ -95,7 +95,7 @@ impl Promoter {
             pressed: Duration::ZERO,
             tick: Duration::ZERO,
             splitter: None,
-            told_files: false,
+            warned_of_files: false,
             absent_units: BTreeSet::new(),
             places: BTreeSet::new(),
             given_back: GivenBack::default(),

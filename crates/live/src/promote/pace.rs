@@ -61,8 +61,8 @@ impl Pace {
         self.rate
     }
 
-    /// A batch went on between two times, at which the process had used so much; it may slow the
-    /// process by the share `slowdown`. Returns the pause, which may be none.
+    /// A batch began and ended at these times, each with the CPU time that the process had used by
+    /// then; it may slow the process by the share `slowdown`. Returns the pause, which may be none.
     pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> Duration {
         let took = to.0.saturating_sub(from.0).as_secs_f64();
         let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();

@@ -233,7 +233,7 @@ impl Process {
         if part.from == 0 {
             self.left.retain(|(why, _), _| !matches!(why, Why::Disabled | Why::NotPopulated));
         }
-        // What was mapped where something was unsuitable may be new, and nothing of the kind.
+        // A range that was unsuitable may have been mapped again since, and be suitable now.
         self.unmeasured = now < self.next_measure;
         if !self.unmeasured && !self.unsuitable.is_empty() {
             self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
@@ -311,8 +311,8 @@ impl Process {
         left.chain([(Why::AdvisedAgainst, Kind::Anonymous, advised)])
     }
 
-    /// Checks a region page by page: how far it is populated, at least to `least`; or that it is
-    /// not any more, or others share too many of its pages. Nothing is populated in a process that
+    /// The populated pages of a region. An error if they are fewer than `least` now, because the
+    /// program unmapped some, or shares them since a fork. Nothing is populated in a process that
     /// has ended or runs another program.
     pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Result<u32, Why> {
         let pinned = self.pinned.as_ref().filter(|_| self.excluded.is_none()).ok_or(Why::NotPopulated)?;

@@ -55,7 +55,7 @@ pub(super) struct Processes {
     /// What splits huge pages, once that was asked for; `None` where nothing does.
     pub(super) splitter: Option<Option<Splitter>>,
     /// Whether the log says already that there are more processes than open files are allowed for.
-    pub(super) told_files: bool,
+    pub(super) warned_of_files: bool,
     /// Units of systemd that do not run, which is logged once.
     pub(super) absent_units: BTreeSet<PathBuf>,
     /// The addresses of all regions that were promoted, of a command's processes.
@@ -117,14 +117,14 @@ impl Processes {
 
     /// Each process takes two open files while something in it may be promoted. Where no more are
     /// allowed, others are left out, which is logged once.
-    pub(super) fn tell_of_files(&mut self) {
+    pub(super) fn warn_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let held = self.processes.values().filter(|process| process.pinned.is_some()).count() as u64;
-        if !self.told_files && 2 * held + OTHERS > allowed {
-            self.told_files = true;
+        if !self.warned_of_files && 2 * held + OTHERS > allowed {
+            self.warned_of_files = true;
             tracing::warn!(
-                "two open files for each of {held} processes are nearly the {allowed} that this one may have: others are left out; raise `ulimit -n`"
+                "{held} processes take two open files each, nearly the {allowed} that superpage may have: no more processes are watched; raise `ulimit -n`"
             );
         }
     }
@@ -276,10 +276,10 @@ impl Processes {
             tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
         }
         let mut outcomes = outcomes.into_iter();
-        for told in regions.iter_mut() {
-            let Ok(Candidate { region, populated, least, .. }) = *told else { continue };
+        for outcome in regions.iter_mut() {
+            let Ok(Candidate { region, populated, least, .. }) = *outcome else { continue };
             if no_room.iter().any(|candidate| candidate.region == region) {
-                *told = Err(Why::NoHeadroom);
+                *outcome = Err(Why::NoHeadroom);
                 continue;
             }
             let why = match outcomes.next().unwrap_or(Err(Why::NotPopulated)) {
@@ -296,7 +296,7 @@ impl Processes {
                 Err(Why::NoExtent) if process.check(region, size, least).is_err() => Why::Unmapped,
                 Err(why) => why,
             };
-            *told = Err(why);
+            *outcome = Err(why);
             *counters.refused.entry(why.name()).or_default() += 1;
             tracing::debug!(pid = process.pid, address = format_args!("{:#x}", region * size), %why, "refused");
             match why {
@@ -334,7 +334,7 @@ impl System for Processes {
             Some(listed) => listed,
             None => self.list(&mut Listing::default()),
         };
-        self.tell_of_files();
+        self.warn_of_files();
         let gone = &mut self.gone;
         self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
         let met = self.began.elapsed().saturating_add(self.options.interval);
@@ -384,24 +384,24 @@ impl System for Processes {
         // Why the rest of the regions is not tried.
         let mut ended = None;
         for batch in regions.chunks(self.options.batch) {
-            let mut told = self.check(space, batch);
+            let mut checked = self.check(space, batch);
             if let Some(survey) = &mut self.survey {
-                survey.promote(&self.headroom, space.0 as i32, (&mut told, batch), self.size);
-            } else if told.iter().any(|checked| checked.is_ok()) {
+                survey.promote(&self.headroom, space.0 as i32, (&mut checked, batch), self.size);
+            } else if checked.iter().any(Result::is_ok) {
                 let ready = match how {
                     How::InPlace => Err(Why::Otherwise.into()),
                     How::ByCopying | How::Either => self.ready(space),
                 };
                 match ready {
-                    Ok(()) => self.promote_checked(space, &mut told),
+                    Ok(()) => self.promote_checked(space, &mut checked),
                     Err(refusal) => {
                         ended = Some(refusal);
                         break;
                     }
                 }
             }
-            ended = told.contains(&Err(Why::NoExtent)).then(|| Why::NoExtent.into());
-            outcomes.extend(told.into_iter().map(|done| done.map(|_| ()).map_err(Refusal::from)));
+            ended = checked.contains(&Err(Why::NoExtent)).then(|| Why::NoExtent.into());
+            outcomes.extend(checked.into_iter().map(|done| done.map(|_| ()).map_err(Refusal::from)));
             if ended.is_some() {
                 break;
             }

@@ -115,7 +115,7 @@ impl Processes {
             let left = process.left(self.size).chain(kept);
             let left: Vec<(Why, Kind, Part)> = left.filter(|(.., part)| part.bytes > 0).collect();
             let waiting: u64 = waits.iter().map(|(_, part)| part.blocks).sum();
-            let told = fit.len() as u64 + kept_blocks + waiting;
+            let counted = fit.len() as u64 + kept_blocks + waiting;
             let waits = waits.into_iter().map(|((why, place), Part { bytes, blocks })| Reason {
                 why,
                 bytes,
@@ -135,7 +135,7 @@ impl Processes {
                 excluded: process.excluded.map(Why::name),
                 promotable: fit.len() as u64,
                 grown_bytes: fit.iter().map(|(_, grown)| grown).sum(),
-                young: process.seen.candidates.saturating_sub(told),
+                young: process.seen.candidates.saturating_sub(counted),
                 sparse: process.seen.sparse,
                 huge: process.seen.huge,
                 unsuitable_bytes: unsuitable.map(|unsuitable| unsuitable.resident).sum(),
@@ -195,10 +195,10 @@ impl Survey {
             |candidate: &Candidate| if candidate.populated == 0 { size } else { u64::from(candidate.populated) * page };
         let part = |candidate: &Candidate| (candidate.region * size, bytes(candidate));
         let pressed = headroom.pressed(pid);
-        for (told, candidate) in regions.iter_mut().zip(asked_for) {
-            let noted = told.is_ok() || matches!(told, Err(Why::SharedByFork | Why::GivenBack));
+        for (outcome, candidate) in regions.iter_mut().zip(asked_for) {
+            let noted = outcome.is_ok() || matches!(outcome, Err(Why::SharedByFork | Why::GivenBack));
             let new = noted && asked.known.insert(candidate.region);
-            let candidate = match *told {
+            let candidate = match *outcome {
                 Ok(candidate) => candidate,
                 Err(why) => {
                     if new {
@@ -222,7 +222,7 @@ impl Survey {
                     (Why::NoHeadroom, place)
                 }
             };
-            *told = Err(why);
+            *outcome = Err(why);
             let place = place.unwrap_or(Place::System).to_string();
             asked.waits.entry((why, place)).or_default().push(part(&candidate));
         }

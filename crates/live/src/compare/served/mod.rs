@@ -225,12 +225,12 @@ impl Loader {
         let (asks, answers) = (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
         // What works on is no child of this process any more.
         shell.wait().map_err(Error::system("run sh"))?;
-        let (lines, told) = channel();
+        let (lines, received) = channel();
         let read = move || {
             BufReader::new(answers).lines().map_while(Result::ok).all(|line| lines.send(line).is_ok());
         };
         std::thread::Builder::new().name("load".into()).spawn(read).map_err(Error::thread)?;
-        Ok(Loader { asks, answers: told, folder })
+        Ok(Loader { asks, answers: received, folder })
     }
 
     /// Looks whether the server is ready.
