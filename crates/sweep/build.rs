@@ -7,7 +7,7 @@ use std::{env, fs, io};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The crates on which rows depend.
-const CRATES: [&str; 5] = ["pages", "vm", "mmu", "trace", "sim"];
+const CRATES: [&str; 7] = ["keys", "pages", "report", "vm", "mmu", "trace", "sim"];
 
 fn main() {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));

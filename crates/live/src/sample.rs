@@ -361,7 +361,7 @@ impl Look {
             }
         }
         if near && thorough {
-            let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read_while(&members, go_on));
+            let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read(&members, go_on));
             self.seen.reach = seen.or(self.seen.reach.take());
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;

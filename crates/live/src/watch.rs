@@ -74,7 +74,7 @@ impl Watch {
                 continue;
             }
             let allowed = Watch::FREE + now.mul_f64(Watch::SHARE);
-            let look = |go_on: &dyn Fn() -> bool| Reach::read_while(&descendants(std::process::id() as i32), go_on);
+            let look = |go_on: &dyn Fn() -> bool| Reach::read(&descendants(std::process::id() as i32), go_on);
             match walk.look(1, Some(allowed), over, look) {
                 Some(seen) => {
                     if best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {

@@ -16,7 +16,7 @@ use superpage_linux::scan;
 use superpage_linux::why::{Why, words_of};
 use superpage_pages::PageSize;
 
-/// A share of memory that is so little that a policy did not come to what it is about.
+/// Below this share of the memory a policy counts as having had no effect.
 const LITTLE: f64 = 0.1;
 
 /// The allocator interface that a program uses, judged by the libraries that it has mapped.
@@ -59,14 +59,9 @@ pub struct Reach {
 
 impl Reach {
     /// Sums over processes; those that end meanwhile or may not be inspected are skipped. Reads
-    /// `smaps` of each, which walks its page table: some 15 ms for a GB of base pages.
-    pub fn read(pids: &[i32]) -> Reach {
-        Reach::read_while(pids, &|| true)
-    }
-
-    /// Like [`read`](Reach::read), and asks every few dozen microseconds whether to continue; if
-    /// not, the result is partial.
-    pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
+    /// `smaps` of each, which walks its page table: some 15 ms for a GB of base pages. Asks every
+    /// few dozen microseconds whether to continue; if not, the result is partial.
+    pub fn read(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
         let rules = Rules::default();
         let (mut sum, mut most) = (Reach::default(), 0);
         for pid in pids.iter().take_while(|_| go_on()) {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use superpage_linux::headroom::{Headroom, Place, Room};
 use superpage_vm::Candidate;
 
-/// What simulated promotions would add, one after the other.
+/// What simulated promotions would add, one after the other, by process and place.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Place, u64>);
+pub(super) struct Claims(BTreeMap<i32, BTreeMap<Place, u64>>);
 
 impl Claims {
-    /// Splits regions of a process as [`admit`] does, beside everything claimed before, and claims
-    /// what the admitted ones add. Also returns the place with too little room for the others.
+    /// Splits regions of a process as [`admit`] does, with all earlier claims, and claims what the
+    /// admitted ones add. Also returns the place with the least room, which refuses the others.
     pub(super) fn admit(
         &mut self,
         headroom: &Headroom,
@@ -21,23 +21,29 @@ impl Claims {
     ) -> (Vec<Candidate>, Vec<Candidate>, Option<Place>) {
         let mut rooms = headroom.rooms(pid);
         for room in &mut rooms {
-            let claimed = self.0.get(&room.place).copied().unwrap_or(0);
+            let claimed: u64 = self.0.values().filter_map(|places| places.get(&room.place)).sum();
             (room.pages, room.copies) = (room.pages.saturating_sub(claimed), room.copies.saturating_sub(claimed));
         }
         let (fit, others) = admit(batch, &Room::of_all(&rooms), size, page);
         let grown: u64 = fit.iter().map(|candidate| grows(candidate, size, page)).sum();
+        let places = self.0.entry(pid).or_default();
         for room in &rooms {
-            *self.0.entry(room.place.clone()).or_default() += grown;
+            *places.entry(room.place.clone()).or_default() += grown;
         }
         // If not even a copy fits nothing is promoted; otherwise there are too many pages.
         let tightest =
             rooms.into_iter().min_by_key(|room| if room.copies < size { (0, room.copies) } else { (1, room.pages) });
         (fit, others, tightest.map(|room| room.place))
     }
+
+    /// Drops what a process claimed, which has ended.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.0.remove(&pid);
+    }
 }
 
 /// What a region's promotion adds permanently.
-fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
+pub(super) fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
     size - u64::from(candidate.populated) * page
 }
 

@@ -121,9 +121,8 @@ impl Promoter {
         self.live.clock.mark = self.live.clock.read();
     }
 
-    /// Its processes are those that it selects by this listing, but for those that are `taken`
-    /// already, to which they are added; until the next call. Without such calls a promoter lists
-    /// them itself.
+    /// Selects its processes from this listing, until the next call; leaves out those that are
+    /// `taken`, and adds the others to them. Without such calls a promoter lists processes itself.
     pub fn list(&mut self, listing: &mut Listing, taken: &mut BTreeSet<i32>) {
         let own: BTreeSet<i32> = self.live.list(listing).into_iter().filter(|pid| taken.insert(*pid)).collect();
         self.live.listed = Some(own);

@@ -86,8 +86,8 @@ pub(super) struct Process {
     /// Resident memory of mappings that contain no region that could be huge, and of regions
     /// populated below the share, by reason and kind.
     left: BTreeMap<(Why, Kind), Part>,
-    /// When it was first seen, and when that is measured again: each time that it has run twice as
-    /// long.
+    /// Since when its age counts, and when what is left alone is measured again: each time that it
+    /// is twice as old.
     met: Duration,
     next_measure: Duration,
     /// Whether it may have changed since it was measured.
@@ -95,7 +95,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// A process seen for the first time, to be scanned from `met` on.
+    /// A process seen for the first time, whose age counts from `met`.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
         Process { pid, met, ..Process::default() }
     }

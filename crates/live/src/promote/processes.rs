@@ -1,6 +1,6 @@
 //! Live processes as a policy sees them: a [`System`].
 
-use super::claims::admit;
+use super::claims::{admit, grows};
 use super::clock::Clock;
 use super::counters::Counters;
 use super::given_back::GivenBack;
@@ -277,7 +277,8 @@ impl Processes {
         }
         let mut outcomes = outcomes.into_iter();
         for outcome in regions.iter_mut() {
-            let Ok(Candidate { region, populated, least, .. }) = *outcome else { continue };
+            let Ok(candidate) = *outcome else { continue };
+            let Candidate { region, least, .. } = candidate;
             if no_room.iter().any(|candidate| candidate.region == region) {
                 *outcome = Err(Why::NoHeadroom);
                 continue;
@@ -285,7 +286,7 @@ impl Processes {
             let why = match outcomes.next().unwrap_or(Err(Why::NotPopulated)) {
                 Ok(()) => {
                     counters.promoted_regions += 1;
-                    counters.grown_bytes += size - u64::from(populated) * page;
+                    counters.grown_bytes += grows(&candidate, size, page);
                     process.promoted += 1;
                     if self.clock.earns {
                         self.places.insert(region * size);
@@ -386,7 +387,7 @@ impl System for Processes {
         for batch in regions.chunks(self.options.batch) {
             let mut checked = self.check(space, batch);
             if let Some(survey) = &mut self.survey {
-                survey.promote(&self.headroom, space.0 as i32, (&mut checked, batch), self.size);
+                survey.note_asked(&self.headroom, space.0 as i32, (&mut checked, batch), self.size);
             } else if checked.iter().any(Result::is_ok) {
                 let ready = match how {
                     How::InPlace => Err(Why::Otherwise.into()),

@@ -1,6 +1,6 @@
 //! A dry run: the policy's background runs on live processes, and what it would promote is noted.
 
-use super::claims::Claims;
+use super::claims::{Claims, grows};
 use super::{Processes, Promoter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,10 +178,12 @@ impl Survey {
     /// The process has ended, or executes another program.
     pub(super) fn forget(&mut self, pid: i32) {
         self.asked.remove(&pid);
+        self.claims.forget(pid);
     }
 
-    /// Notes what would come of regions that were checked, and tells it: of the same ones once.
-    pub(super) fn promote(
+    /// Notes what would come of promoting regions that were checked, and replaces their outcomes by
+    /// it. A region that was noted before is left as it is.
+    pub(super) fn note_asked(
         &mut self,
         headroom: &Headroom,
         pid: i32,
@@ -215,8 +217,7 @@ impl Survey {
                 None => {
                     let (fit, _, place) = self.claims.admit(headroom, pid, vec![candidate], (size, page));
                     if !fit.is_empty() {
-                        let grown = size - u64::from(candidate.populated) * page;
-                        asked.fit.push((candidate.region * size, grown));
+                        asked.fit.push((candidate.region * size, grows(&candidate, size, page)));
                         continue;
                     }
                     (Why::NoHeadroom, place)

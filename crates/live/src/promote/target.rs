@@ -96,11 +96,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// Every process.
-    pub fn all() -> Target {
-        Target { all: true, ..Target::default() }
-    }
-
     /// These processes, without those that have ended.
     pub fn pids(pids: impl IntoIterator<Item = i32>) -> Target {
         Target { pids: pids.into_iter().filter_map(Named::of).collect(), ..Target::default() }
@@ -231,7 +226,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         };
         let ours = Target::tree(own).members();
-        let all = Target::all().members();
+        let all = Target { all: true, ..Target::default() }.members();
         for pid in members.iter().rev() {
             // SAFETY: sending a signal to a child of ours touches no memory.
             unsafe { libc::kill(*pid, libc::SIGKILL) };
