@@ -3,6 +3,7 @@
 
 mod advice;
 mod contiguity;
+mod expectation;
 mod folios;
 mod mapping;
 mod pool;
@@ -14,10 +15,11 @@ mod shared;
 mod system;
 
 pub use contiguity::{Contiguity, contiguity};
+pub use expectation::Expectation;
 pub use mapping::{Kind, Mapping};
 pub use process::{Note, Process};
 pub use reach::{Library, Reach};
 pub use reason::Share;
-pub use service::{Expectation, Service};
+pub use service::Service;
 pub use system::{Pool, System, Zone};
 pub(crate) use system::{free_blocks, pools};

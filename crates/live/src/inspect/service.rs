@@ -1,13 +1,11 @@
 //! Several processes that are one service.
 
-use super::mapping::{Kind, Mapping, Pooled};
+use super::mapping::{Mapping, Pooled};
 use super::pool;
 use super::process::{Note, Process};
 use super::shared;
 use crate::promote::Selected;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::str::FromStr;
 use superpage_linux::Error;
 use superpage_linux::proc::State;
 
@@ -129,88 +127,10 @@ fn share_pools(processes: &mut [Process]) {
     }
 }
 
-/// How much of a kind of memory must be huge: `heap huge >= 90 %`, of `heap` (private anonymous
-/// memory), `shared`, `code` or `all`; memory of a hugetlb pool is `shared` or `heap`, as it is
-/// mapped.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Expectation {
-    of: Memory,
-    percent: f64,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Memory {
-    Heap,
-    Shared,
-    Code,
-    All,
-}
-
-impl Memory {
-    /// Each kind, its word in an expectation, and in the sentence about it.
-    const WORDS: [(Memory, &str, &str); 4] = [
-        (Memory::Heap, "heap", "heap"),
-        (Memory::Shared, "shared", "shared memory"),
-        (Memory::Code, "code", "code"),
-        (Memory::All, "all", "memory"),
-    ];
-
-    fn words(self) -> (Memory, &'static str, &'static str) {
-        Memory::WORDS[self as usize]
-    }
-}
-
-impl Expectation {
-    /// A sentence without its subject's name if too little is huge: `89.9 % of the heap is in huge
-    /// pages, less than the expected 90 %`. Of no such memory at all nothing is.
-    pub fn unmet(&self, process: &Process) -> Option<String> {
-        // What `run --text` has copied has no file any more.
-        let copied = |mapping: &Mapping| mapping.kind == Kind::Anonymous && mapping.permissions.starts_with("r-x");
-        let counts = |mapping: &&Mapping| match self.of {
-            Memory::Heap | Memory::Shared if mapping.kind == Kind::Hugetlb => {
-                mapping.permissions.ends_with('s') == (self.of == Memory::Shared)
-            }
-            Memory::Heap => mapping.kind == Kind::Anonymous && !copied(mapping),
-            Memory::Shared => mapping.kind == Kind::SharedMemory,
-            Memory::Code => mapping.is_code() || copied(mapping),
-            Memory::All => true,
-        };
-        let sum = |of: fn(&Mapping) -> u64| process.mappings.iter().filter(counts).map(of).sum::<u64>();
-        let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
-        let percent = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
-        // Rounded down, it is below what it should be in print too.
-        let (_, _, name) = self.of.words();
-        (percent < self.percent).then(|| {
-            let found = (10.0 * percent).floor() / 10.0;
-            format!("{found:.1} % of the {name} is in huge pages, less than the expected {} %", self.percent)
-        })
-    }
-}
-
-impl FromStr for Expectation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Expectation, String> {
-        let expected = "expected a kind of memory and a percentage with its sign, as `heap huge >= 90 %`: of heap, \
-                        shared, code or all";
-        let (memory, share) = text.split_once(">=").ok_or(expected)?;
-        let words: Vec<&str> = memory.split_whitespace().collect();
-        let of = Memory::WORDS.iter().find(|(_, word, _)| words == [*word, "huge"]).ok_or(expected)?.0;
-        let percent = share.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
-        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or(expected)?;
-        Ok(Expectation { of, percent })
-    }
-}
-
-impl fmt::Display for Expectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} huge >= {} %", self.of.words().1, self.percent)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::advice::tests::mapping;
+    use super::super::mapping::Kind;
     use super::*;
     use superpage_linux::why::Why;
 
@@ -273,53 +193,5 @@ mod tests {
             processes.iter().map(|it| (it.mappings[0].proportional_bytes + (1 << 19)) >> 20).collect();
         // 2 + 1 + 2/3, 1 + 2/3, 2/3, and all of another file.
         assert_eq!(parts, [4, 2, 1, 4]);
-    }
-
-    #[test]
-    fn what_is_expected_is_of_a_kind_of_memory() {
-        let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
-        heap.huge_bytes = 90 << 20;
-        let process = |mappings| process(1, mappings);
-        let heap = process(vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
-        for (text, unmet) in [
-            ("heap huge >= 90 %", None),
-            ("heap huge>=90.04%", Some("90.0 % of the heap is in huge pages, less than the expected 90.04 %")),
-            ("all huge >= 45%", None),
-            ("all huge >= 58 %", Some("45.0 % of the memory is in huge pages, less than the expected 58 %")),
-            ("code huge >= 1 %", Some("0.0 % of the code is in huge pages, less than the expected 1 %")),
-            ("shared huge >= 0 %", None),
-        ] {
-            let expectation: Expectation = text.parse().unwrap();
-            assert_eq!(expectation.unmet(&heap).as_deref(), unmet, "{text}");
-            assert_eq!(expectation.to_string().parse(), Ok(expectation));
-        }
-        let mut almost = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10000);
-        almost.huge_bytes = 8996 << 20;
-        let expectation: Expectation = "heap huge >= 90 %".parse().unwrap();
-        assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 % "));
-        // Code that was copied to memory without a file.
-        let mut copied = mapping(Kind::Anonymous, "r-xp", "", Why::NotAdvised, 4);
-        copied.huge_bytes = copied.resident_bytes;
-        let expectation: Expectation = "code huge >= 90 %".parse().unwrap();
-        assert_eq!(expectation.unmet(&process(vec![copied])), None);
-        // Memory of a pool, as it is mapped.
-        let pool = |permissions| {
-            let mapping = mapping(Kind::Hugetlb, permissions, "/anon_hugepage (deleted)", Why::NotCollapsed, 100);
-            process(vec![Mapping { huge_bytes: mapping.resident_bytes, ..mapping }])
-        };
-        for (text, permissions, met) in [
-            ("shared huge >= 90 %", "rw-s", true),
-            ("shared huge >= 90 %", "rw-p", false),
-            ("heap huge >= 90 %", "rw-p", true),
-            ("heap huge >= 90 %", "rw-s", false),
-        ] {
-            let expectation: Expectation = text.parse().unwrap();
-            assert_eq!(expectation.unmet(&pool(permissions)).is_none(), met, "{text} of {permissions}");
-        }
-        for text in
-            ["", "heap >= 90 %", "heap huge > 90 %", "heap huge >= 90", "heap huge >= 101 %", "heap huge >= nan %"]
-        {
-            assert!(text.parse::<Expectation>().unwrap_err().starts_with("expected a kind"), "{text}");
-        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Clock {
     pub(super) used: Duration,
     pub(super) mark: Duration,
     /// The part of it spent in scans.
-    pub(super) scans: Duration,
+    pub(super) scan_time: Duration,
 }
 
 impl Clock {

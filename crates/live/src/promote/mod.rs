@@ -84,7 +84,7 @@ impl Promoter {
         let live = Processes {
             least: options.least(size),
             options,
-            target: target.after(&mut named),
+            target: target.pinned_by(&mut named),
             listed: None,
             named,
             ladder,
@@ -162,7 +162,7 @@ impl Promoter {
         live.clock.used = options.burst;
         live.options = options;
         self.background = live.begun(live.options.background());
-        live.target = target.after(&mut live.named);
+        live.target = target.pinned_by(&mut live.named);
         live.listed = None;
         live.processes.values_mut().for_each(Process::scan_again);
     }
@@ -209,10 +209,10 @@ impl Promoter {
         self.live.counters.cpu += self.live.clock.begin();
         self.live.earn();
         self.live.waits.count(self.live.began.elapsed(), &mut self.live.counters.waited);
-        let scans = self.live.clock.scans;
+        let scans = self.live.clock.scan_time;
         if self.call() {
             let live = &mut self.live;
-            let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
+            let (used, scans) = (live.clock.end(), live.clock.scan_time.saturating_sub(scans));
             live.counters.cpu += used;
             live.counters.scan_cpu += scans;
             live.counters.promote_cpu += used.saturating_sub(scans);

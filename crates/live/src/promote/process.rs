@@ -58,6 +58,15 @@ pub(super) struct Seen {
     pub(super) candidates: u64,
 }
 
+/// What a scan looks for: regions of `size` bytes, candidates of which are populated to `least`
+/// base pages.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    pub(super) options: &'a Options,
+    pub(super) size: u64,
+    pub(super) least: u32,
+}
+
 /// A watched process. Times are since the promoter began.
 #[derive(Default, Debug)]
 pub(super) struct Process {
@@ -116,7 +125,7 @@ impl Process {
     pub(super) fn scan_if_changed(
         &mut self,
         now: Duration,
-        scope: (&Options, u64, u32),
+        scope: Scope<'_>,
         part: Option<Regions>,
         see: &mut dyn FnMut(Sample),
     ) -> Result<(Scanned, Option<u64>), Error> {
@@ -143,7 +152,7 @@ impl Process {
         match scanned {
             Ok(_) if self.excluded == Some(Why::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
-                self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, scope.1))].into();
+                self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, scope.size))].into();
                 Ok((Scanned::Closed, None))
             }
             Ok(next) => {
@@ -201,7 +210,7 @@ impl Process {
     fn scan(
         &mut self,
         now: Duration,
-        (options, size, least): (&Options, u64, u32),
+        Scope { options, size, least }: Scope<'_>,
         part: Regions,
         see: &mut dyn FnMut(Sample),
     ) -> Result<Option<u64>, Error> {

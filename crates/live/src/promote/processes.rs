@@ -6,7 +6,7 @@ use super::counters::Counters;
 use super::given_back::GivenBack;
 use super::options::{Options, SLOWDOWN};
 use super::pace::NAP;
-use super::process::Process;
+use super::process::{Process, Scope};
 use super::survey::Survey;
 use super::target::{Listing, Target};
 use super::waits::Waits;
@@ -112,7 +112,7 @@ impl Processes {
     }
 
     pub(super) fn process(&self, space: SpaceId) -> Option<&Process> {
-        self.processes.get(&(space.0 as i32))
+        self.processes.get(&pid_of(space))
     }
 
     /// Each process takes two open files while something in it may be promoted. Where no more are
@@ -135,7 +135,7 @@ impl Processes {
         let splitter = self.splitter.get_or_insert_with(|| {
             Splitter::of("/sys/kernel/debug").inspect_err(|error| tracing::warn!("{error}")).ok()
         });
-        let Some((splitter, process)) = splitter.as_ref().zip(self.processes.get_mut(&(space.0 as i32))) else {
+        let Some((splitter, process)) = splitter.as_ref().zip(self.processes.get_mut(&pid_of(space))) else {
             return false;
         };
         process.scan_again();
@@ -150,11 +150,11 @@ impl Processes {
         part: Option<Regions>,
         see: &mut dyn FnMut(Sample),
     ) -> (Scanned, Option<u64>) {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return (Scanned::Gone, None) };
+        let Some(process) = self.processes.get_mut(&pid_of(space)) else { return (Scanned::Gone, None) };
         let (before, identity) = (self.clock.read(), process.identity());
-        let scope = (&self.options, self.size, self.least);
+        let scope = Scope { options: &self.options, size: self.size, least: self.least };
         let mut scanned = process.scan_if_changed(self.began.elapsed(), scope, part, see);
-        self.clock.scans += self.clock.read().saturating_sub(before);
+        self.clock.scan_time += self.clock.read().saturating_sub(before);
         // Another process of that number, or another program: a new address space, which the next
         // list has.
         if identity.is_some() && process.identity() != identity {
@@ -162,8 +162,8 @@ impl Processes {
         }
         match scanned {
             Ok((Scanned::Gone, _)) => {
-                self.processes.remove(&(space.0 as i32));
-                self.survey.iter_mut().for_each(|survey| survey.forget(space.0 as i32));
+                self.processes.remove(&pid_of(space));
+                self.survey.iter_mut().for_each(|survey| survey.forget(pid_of(space)));
                 self.gone.insert(space);
             }
             Ok((Scanned::Unchanged, _)) => self.counters.quiet_scans += 1,
@@ -190,7 +190,7 @@ impl Processes {
     /// Whether promotions may be tried in a process now.
     pub(super) fn ready(&mut self, space: SpaceId) -> Result<(), Refusal> {
         let now = self.began.elapsed();
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Err(Why::Gone.into()) };
+        let Some(process) = self.processes.get_mut(&pid_of(space)) else { return Err(Why::Gone.into()) };
         let wait = |until: Duration, why| Err(Refusal { why, until: nanos(until) });
         match process.pace.until() {
             _ if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
@@ -216,7 +216,7 @@ impl Processes {
 
     /// Checks regions page by page.
     pub(super) fn check(&mut self, space: SpaceId, regions: &[Candidate]) -> Vec<Result<Candidate, Why>> {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
+        let Some(process) = self.processes.get_mut(&pid_of(space)) else {
             return vec![Err(Why::Gone); regions.len()];
         };
         let (size, frames, at) = (self.size, self.given_back.frames(), (self.began.elapsed(), &self.options));
@@ -244,7 +244,7 @@ impl Processes {
 
     /// Promotes, in one call, those of these regions that passed the check and have room.
     pub(super) fn promote_checked(&mut self, space: SpaceId, regions: &mut [Result<Candidate, Why>]) {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return };
+        let Some(process) = self.processes.get_mut(&pid_of(space)) else { return };
         let (now, size, page) = (self.began.elapsed(), self.size, rustix::param::page_size() as u64);
         let (room, counters) = (self.headroom.room(process.pid), &mut self.counters);
         let passed = regions.iter().filter_map(|checked| checked.ok()).collect();
@@ -342,7 +342,7 @@ impl System for Processes {
         for pid in &members {
             self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
         }
-        self.clock.scans += self.clock.read().saturating_sub(before);
+        self.clock.scan_time += self.clock.read().saturating_sub(before);
         members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
     }
 
@@ -387,7 +387,7 @@ impl System for Processes {
         for batch in regions.chunks(self.options.batch) {
             let mut checked = self.check(space, batch);
             if let Some(survey) = &mut self.survey {
-                survey.note_asked(&self.headroom, space.0 as i32, (&mut checked, batch), self.size);
+                survey.note_asked(&self.headroom, pid_of(space), (&mut checked, batch), self.size);
             } else if checked.iter().any(Result::is_ok) {
                 let ready = match how {
                     How::InPlace => Err(Why::Otherwise.into()),
@@ -427,6 +427,11 @@ impl System for Processes {
         // What maps the page of zeroes is not populated any more.
         u64::from(before.populated.saturating_sub(self.look(space, level, region).populated))
     }
+}
+
+/// The process whose address space it is.
+fn pid_of(space: SpaceId) -> i32 {
+    space.0 as i32
 }
 
 /// A time of the promoter in the unit of policies.

@@ -1,6 +1,7 @@
 //! A dry run: the policy's background runs on live processes, and what it would promote is noted.
 
 use super::claims::{Claims, grows};
+use super::process::Scope;
 use super::{Processes, Promoter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +59,7 @@ impl Promoter {
         live.spaces();
         let now = live.began.elapsed();
         // Ranges that the kernel would refuse, which a daemon learns of when it does.
-        let scope = (&live.options, live.size, live.least);
+        let scope = Scope { options: &live.options, size: live.size, least: live.least };
         for process in live.processes.values_mut() {
             _ = process.scan_if_changed(now, scope, None, &mut |_| {});
             process.learn_flags(now, &live.options);
@@ -87,7 +88,7 @@ impl Processes {
     fn findings(&mut self) -> Vec<Finding> {
         let (now, rules) = (self.began.elapsed(), Rules::read());
         let mut survey = self.survey.take().unwrap_or_default();
-        let scope = (&self.options, self.size, self.least);
+        let scope = Scope { options: &self.options, size: self.size, least: self.least };
         let size = PageSize::from_bytes(self.size).expect("a power of two");
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {

@@ -106,9 +106,9 @@ impl Target {
         Target { trees: Named::of(pid).into_iter().collect(), ..Target::default() }
     }
 
-    /// This target, where a number that was named before is of the process that was meant then,
-    /// even if that has ended. What it names is known from then on.
-    pub(super) fn after(mut self, known: &mut Vec<Named>) -> Target {
+    /// This target, where a number that was named before still means the process that had it then,
+    /// even if that has ended. Numbers that are new are added to `known`.
+    pub(super) fn pinned_by(mut self, known: &mut Vec<Named>) -> Target {
         for named in self.pids.iter_mut().chain(&mut self.trees) {
             match known.iter().find(|known| known.pid == named.pid) {
                 Some(known) => *named = *known,
@@ -243,11 +243,11 @@ mod tests {
         let first = Named::of(own).unwrap();
         let later = Target { pids: vec![Named::of(1).unwrap(), first], ..Target::default() };
         let mut known = Vec::new();
-        assert_eq!(Target { pids: vec![first], ..Target::default() }.after(&mut known).pids, [first]);
+        assert_eq!(Target { pids: vec![first], ..Target::default() }.pinned_by(&mut known).pids, [first]);
         // It was not named in between.
-        assert!(Target::default().after(&mut known).is_empty());
+        assert!(Target::default().pinned_by(&mut known).is_empty());
         known[0] = Named::of(1).map(|other| Named { pid: own, ..other }).unwrap();
-        assert_eq!(later.after(&mut known).pids[1], known[0]);
+        assert_eq!(later.pinned_by(&mut known).pids[1], known[0]);
         assert_eq!(known.len(), 2);
         assert!(!known[0].lives());
     }
