@@ -52,6 +52,9 @@ pub struct Mapping {
     /// pool, of which the kernel does not say that, among the processes of a
     /// [`Service`](super::Service).
     pub proportional_bytes: u64,
+    /// What of it no other process maps.
+    #[serde(skip)]
+    pub(super) exclusive: Exclusive,
     /// What others may map too of a hugetlb pool.
     #[serde(skip)]
     pub(super) pooled: Pooled,
@@ -79,6 +82,16 @@ pub struct Mapping {
     pub eligible: Option<bool>,
     /// Why the rest of the resident bytes is not huge, most bytes first.
     pub reasons: Vec<Reason>,
+}
+
+/// Resident bytes that no other process maps; none of a hugetlb pool, whose pages tell it otherwise
+/// ([`Pooled`]).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Exclusive {
+    pub(super) resident: u64,
+    pub(super) huge: u64,
+    /// The rest of it, by why it is not huge.
+    pub(super) reasons: BTreeMap<Why, u64>,
 }
 
 /// Resident pages of a hugetlb pool that other processes may map too.
@@ -149,6 +162,7 @@ impl Mapping {
                 offsets: tally.pooled.iter().map(|address| address - start + map.offset).collect(),
             },
             populated_share: tally.resident as f64 / size_bytes as f64,
+            exclusive: tally.exclusive,
             swapped_bytes: tally.swapped,
             zero_bytes: tally.zero,
             huge_bytes: tally.huge,
@@ -190,30 +204,37 @@ impl Mapping {
         }
     }
 
-    /// With its proportional share of all that is counted.
+    /// With its proportional share of all that is counted: what it maps alone counts whole, and of
+    /// what it shares, each kind has the same part. Which folios are shared is not known.
     pub(super) fn proportional(&self) -> Mapping {
-        let part = match self.resident_bytes {
-            0 => 1.0,
-            resident => self.proportional_bytes as f64 / resident as f64,
+        let Mapping { resident_bytes, proportional_bytes, exclusive, .. } = self;
+        let ratio = |part: u64, of: u64| if of == 0 { 1.0 } else { (part as f64 / of as f64).min(1.0) };
+        let (all, shared) = (
+            ratio(*proportional_bytes, *resident_bytes),
+            ratio(proportional_bytes.saturating_sub(exclusive.resident), resident_bytes - exclusive.resident),
+        );
+        let scaled = |bytes: u64, alone: u64| alone + ((bytes - alone) as f64 * shared).round() as u64;
+        let by_size = |sizes: &Option<BTreeMap<PageSize, u64>>| {
+            let sizes = sizes.as_ref()?.iter();
+            Some(sizes.map(|(size, bytes)| (*size, (*bytes as f64 * all).round() as u64)).collect())
         };
-        let scaled = |bytes: u64| (bytes as f64 * part).round() as u64;
-        let all = |sizes: &Option<BTreeMap<PageSize, u64>>| {
-            sizes.as_ref().map(|sizes| sizes.iter().map(|(size, bytes)| (*size, scaled(*bytes))).collect())
+        let reason = |reason: &Reason| {
+            let bytes = scaled(reason.bytes, exclusive.reasons.get(&reason.why).copied().unwrap_or(0));
+            // Rounded up, so that no bytes are in no block.
+            let blocks = (reason.blocks as f64 * ratio(bytes, reason.bytes)).ceil() as u64;
+            Reason { bytes, blocks, ..reason.clone() }
         };
-        // Whole blocks, so that none is less than what it holds.
-        let shared_out = |reason: &Reason| Reason {
-            bytes: scaled(reason.bytes),
-            blocks: (reason.blocks as f64 * part).ceil() as u64,
-            ..reason.clone()
+        let full = match self.kind {
+            Kind::Anonymous => self.full_bytes,
+            _ => scaled(self.full_bytes, 0),
         };
-        let reasons = self.reasons.iter();
         Mapping {
-            resident_bytes: self.proportional_bytes,
-            huge_bytes: scaled(self.huge_bytes),
-            full_bytes: scaled(self.full_bytes),
-            folio_bytes: all(&self.folio_bytes),
-            contiguous_bytes: all(&self.contiguous_bytes),
-            reasons: reasons.map(shared_out).collect(),
+            resident_bytes: *proportional_bytes,
+            huge_bytes: scaled(self.huge_bytes, exclusive.huge),
+            full_bytes: full,
+            folio_bytes: by_size(&self.folio_bytes),
+            contiguous_bytes: by_size(&self.contiguous_bytes),
+            reasons: self.reasons.iter().map(reason).collect(),
             ..self.clone()
         }
     }
@@ -254,6 +275,7 @@ struct Sum {
     zero: u64,
     huge: u64,
     full: u64,
+    exclusive: Exclusive,
     /// Addresses of pages of a hugetlb pool, or of blocks of them, that other processes may map
     /// too.
     pooled: Vec<u64>,
@@ -285,7 +307,7 @@ impl<'a> Tally<'a> {
             inside: address >= self.range.start && address + self.block <= self.range.end,
             ..Block::default()
         };
-        let mut huge = 0;
+        let (mut huge, mut exclusive, mut exclusive_huge) = (0, 0, 0);
         for (index, entry) in entries.iter().enumerate() {
             block.swapped += u64::from(entry.swapped());
             self.sum.zero += self.base * u64::from(entry.zero());
@@ -298,6 +320,9 @@ impl<'a> Tally<'a> {
             let given_back = self.flags.as_mut().is_some_and(|flags| flags.given_back(*entry));
             block.given_back += u64::from(given_back);
             huge += u64::from(entry.huge() || self.hugetlb.is_some());
+            let alone = entry.exclusive() && self.hugetlb.is_none();
+            exclusive += u64::from(alone);
+            exclusive_huge += u64::from(alone && entry.huge());
             let at = address + index as u64 * self.base;
             let begins = |size: PageSize| at.is_multiple_of(size.bytes().min(self.block));
             self.sum.pooled.extend((!entry.exclusive() && self.hugetlb.is_some_and(begins)).then_some(at));
@@ -314,6 +339,8 @@ impl<'a> Tally<'a> {
         self.sum.resident += block.resident * self.base;
         self.sum.swapped += block.swapped * self.base;
         self.sum.huge += huge * self.base;
+        self.sum.exclusive.resident += exclusive * self.base;
+        self.sum.exclusive.huge += exclusive_huge * self.base;
         if huge < block.resident {
             let why = self.circumstances.why(&block);
             let promoted =
@@ -324,6 +351,7 @@ impl<'a> Tally<'a> {
             let part = self.whys.entry(why).or_default();
             part.bytes += (block.resident - huge) * self.base;
             part.blocks += 1;
+            *self.sum.exclusive.reasons.entry(why).or_default() += (exclusive - exclusive_huge) * self.base;
         }
     }
 

@@ -155,6 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn what_one_process_maps_alone_counts_whole() {
+        let heap =
+            || Mapping { proportional_bytes: 50 << 20, ..mapping(Kind::Anonymous, "rw-p", "", Why::SharedByFork, 100) };
+        // It has written half again, as huge pages; the other half and all of the first's are of two.
+        let mut child = Mapping { huge_bytes: 50 << 20, proportional_bytes: 75 << 20, ..heap() };
+        child.reasons[0].bytes = 50 << 20;
+        (child.exclusive.resident, child.exclusive.huge) = (50 << 20, 50 << 20);
+        assert_eq!(child.validate(), Ok(()));
+        let processes = vec![process(1, vec![heap()]), process(2, vec![child])];
+        let service = Service { which: vec![], processes, unmapped_bytes: 0, notes: vec![] };
+        let whole = service.whole();
+        assert_eq!(whole.mappings.iter().map(|mapping| mapping.huge_bytes >> 20).collect::<Vec<_>>(), [0, 50]);
+        assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [75]);
+    }
+
+    #[test]
     fn a_note_says_whose_it_is() {
         let (disabled, rules) = (Note { text: "it is so".into(), own: true }, Note::from("rules".to_string()));
         let mut processes: Vec<Process> = (1..=6).map(|pid| process(pid, vec![])).collect();

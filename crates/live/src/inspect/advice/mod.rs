@@ -123,6 +123,7 @@ pub(super) mod tests {
             size_bytes: bytes,
             resident_bytes: bytes,
             proportional_bytes: bytes,
+            exclusive: Default::default(),
             pooled: Default::default(),
             populated_share: 1.0,
             swapped_bytes: 0,
