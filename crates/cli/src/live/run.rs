@@ -10,6 +10,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::settings::System;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
+use superpage_linux::why::Why;
 use superpage_live::Policy;
 use superpage_live::inspect::Reach;
 use superpage_live::launch::Line;
@@ -17,6 +18,7 @@ use superpage_live::policy::{Aim, Plan, part, too_short};
 use superpage_live::promote::Work;
 use superpage_live::run::{Options, Outcome, run};
 use superpage_live::sample::Memory;
+use superpage_pages::PageSize;
 use superpage_report::{bytes, count, foreign, time};
 
 /// Run a command under a policy for its pages
@@ -149,6 +151,12 @@ fn summary(policy: &Policy, outcome: &Outcome) {
                 time(cost.as_secs_f64()),
             );
         }
+        let size = PageSize::from_bytes(promoted.region_bytes).expect("a power of two");
+        for (why, regions) in &work.kept {
+            let s = if *regions == 1 { "" } else { "s" };
+            let why = Why::ALL.iter().find(|known| known.name() == *why).map_or(String::new(), |why| why.words(size));
+            eprintln!("superpage: up to {} region{s} at once could not become huge{each}: {why}", count(*regions));
+        }
         if promoted.grown_bytes > 0 {
             eprintln!(
                 "superpage: which grew it by up to {}: pages that were not populated",
@@ -253,10 +261,12 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
         let reasons = reach.reasons(aim, &rules);
         let mut said: Vec<String> =
             reasons.into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect();
+        let above = outcome.work.as_ref().is_some_and(|work| !work.kept.is_empty());
+        let above = if above { "as said above, " } else { "" };
         let rest = reach.rest().filter(|_| aim == Aim::Huge && of_plan(policy).is_empty());
         said.extend(rest.map(|rest| {
             format!(
-                "{} of private memory could be huge and was not when it was last looked at: {}",
+                "{} of private memory could be huge and was not when it was last looked at: {above}{}",
                 bytes(rest),
                 why_not_yet(policy)
             )

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use superpage_linux::Error;
 use superpage_linux::cpu::process_cpu;
 use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
+use superpage_linux::why::Why;
 use superpage_output::foreign;
 
 /// The longest sleep between two looks at the signals.
@@ -196,23 +197,18 @@ fn found(service: Option<&str>, counters: &Counters) {
     let excluded = counters.excluded.iter().map(|(why, processes)| format!("{why} {processes}"));
     let excluded = excluded.collect::<Vec<_>>().join(", ");
     let excluded = (!excluded.is_empty()).then_some(excluded);
-    // What was found to be shared since a fork is not promoted, though it is left.
-    let shared = (counters.shared > 0).then_some("some of them since a fork");
+    let kept = |why: Why| counters.kept_regions.get(why.name());
     if watched == 0 && excluded.is_none() {
         return tracing::info!(service, "no process was looked at so far");
     }
-    let given_back = counters
-        .refused
-        .contains_key(superpage_linux::why::Why::GivenBack.name())
-        .then_some("some of them (MADV_FREE)");
     tracing::info!(
         service,
         processes = watched,
         excluded,
         huge,
         left,
-        shared,
-        given_back,
+        shared_by_fork = kept(Why::SharedByFork),
+        given_back = kept(Why::GivenBack),
         sparse,
         "regions found so far"
     );

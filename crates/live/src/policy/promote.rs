@@ -82,11 +82,6 @@ pub fn too_short(options: &Options, work: &Work, wall: Duration) -> Option<Strin
         // Processes that are excluded are not scanned, and others had nothing that could be
         // promoted.
         (0, _) | (_, 0) => None,
-        (_, candidates) if counters.shared > 0 => Some(format!(
-            "up to {} regions were populated enough to be promoted, counted in each process, but their pages were \
-             shared with others since a fork",
-            Count(candidates)
-        )),
         (_, candidates) => Some(format!(
             "{} regions were populated enough to be promoted, but none had been unchanged for {age:?} when the command \
              ended (promote:age=TIME)",

@@ -52,8 +52,12 @@ pub struct Counters {
     pub excluded: BTreeMap<&'static str, u64>,
     /// Regions of watched processes that are huge, now.
     pub huge_regions: u64,
-    /// Regions of watched processes that are populated to the share and not huge, now.
+    /// Regions of watched processes that are populated to the share and not huge, and that no check
+    /// has refused, now.
     pub candidate_regions: u64,
+    /// Such regions that are left alone since others share their pages, or the program has given
+    /// pages back, now, by the reason's name.
+    pub kept_regions: BTreeMap<&'static str, u64>,
     /// Regions of watched processes that are populated below the share, now.
     pub sparse_regions: u64,
     /// CPU time of the promoter's thread in total.

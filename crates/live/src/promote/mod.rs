@@ -192,7 +192,10 @@ impl Promoter {
         }
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
         counters.huge_regions = sum(|process| process.seen.huge + process.promoted);
-        counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
+        counters.candidate_regions = sum(Process::candidates);
+        for why in watched().flat_map(Process::kept) {
+            *counters.kept_regions.entry(why.name()).or_default() += 1;
+        }
         counters.sparse_regions = sum(|process| process.seen.sparse);
         counters
     }

@@ -2,9 +2,10 @@
 //!
 //! The kernel collapses a region under locks that page faults and mappings of the process need too.
 //! So the cost of each batch is measured by the process's own progress: the CPU time that it used
-//! meanwhile, against what it used per second just before. What it lost is a debt, which the passing
-//! time pays back at the rate of the allowed slowdown; until it is paid, the process is left alone.
-//! So of any long time, the process loses no more than that share.
+//! meanwhile, against what it used per second just before. What it lost is a debt, of which its own
+//! CPU time pays the share that is allowed; until all is paid, the process is left alone. So it loses
+//! no more than that share of its progress, however much of a core it uses. What it loses after a
+//! batch, because it waits for a core again, is not seen.
 
 use std::time::Duration;
 use superpage_vm::Why;
@@ -23,6 +24,10 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 /// batch may seem to have cost too much, or less than nothing; the sum is right.
 const TICK: f64 = 0.01;
 
+/// A process that uses less of a core than this is left alone no longer than with it: nearly idle, it
+/// would pay for minutes, and has next to nothing to lose.
+const NEARLY_IDLE: f64 = 0.05;
+
 /// The progress of a process beside its promotions. Times are since the promoter began.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
@@ -32,6 +37,7 @@ pub(super) struct Pace {
     seen: Option<(Duration, Duration)>,
     /// CPU seconds lost to batches and not paid back yet, at the end of the last batch.
     debt: f64,
+    /// The CPU time that had been used then.
     paid: Duration,
     /// Until when the process is left alone, and why.
     until: (Duration, Why),
@@ -67,9 +73,10 @@ impl Pace {
         let took = to.0.saturating_sub(from.0).as_secs_f64();
         let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();
         self.seen = Some(to);
-        let passed = to.0.saturating_sub(std::mem::replace(&mut self.paid, to.0));
-        self.debt = (self.debt - passed.as_secs_f64() * slowdown).max(-TICK) + lost;
-        let pause = Duration::from_secs_f64((self.debt.max(0.0) / slowdown).min(LONGEST.as_secs_f64()));
+        let used = to.1.saturating_sub(std::mem::replace(&mut self.paid, to.1)).as_secs_f64();
+        self.debt = (self.debt - used * slowdown).max(-TICK) + lost;
+        let pause = self.debt.max(0.0) / (slowdown * self.rate.max(NEARLY_IDLE));
+        let pause = Duration::from_secs_f64(pause.min(LONGEST.as_secs_f64()));
         self.until = (to.0 + pause, Why::Slowed);
         pause
     }
@@ -112,9 +119,8 @@ mod tests {
         pace.measure(ms(0), ms(0));
         pace.measure(ms(1000), ms(1000));
         let (mut now, mut cpu) = (ms(1000), ms(1000));
-        // A batch takes 10 ms, of which a tenth may be lost. The first has a tick to spare; the one that
-        // seems to cost less than nothing leaves some for the next.
-        for (used, pause) in [(0, 0), (0, 90), (0, 90), (4, 50), (14, 0), (4, 0), (0, 90)] {
+        // A batch takes 10 ms. The first has a tick to spare, the one that costs nothing a tenth of it.
+        for (used, pause) in [(0, 0), (0, 100), (0, 100), (5, 45), (0, 100), (10, 0), (0, 90)] {
             let after = (now + ms(10), cpu + ms(used));
             let paused = pace.batch((now, cpu), after, 0.1);
             assert_eq!((paused.as_micros() + 500) / 1000, pause, "{used}");
@@ -125,5 +131,26 @@ mod tests {
             pace.batch((now, cpu), (now + ms(1000), cpu), 0.01);
         }
         assert_eq!(pace.until().0, now + ms(1000) + LONGEST);
+    }
+
+    #[test]
+    fn a_process_with_part_of_a_core_loses_no_more_of_its_progress() {
+        // Each stalls in batches of 10 ms, and goes on in between; the share that is lost.
+        let lost = |rate: f64| {
+            let mut pace = Pace::default();
+            let at = |now: f64, cpu: f64| (Duration::from_secs_f64(now), Duration::from_secs_f64(cpu));
+            let (mut now, mut cpu, mut stalled) = (1.0, rate, 0.0);
+            pace.measure(ms(0), ms(0));
+            while now < 1000.0 {
+                let (from, to) = (at(now, cpu), at(now + 0.01, cpu));
+                pace.measure(from.0, from.1);
+                let paused = pace.batch(from, to, 0.02).as_secs_f64().max(0.03);
+                (now, cpu, stalled) = (now + 0.01 + paused, cpu + rate * paused, stalled + 0.01 * rate);
+            }
+            stalled / (stalled + cpu)
+        };
+        for rate in [1.0, 0.3, 0.1] {
+            assert!((0.019..0.021).contains(&lost(rate)), "{rate}: {}", lost(rate));
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::Options;
 use super::pace::Pace;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 use superpage_linux::Error;
@@ -80,6 +80,9 @@ pub(super) struct Process {
     pub(super) pinned: Option<Pinned>,
     /// Regions promoted since the last scan.
     pub(super) promoted: u64,
+    /// Candidates that the last check of each left alone: others share their pages, or the program
+    /// has given pages back.
+    kept: BTreeMap<u64, Why>,
     /// Ranges excluded by the program or by their kind.
     pub(super) unsuitable: Vec<Unsuitable>,
     /// Scans that failed since the last that did not.
@@ -107,6 +110,24 @@ impl Process {
     /// A process seen for the first time, whose age counts from `met`.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
         Process { pid, met, ..Process::default() }
+    }
+
+    /// Regions that could be promoted, as far as is known.
+    pub(super) fn candidates(&self) -> u64 {
+        self.seen.candidates.saturating_sub(self.promoted + self.kept.len() as u64)
+    }
+
+    /// The candidates that are left alone, by reason.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Why> {
+        self.kept.values().copied()
+    }
+
+    /// Notes what a check of a region found.
+    pub(super) fn note_check(&mut self, region: u64, found: Result<(), Why>) {
+        match found {
+            Err(why @ (Why::SharedByFork | Why::GivenBack)) => _ = self.kept.insert(region, why),
+            _ => _ = self.kept.remove(&region),
+        }
     }
 
     /// The processor time that it has used since the last call.
@@ -175,6 +196,7 @@ impl Process {
         self.seen = Seen::default();
         self.pinned = None;
         self.unsuitable.clear();
+        self.kept.clear();
         (self.flags_read, self.given_back) = (None, None);
         self.memory = None;
         self.left.clear();
@@ -247,7 +269,7 @@ impl Process {
         if !self.unmeasured && !self.unsuitable.is_empty() {
             self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
         }
-        let (mut reported, mut next) = (0, None);
+        let (mut reported, mut next, mut again) = (0, None, BTreeSet::new());
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
@@ -268,6 +290,9 @@ impl Process {
                     false if found.populated >= least => seen.candidates += 1,
                     false => seen.sparse += u64::from(found.populated > 0),
                 }
+                if !found.huge && found.populated >= least && self.kept.contains_key(&found.region) {
+                    again.insert(found.region);
+                }
                 see(Sample { region: found.region, populated: found.populated.min(pages), superpage: found.huge });
                 true
             })?;
@@ -276,6 +301,8 @@ impl Process {
             }
         }
         self.seen = seen;
+        let scanned = part.from..next.unwrap_or(u64::MAX);
+        self.kept.retain(|region, _| !scanned.contains(region) || again.contains(region));
         if !self.unmeasured {
             self.measure(&pagemap, &misfits, size)?;
             self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval));

@@ -93,7 +93,7 @@ impl Processes {
     /// candidates.
     pub(super) fn note_waits(&mut self, background: Option<(Why, Time)>) {
         let now = self.began.elapsed();
-        let waiting = || self.processes.values().filter(|process| process.seen.candidates > process.promoted);
+        let waiting = || self.processes.values().filter(|process| process.candidates() > 0);
         let background = background.map(|(why, until)| (why, Duration::from_nanos(until)));
         let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
         let own = waiting().map(|process| process.pace.until()).filter(|(until, _)| now < *until);
@@ -228,6 +228,9 @@ impl Processes {
             Ok(Candidate { populated, ..*candidate })
         };
         let checked: Vec<Result<Candidate, Why>> = regions.iter().map(check).collect();
+        for (candidate, found) in regions.iter().zip(&checked) {
+            process.note_check(candidate.region, found.map(|_| ()));
+        }
         let count = |why| checked.iter().filter(|checked| **checked == Err(why)).count() as u64;
         let (shared, changed) = (count(Why::SharedByFork), count(Why::NotPopulated));
         self.counters.shared += shared;

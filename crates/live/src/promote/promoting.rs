@@ -1,7 +1,7 @@
 //! A promoter that runs on a thread while commands run.
 
 use super::{Counters, Promoter};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -26,8 +26,11 @@ pub struct Work {
     pub counters: Counters,
     /// The addresses of all regions that became huge pages.
     pub places: BTreeSet<u64>,
-    /// The most regions at once that it had made huge, or that were candidates.
+    /// The most regions at once that it had made huge, or that were candidates, without those that
+    /// it found to be shared or given back.
     pub candidates: u64,
+    /// The most regions at once that were left alone, by reason ([`Counters::kept_regions`]).
+    pub kept: BTreeMap<&'static str, u64>,
     /// The most bytes at once that were resident in regions populated below the share.
     pub sparse: u64,
     /// All reasons for which processes were left alone at some time.
@@ -48,12 +51,19 @@ impl Promoting {
                 let rest = promoter.step();
                 let now = promoter.counters();
                 work.candidates = work.candidates.max(now.candidate_regions + now.promoted_regions);
+                for (why, regions) in &now.kept_regions {
+                    let most = work.kept.entry(why).or_default();
+                    *most = (*regions).max(*most);
+                }
                 work.sparse = work.sparse.max(now.left.get(Why::NotPopulated.name()).copied().unwrap_or(0));
                 work.excluded.extend(now.excluded.keys());
                 // Woken at the end; a wake-up that precedes the sleep ends it at once.
                 thread::park_timeout(rest);
             }
-            Work { counters: promoter.counters(), places: promoter.places().clone(), ..work }
+            let counters = promoter.counters();
+            // They were candidates before they were checked.
+            let candidates = work.candidates.saturating_sub(work.kept.values().sum()).max(counters.promoted_regions);
+            Work { counters, places: promoter.places().clone(), candidates, ..work }
         });
         Ok(Promoting { waits: Some(waits), stop, thread: Some(thread.map_err(Error::thread)?) })
     }
