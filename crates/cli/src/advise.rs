@@ -278,11 +278,20 @@ impl Advise {
         let memory = |row: &superpage_sim::Row| row.peak_resident_bytes;
         if let Some(least) = advice.least(PLANNED) {
             let (few, all) = (least.regions, advice.layouts.last().map_or(0, |layout| layout.regions));
-            let words = if 2 * huge_bytes(advice, &least.row) > memory(&least.row) {
-                "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
-            } else {
+            let hot = regions_with_most(advice);
+            let words = if 2 * huge_bytes(advice, &least.row) <= memory(&least.row) {
                 "most of its memory needs no huge pages: advice by the program itself, where it allocates that \
                       (MADV_HUGEPAGE), with enabled=madvise"
+                    .to_string()
+            } else if 2 * hot <= few {
+                format!(
+                    "{:.0} % of the misses are in the first {hot}, and the others save page faults: huge pages wherever \
+                     they fit (superpage run -p thp -- CMD)",
+                    100.0 * PLANNED
+                )
+            } else {
+                "the misses are spread over its memory: huge pages wherever they fit (superpage run -p thp -- CMD)"
+                    .into()
             };
             let grown = memory(&least.row).saturating_sub(memory(base));
             let note = format!(
@@ -370,6 +379,16 @@ fn layouts(advice: &Advice) -> Table {
         ]);
     }
     table
+}
+
+/// How many of the regions with most misses have nearly all of them.
+fn regions_with_most(advice: &Advice) -> usize {
+    let most = PLANNED * advice.base.tlb_misses as f64;
+    let sums = advice.regions.iter().scan(0, |sum, hot| {
+        *sum += hot.misses;
+        Some(*sum)
+    });
+    1 + sums.take_while(|sum| (*sum as f64) < most).count()
 }
 
 /// The mappings with most misses, and what of them is in the plan.

@@ -55,7 +55,7 @@ pub fn shared_way_out(kinds: &[Kind], rules: &Rules) -> Option<String> {
         format!(
             "shared memory that was mapped under shmem_enabled=never lies where no huge page fits, for good; start the program again \
              under `superpage run` (promote: sets advise while memory is mapped, and the promoter makes huge what a process has mapped \
-             whole) or `run -p thp:shared=on` (within_size: huge at once), or set {SETTING} before it starts"
+             whole) or `run -p thp:shared=on` (within_size: huge at once), or set {SETTING} to within_size before it starts"
         )
     });
     let mounted = mounted.then(|| {

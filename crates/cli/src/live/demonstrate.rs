@@ -7,9 +7,14 @@ use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::time::Duration;
 use superpage_linux::memory::ask_for_huge_pages;
 use superpage_live::compare::{Comparison, End, Options, Reaches, With, compare_with, settings, table};
 use superpage_report::Screen;
+
+/// Rounds of a program, and how long they may take together, unless rounds are asked for.
+const RUNS: u32 = 7;
+const MOST: Duration = Duration::from_secs(20);
 
 /// See on this machine, in a minute, what huge pages do to three small programs
 #[derive(Args)]
@@ -19,9 +24,10 @@ use superpage_report::Screen;
     by madvise (asks), and under promote, which makes huge pages of what is full and settled.\n\
     `superpage compare -- CMD` does the same for a program of yours.")]
 pub(crate) struct Try {
-    /// The number of measured rounds of each program
-    #[arg(short, long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    /// The number of measured rounds of each program, however long they take. If not given, 7, or
+    /// fewer if a program takes 20 s
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
 
     /// Show every column, and wrap no line
     #[arg(long)]
@@ -110,7 +116,7 @@ impl Try {
             Failure::Run(format!("this program cannot be started again, since it has no path: {error}"))
         })?;
         let stop = Stop::of(ending(), Second::Waits);
-        let (mut rows, mut notes) = (BTreeMap::new(), Vec::new());
+        let (mut rows, mut notes, mut ended) = (BTreeMap::new(), Vec::new(), false);
         for program in Program::value_variants() {
             let name = program.to_possible_value().expect("none is skipped").get_name().to_owned();
             let named = |policy: &str| policy.parse().expect("it is one of ours");
@@ -120,18 +126,31 @@ impl Try {
                 policies: ["base", "promote:age=200ms,shared=off"].map(named).into(),
                 with: vec![With { name: Some("asks".into()), policy: named("now"), command: asking }],
                 reach: Reaches::OnlyMine,
-                runs: self.runs as usize,
+                runs: self.runs.unwrap_or(RUNS) as usize,
+                time_limit: if self.runs.is_none() { Some(MOST) } else { None },
                 ..Options::new(command)
             };
             let comparison = compare_with(settings(&options), &options, stop.flag(), &mut Bar::new(None))?;
-            if comparison.end == End::Stopped {
-                return Ok(stop.status());
+            if comparison.ended_early() {
+                let Comparison { rounds, of, .. } = comparison;
+                let why = if comparison.end == End::Stopped { "it was ended" } else { "its time was over" };
+                eprintln!("superpage: {name}: {why} after {rounds} of {of} rounds (-r {of} for all of them)");
+            }
+            ended = comparison.end == End::Stopped;
+            if comparison.rounds == 0 && ended {
+                break;
+            }
+            if comparison.rounds == 0 {
+                continue;
             }
             // They are of this machine, so that those of the last program stand for all.
             notes.clone_from(&comparison.notes);
             match self.format {
                 Format::Table => print(shown(*program, &comparison, Screen::stdout(self.wide)))?,
                 Format::Json => _ = rows.insert(name, comparison.rows),
+            }
+            if ended {
+                break;
             }
         }
         match self.format {
@@ -145,7 +164,7 @@ impl Try {
                 print(serde_json::to_string_pretty(&rows).expect("rows are plain values") + "\n")?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if ended { stop.status() } else { ExitCode::SUCCESS })
     }
 }
 

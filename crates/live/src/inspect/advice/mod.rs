@@ -178,7 +178,7 @@ pub(super) mod tests {
         let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
         assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
-        let lines_of = postgresql::lines(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() }, 1);
+        let lines_of = postgresql::with_pool(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() }, 1);
         assert!(words("").is_empty());
         assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
         let user = "setpriv --reuid=postgres --regid=postgres --init-groups CMD";
@@ -257,7 +257,7 @@ pub(super) mod tests {
     fn the_buffers_of_postgresql_are_computed_from_its_options() {
         let arguments = ["postgres", "-D", "/srv/data", "-c", "shared_buffers=256MB"].map(String::from).to_vec();
         let origin = Origin { arguments, folder: "/srv/data".into(), ..Origin::default() };
-        let lines = postgresql::lines(&origin, 1);
+        let lines = postgresql::with_pool(&origin, 1);
         let first = "postgres -D /srv/data -c shared_buffers=256MB -C shared_memory_size_in_huge_pages";
         assert_eq!((lines[0].line.as_str(), lines.len()), (first, 4));
         assert!(
@@ -268,7 +268,7 @@ pub(super) mod tests {
         assert_eq!(lines[3].line, "psql -c 'SHOW huge_pages'");
         let to = |arguments: &[&str]| {
             let arguments = arguments.iter().map(|argument| argument.to_string()).collect();
-            postgresql::lines(&Origin { arguments, ..Origin::default() }, 1)[3].line.clone()
+            postgresql::with_pool(&Origin { arguments, ..Origin::default() }, 1)[3].line.clone()
         };
         let line = "psql -h /srv/run -p 7932 -c 'SHOW huge_pages'";
         assert_eq!(to(&["postgres", "-D", "/srv/data", "-p", "7932", "-k", "/srv/run"]), line);
@@ -276,11 +276,11 @@ pub(super) mod tests {
         assert_eq!(to(&["postgres", "-c", "port=7932"]), "psql -p 7932 -c 'SHOW huge_pages'");
         for off in ["huge_pages=off", "-chuge_pages=off", "--huge_pages=off"] {
             let arguments = ["postgres", "-c", off].map(String::from).to_vec();
-            let lines = postgresql::lines(&Origin { arguments, ..Origin::default() }, 1);
+            let lines = postgresql::with_pool(&Origin { arguments, ..Origin::default() }, 1);
             assert!(lines[3].does.contains(&format!(", once {off} is no longer")), "{}", lines[3].does);
         }
         let odd = Origin { arguments: vec!["postgres".into(), "-D$(reboot)".into()], ..origin };
-        assert_eq!(postgresql::lines(&odd, 1)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
+        assert_eq!(postgresql::with_pool(&odd, 1)[0].line, "postgres -D /srv/data -C shared_memory_size_in_huge_pages");
     }
 
     #[test]

@@ -124,7 +124,9 @@ impl NextStart<'_> {
     fn shared(&self) -> Vec<Line> {
         if maps(self.mappings, "postgres") {
             let shared = self.mappings.iter().filter(|mapping| is_shared(mapping));
-            return postgresql::lines(self.origin, pool::needed(shared));
+            let mut lines = postgresql::without_pool(self.rules.shared(huge_size()));
+            lines.extend(postgresql::with_pool(self.origin, pool::needed(shared)));
+            return lines;
         }
         if !is_java(self.mappings) {
             let does = "from the next start on, for shared memory (root)";

@@ -1,13 +1,26 @@
 //! What to type for a PostgreSQL server.
 
 use super::super::pool;
+use super::SHMEM_ENABLED;
 use super::origin::{Origin, is_plain};
 use crate::launch::Line;
 use superpage_output::quoted;
 
+/// Without a pool, where the setting of shared memory has this `word`; the kernel then makes the
+/// buffers huge as they are touched.
+pub(super) fn without_pool(word: Option<&str>) -> Vec<Line> {
+    let Some(now @ ("never" | "advise")) = word else { return Vec::new() };
+    let does = format!(
+        "without a pool, from the next start on, and for what any program shares from then on (root; undone by the same \
+         line with {now})"
+    );
+    let line = format!("echo within_size > {SHMEM_ENABLED}");
+    vec![Line::new(does, line), Line::at_boot(SHMEM_ENABLED, "within_size")]
+}
+
 /// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages
 /// hold what it has mapped.
-pub(super) fn lines(origin: &Origin, now: u64) -> Vec<Line> {
+pub(super) fn with_pool(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
     let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
     let started = if plain {
@@ -35,7 +48,7 @@ pub(super) fn lines(origin: &Origin, now: u64) -> Vec<Line> {
     let to = host.unwrap_or_default() + &port.unwrap_or_default();
     vec![
         Line::new(
-            "how many pages N its buffers need of a pool (as its own user, while it is stopped; PostgreSQL 15 or later)",
+            "with a pool: how many pages N its buffers need of it (as its own user, while it is stopped; PostgreSQL 15 or later)",
             format!("{started} -C shared_memory_size_in_huge_pages"),
         ),
         pool,
