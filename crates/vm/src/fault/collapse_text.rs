@@ -3,8 +3,8 @@
 //! next access to each maps the superpage. Linux since 5.4 with `CONFIG_READ_ONLY_THP_FOR_FS`:
 //! mm/khugepaged.c, `collapse_file` and `retract_page_tables`.
 
-use crate::fault::promotion::Leaf;
-use crate::fault::relocate::Whole;
+use crate::fault::leaves::Leaf;
+use crate::fault::promote_by_copying::Whole;
 use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::space::reverse::Mapping;

@@ -8,7 +8,7 @@
 //! pages that were to be split later are split, cache pages dropped. Wired and busy frames cannot
 //! move: an extent with one is left as it is.
 
-use crate::fault::promotion::{Leaf, Move};
+use crate::fault::leaves::{Leaf, Move};
 use crate::object::PageOf;
 use crate::object::population::NodeId;
 use crate::policy::Pieces;
@@ -225,7 +225,8 @@ impl Vm {
     }
 
     /// Moves a unit to a free extent of its size. Returns `false`, with nothing changed, if there
-    /// is none, or if a page of it is of nobody who could be named.
+    /// is none, or if a page has neither a mapping nor a file by which [`Memory`] could be asked to
+    /// copy it.
     fn relocate(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, unit: &Unit) -> bool {
         let ladder = self.frames.ladder;
         let pages = ladder.pages(unit.level);

@@ -1,7 +1,7 @@
 //! How a fault populates a page: takes a frame for it, or an extent around it, fills that, and maps
 //! it.
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::frame::taken::{Content, Taken};
 use crate::object::PageOf;
@@ -245,7 +245,7 @@ impl Vm {
         }
         self.frames.strand(&self.objects, object, walk.frame..walk.frame + 1, access == Access::Write);
         let start = at.align_down(self.frames.ladder.pages(level));
-        self.uncover(context.pmap, space, start..start + self.frames.ladder.pages(level));
+        self.unmap_zero_leaves(context.pmap, space, start..start + self.frames.ladder.pages(level));
         let rights = context.site.entry.rights(object);
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
         let (mut full, mut mapped) = (taken.populated.full, Level::BASE);

@@ -4,16 +4,18 @@
 mod busy;
 mod collapse_text;
 mod compact;
+mod demotion;
 mod fill;
 mod give_back;
+pub(crate) mod leaves;
 mod pooled;
 mod prepopulate;
-pub(crate) mod promotion;
-mod relocate;
+mod promote_by_copying;
+mod promotion;
 pub(crate) mod site;
 mod zero_page;
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::frame::static_pool::HugePool;
 use crate::frame::taken::Content;

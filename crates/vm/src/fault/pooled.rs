@@ -2,7 +2,7 @@
 //! the pool, what it has reserved, and its faults. Pages of the pool are mapped, copied and freed
 //! whole; what would cut one is refused, as in Linux.
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
@@ -75,9 +75,9 @@ impl Vm {
         Ok(None)
     }
 
-    /// Whether a change of the pages from `low` up to `high` would cut a page of the pool. O(log
+    /// An error if a change of the pages from `low` up to `high` would cut a page of the pool. O(log
     /// entries).
-    pub(crate) fn cuts_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
+    pub(crate) fn refuse_cut_of_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let space = self.spaces.get(space)?;
         let Some(pages) = self.frames.pool_pages() else { return Ok(()) };
         let cut = [low, high].into_iter().find(|at| {
@@ -94,7 +94,7 @@ impl Vm {
         let ends = |range: PageRange| (range.start.0, range.start.0 + range.pages);
         let moving = from.pages.min(to.pages);
         for (low, high) in [ends(from), ends(to), ends(from.start.pages(moving))] {
-            self.cuts_pool(space, low, high)?;
+            self.refuse_cut_of_pool(space, low, high)?;
         }
         let (low, high) = ends(from.start.pages(moving));
         let entries = self.spaces.get(space)?.overlapping(low, high);
@@ -105,8 +105,8 @@ impl Vm {
         if grows || moves { Err(Error::PoolPage(from.start)) } else { Ok(()) }
     }
 
-    /// Whether a range has pages of the pool, of which a program cannot ask anything.
-    pub(crate) fn is_pool_free(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
+    /// An error if a range has pages of the pool, of which a program cannot ask anything.
+    pub(crate) fn refuse_pool_pages(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let entries = self.spaces.get(space)?.overlapping(low, high);
         let pooled = entries.iter().find(|entry| entry.pooled != Pooled::Not);
         pooled.map_or(Ok(()), |entry| Err(Error::PoolPage(Vpn(entry.start.max(low)))))

@@ -3,7 +3,7 @@
 //! ASPLOS 1994), or pages of a reservation around one that is touched (fault-around), so that a
 //! sequential fill has fewer faults.
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::frame::taken::{Content, Taken};
 use crate::object::population::Walk;
@@ -278,7 +278,7 @@ impl Vm {
         let Ok((Taken { walk, .. }, _, Filled::Now)) = self.provide(*memory, page, taken) else { return false };
         let (frame, protection) = (Pfn(u64::from(walk.frame)), self.rights_if_clean(object, rights));
         let to = Mapped { frame, size: base, protection };
-        self.uncover(*pmap, site.space, at..at + 1);
+        self.unmap_zero_leaves(*pmap, site.space, at..at + 1);
         match self.policy.answers.promote.accessed {
             Accessed::Any => pmap.enter(site.space, at, to, Access::Read),
             Accessed::All => pmap.enter_untouched(site.space, at, to),

@@ -5,7 +5,7 @@ use crate::space::{Entry, Window};
 use crate::{Page, SpaceId};
 use superpage_pages::{Access, Level, Vpn};
 
-/// What resolves a fault, and which.
+/// The faulting access, with the page tables and the memory to resolve it.
 pub(crate) struct FaultContext<'a, P, M> {
     pub(crate) pmap: &'a mut P,
     pub(crate) memory: &'a mut M,

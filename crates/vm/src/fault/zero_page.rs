@@ -5,7 +5,7 @@
 //! contents: whatever gives such a page contents removes the leaf first ([`Vm::uncover`]), or
 //! splits it if it is huge. The rest of the crate treats it as if nothing were mapped there.
 
-use crate::fault::promotion::Move;
+use crate::fault::leaves::Move;
 use crate::fault::site::{FaultContext, Site};
 use crate::policy::{Place, Promote, ZeroPage, huge};
 use crate::space::{Entry, Space};
@@ -161,7 +161,7 @@ impl Vm {
     }
 
     /// Removes what maps zeroes of these pages: they get contents, or lose their mapping.
-    pub(crate) fn uncover(&mut self, pmap: &mut impl Pmap, space: SpaceId, pages: Range<Vpn>) {
+    pub(crate) fn unmap_zero_leaves(&mut self, pmap: &mut impl Pmap, space: SpaceId, pages: Range<Vpn>) {
         if self.frames.stats.zero_page_mapped == 0 {
             return;
         }

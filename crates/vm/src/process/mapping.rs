@@ -109,7 +109,7 @@ impl Vm {
             bounds(Vpn(0).pages(pages))?;
         }
         self.none_busy(space, start..end, None)?;
-        self.cuts_pool(space, start, end)?;
+        self.refuse_cut_of_pool(space, start, end)?;
         let part = self.part_of_pool(pmap, &map);
         let pooled = part.as_ref().map(|part| self.reserve_part(part)).transpose()?.flatten();
         self.unmap(pmap, space, map.start.pages(map.pages))?;
@@ -174,7 +174,7 @@ impl Vm {
     pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
-        self.cuts_pool(space, low, high)?;
+        self.refuse_cut_of_pool(space, low, high)?;
         self.remove(pmap, space, low..high);
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Vm {
         protection: Protection,
     ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
-        self.cuts_pool(space, low, high)?;
+        self.refuse_cut_of_pool(space, low, high)?;
         self.frames.stats.note_peak();
         self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
             if entry.protection == protection {
@@ -262,7 +262,7 @@ impl Vm {
     /// static pool.
     pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
-        self.is_pool_free(space, low, high)?;
+        self.refuse_pool_pages(space, low, high)?;
         let hint = self.policy.answers.place.asked(hint);
         for entry in self.spaces.get(space)?.overlapping(low, high) {
             let part = Entry { hint, ..entry.within(low, high) };
@@ -295,7 +295,7 @@ impl Vm {
         change: impl Fn(&mut Entry),
     ) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
-        self.cuts_pool(space, low, high)?;
+        self.refuse_cut_of_pool(space, low, high)?;
         self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
             let mut changed = part;
             change(&mut changed);
@@ -376,7 +376,7 @@ impl Vm {
     pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
         let (low, high) = bounds(range)?;
         self.none_busy(space, low..high, None)?;
-        self.cuts_pool(space, low, high)?;
+        self.refuse_cut_of_pool(space, low, high)?;
         self.frames.stats.note_peak();
         self.change_parts(pmap, space, low..high, |vm, pmap, entry, part| {
             vm.unreserve(&part);

@@ -2,7 +2,7 @@
 //! lists, as in FreeBSD; and, if the policy says so, contiguity-aware replacement and speculative
 //! demotion (section 4.6).
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::frame::lists::Sample;
 use crate::object::PageOf;
 use crate::policy::{Cache, Wake};

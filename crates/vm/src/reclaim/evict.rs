@@ -1,7 +1,7 @@
 //! How pages leave memory: one, or all that a superpage maps (Linux 4.13: mm/vmscan.c,
 //! `CONFIG_THP_SWAP`).
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::object::PageOf;
 use crate::policy::Cache;
 use crate::queue::pages::List;

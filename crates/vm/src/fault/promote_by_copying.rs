@@ -2,7 +2,7 @@
 //! extent, the rest of it is zeroed, the region is mapped anew with one shootdown, and the old
 //! frames are freed. Linux calls this a collapse.
 
-use crate::fault::promotion::Leaf;
+use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
 use crate::object::ObjectId;
 use crate::space::{Entry, Pooled};
@@ -258,7 +258,7 @@ impl Vm {
         let Region { space, start, level } = fit.whole.region;
         let end = start + self.frames.ladder.pages(level);
         pmap.gather(space, start..end, |pmap| {
-            self.uncover(pmap, space, start..end);
+            self.unmap_zero_leaves(pmap, space, start..end);
             let mut used = Used::default();
             let mut at = start;
             while at < end {
