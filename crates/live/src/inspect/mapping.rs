@@ -208,6 +208,10 @@ impl Mapping {
     /// what it shares, each kind has the same part. Which folios are shared is not known.
     pub(super) fn proportional(&self) -> Mapping {
         let Mapping { resident_bytes, proportional_bytes, exclusive, .. } = self;
+        // The page table calls a folio exclusive that one process maps whole and another by pages;
+        // the proportional size does not.
+        let none = Exclusive::default();
+        let exclusive = if exclusive.resident > *proportional_bytes { &none } else { exclusive };
         let ratio = |part: u64, of: u64| if of == 0 { 1.0 } else { (part as f64 / of as f64).min(1.0) };
         let (all, shared) = (
             ratio(*proportional_bytes, *resident_bytes),

@@ -168,6 +168,10 @@ mod tests {
         let whole = service.whole();
         assert_eq!(whole.mappings.iter().map(|mapping| mapping.huge_bytes >> 20).collect::<Vec<_>>(), [0, 50]);
         assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [75]);
+        // One maps huge pages whole, of which the other has all pages.
+        let mut huge = Mapping { huge_bytes: 100 << 20, reasons: vec![], ..heap() };
+        (huge.exclusive.resident, huge.exclusive.huge) = (100 << 20, 100 << 20);
+        assert_eq!(huge.proportional().huge_bytes >> 20, 50);
     }
 
     #[test]
