@@ -283,9 +283,9 @@ impl Pagemap {
     /// Whether pages of a region were given back (`MADV_FREE`) and are there still, or were written
     /// since, which the kernel has not noticed: [`given_back`] knows. Up to 0.5 ms, where no two
     /// frames follow each other; a region that cannot be read has none.
-    pub fn given_back(&self, region: u64, size: u64, frames: &Frames) -> bool {
-        let mut entries = vec![Entry::default(); (size / self.base()) as usize];
-        let have = self.entries(region * size / self.base(), &mut entries).unwrap_or(0);
+    pub fn given_back(&self, region: Range<u64>, frames: &Frames) -> bool {
+        let mut entries = vec![Entry::default(); ((region.end - region.start) / self.base()) as usize];
+        let have = self.entries(region.start / self.base(), &mut entries).unwrap_or(0);
         let anonymous = entries[..have].iter().filter(|entry| entry.present() && entry.anonymous() && !entry.huge());
         let mut places: Vec<u64> = anonymous.map(|entry| entry.frame()).collect();
         places.sort_unstable();

@@ -162,7 +162,7 @@ impl Mapping {
                 offsets: tally.pooled.iter().map(|address| address - start + map.offset).collect(),
             },
             populated_share: tally.resident as f64 / size_bytes as f64,
-            exclusive: tally.exclusive,
+            exclusive: exclusive(map, tally.exclusive),
             swapped_bytes: tally.swapped,
             zero_bytes: tally.zero,
             huge_bytes: tally.huge,
@@ -208,8 +208,7 @@ impl Mapping {
     /// what it shares, each kind has the same part. Which folios are shared is not known.
     pub(super) fn proportional(&self) -> Mapping {
         let Mapping { resident_bytes, proportional_bytes, exclusive, .. } = self;
-        // The page table calls a folio exclusive that one process maps whole and another by pages;
-        // the proportional size does not.
+        // What has changed between the two looks counts as the rest does.
         let none = Exclusive::default();
         let exclusive = if exclusive.resident > *proportional_bytes { &none } else { exclusive };
         let ratio = |part: u64, of: u64| if of == 0 { 1.0 } else { (part as f64 / of as f64).min(1.0) };
@@ -368,6 +367,14 @@ impl<'a> Tally<'a> {
         self.sum.contiguity = self.count.finish();
         self.sum
     }
+}
+
+/// What was counted as exclusive, where the kernel's sums agree: of a huge page, the page table says
+/// it of the first of its pages only, and another process may map some of the others.
+fn exclusive(map: &MemoryMap, counted: Exclusive) -> Exclusive {
+    let bytes = |key: &str| map.extension.map.get(key).copied().unwrap_or(0);
+    let private = bytes("Private_Clean") + bytes("Private_Dirty");
+    if 32 * private.abs_diff(counted.resident) > private.max(counted.resident) { Exclusive::default() } else { counted }
 }
 
 /// What holds for a mapping as a whole. `disabled`: the process disabled huge pages for itself.

@@ -28,38 +28,57 @@ const TICK: f64 = 0.01;
 /// would pay for minutes, and has next to nothing to lose.
 const NEARLY_IDLE: f64 = 0.05;
 
-/// The progress of a process beside its promotions. Times are since the promoter began.
+/// What a process had used at a time, which is since the promoter began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub(super) at: Duration,
+    pub(super) cpu: Duration,
+}
+
+/// Until when a process is left alone, and why.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pause {
+    pub(super) until: Duration,
+    pub(super) why: Why,
+}
+
+/// The pace of promotion in a process.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// CPU seconds per second, outside of our calls.
     rate: f64,
-    /// The end of that measurement, and the CPU time then.
-    seen: Option<(Duration, Duration)>,
+    /// The end of that measurement.
+    seen: Option<Progress>,
     /// CPU seconds lost to batches and not paid back yet, at the end of the last batch.
     debt: f64,
     /// The CPU time that had been used then.
     paid: Duration,
-    /// Until when the process is left alone, and why.
-    until: (Duration, Why),
+    pause: Pause,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { rate: 0.0, seen: None, debt: 0.0, paid: Duration::ZERO, until: (Duration::ZERO, Why::Slowed) }
+        Pace {
+            rate: 0.0,
+            seen: None,
+            debt: 0.0,
+            paid: Duration::ZERO,
+            pause: Pause { until: Duration::ZERO, why: Why::Slowed },
+        }
     }
 }
 
 impl Pace {
     /// Records the CPU time of the process while no batch is running.
-    pub(super) fn measure(&mut self, now: Duration, cpu: Duration) {
-        if let Some((then, before)) = self.seen {
-            let window = now.saturating_sub(then);
+    pub(super) fn measure(&mut self, now: Progress) {
+        if let Some(then) = self.seen {
+            let window = now.at.saturating_sub(then.at);
             if window < SHORTEST_WINDOW {
                 return;
             }
-            self.rate = cpu.saturating_sub(before).as_secs_f64() / window.as_secs_f64();
+            self.rate = now.cpu.saturating_sub(then.cpu).as_secs_f64() / window.as_secs_f64();
         }
-        self.seen = Some((now, cpu));
+        self.seen = Some(now);
     }
 
     /// Recent CPU seconds per second.
@@ -67,28 +86,28 @@ impl Pace {
         self.rate
     }
 
-    /// A batch began and ended at these times, each with the CPU time that the process had used by
-    /// then; it may slow the process by the share `slowdown`. Returns the pause, which may be none.
-    pub(super) fn batch(&mut self, from: (Duration, Duration), to: (Duration, Duration), slowdown: f64) -> Duration {
-        let took = to.0.saturating_sub(from.0).as_secs_f64();
-        let lost = self.rate * took - to.1.saturating_sub(from.1).as_secs_f64();
+    /// A batch went on from one to the other; it may slow the process by the share `slowdown`.
+    /// Returns how long the pause is, which may be none.
+    pub(super) fn batch(&mut self, from: Progress, to: Progress, slowdown: f64) -> Duration {
+        let took = to.at.saturating_sub(from.at).as_secs_f64();
+        let lost = self.rate * took - to.cpu.saturating_sub(from.cpu).as_secs_f64();
         self.seen = Some(to);
-        let used = to.1.saturating_sub(std::mem::replace(&mut self.paid, to.1)).as_secs_f64();
+        let used = to.cpu.saturating_sub(std::mem::replace(&mut self.paid, to.cpu)).as_secs_f64();
         self.debt = (self.debt - used * slowdown).max(-TICK) + lost;
         let pause = self.debt.max(0.0) / (slowdown * self.rate.max(NEARLY_IDLE));
         let pause = Duration::from_secs_f64(pause.min(LONGEST.as_secs_f64()));
-        self.until = (to.0 + pause, Why::Slowed);
+        self.pause = Pause { until: to.at + pause, why: Why::Slowed };
         pause
     }
 
     /// Leaves the process alone for a while, whatever it did, for a reason.
-    pub(super) fn pause(&mut self, until: Duration, why: Why) {
-        self.until = self.until.max((until, why));
+    pub(super) fn leave_alone(&mut self, pause: Pause) {
+        self.pause = self.pause.max(pause);
     }
 
-    /// Until when the process is left alone, and why.
-    pub(super) fn until(&self) -> (Duration, Why) {
-        self.until
+    /// The pause, which may be over.
+    pub(super) fn pause(&self) -> Pause {
+        self.pause
     }
 }
 
@@ -100,37 +119,41 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    fn progress(at: u64, cpu: u64) -> Progress {
+        Progress { at: ms(at), cpu: ms(cpu) }
+    }
+
     #[test]
     fn a_process_that_goes_on_is_not_left_alone() {
         let mut pace = Pace::default();
-        pace.measure(ms(0), ms(0));
-        pace.measure(ms(100), ms(100));
-        assert_eq!(pace.batch((ms(100), ms(100)), (ms(110), ms(110)), 0.02), ms(0));
-        assert_eq!(pace.until().0, ms(110));
+        pace.measure(progress(0, 0));
+        pace.measure(progress(100, 100));
+        assert_eq!(pace.batch(progress(100, 100), progress(110, 110), 0.02), ms(0));
+        assert_eq!(pace.pause().until, ms(110));
         let mut idle = Pace::default();
-        idle.measure(ms(0), ms(5));
-        idle.measure(ms(100), ms(5));
-        assert_eq!(idle.batch((ms(100), ms(5)), (ms(110), ms(5)), 0.02), ms(0));
+        idle.measure(progress(0, 5));
+        idle.measure(progress(100, 5));
+        assert_eq!(idle.batch(progress(100, 5), progress(110, 5), 0.02), ms(0));
     }
 
     #[test]
     fn what_is_lost_is_spread_thin_and_no_more() {
         let mut pace = Pace::default();
-        pace.measure(ms(0), ms(0));
-        pace.measure(ms(1000), ms(1000));
-        let (mut now, mut cpu) = (ms(1000), ms(1000));
+        pace.measure(progress(0, 0));
+        pace.measure(progress(1000, 1000));
+        let mut now = progress(1000, 1000);
         // A batch takes 10 ms. The first has a tick to spare, the one that costs nothing a tenth of it.
         for (used, pause) in [(0, 0), (0, 100), (0, 100), (5, 45), (0, 100), (10, 0), (0, 90)] {
-            let after = (now + ms(10), cpu + ms(used));
-            let paused = pace.batch((now, cpu), after, 0.1);
+            let after = Progress { at: now.at + ms(10), cpu: now.cpu + ms(used) };
+            let paused = pace.batch(now, after, 0.1);
             assert_eq!((paused.as_micros() + 500) / 1000, pause, "{used}");
-            (now, cpu) = (after.0 + paused, after.1 + paused);
-            pace.measure(now, cpu);
+            now = Progress { at: after.at + paused, cpu: after.cpu + paused };
+            pace.measure(now);
         }
         for _ in 0..20 {
-            pace.batch((now, cpu), (now + ms(1000), cpu), 0.01);
+            pace.batch(now, Progress { at: now.at + ms(1000), ..now }, 0.01);
         }
-        assert_eq!(pace.until().0, now + ms(1000) + LONGEST);
+        assert_eq!(pace.pause().until, now.at + ms(1000) + LONGEST);
     }
 
     #[test]
@@ -138,12 +161,12 @@ mod tests {
         // Each stalls in batches of 10 ms, and goes on in between; the share that is lost.
         let lost = |rate: f64| {
             let mut pace = Pace::default();
-            let at = |now: f64, cpu: f64| (Duration::from_secs_f64(now), Duration::from_secs_f64(cpu));
+            let at = |now, cpu| Progress { at: Duration::from_secs_f64(now), cpu: Duration::from_secs_f64(cpu) };
             let (mut now, mut cpu, mut stalled) = (1.0, rate, 0.0);
-            pace.measure(ms(0), ms(0));
+            pace.measure(progress(0, 0));
             while now < 1000.0 {
                 let (from, to) = (at(now, cpu), at(now + 0.01, cpu));
-                pace.measure(from.0, from.1);
+                pace.measure(from);
                 let paused = pace.batch(from, to, 0.02).as_secs_f64().max(0.03);
                 (now, cpu, stalled) = (now + 0.01 + paused, cpu + rate * paused, stalled + 0.01 * rate);
             }

@@ -1,7 +1,7 @@
 //! One watched process: what is known of it, and its next scan.
 
 use super::Options;
-use super::pace::Pace;
+use super::pace::{Pace, Progress};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,20 @@ use superpage_linux::scan::{self, Kind, Unsuitable};
 use superpage_linux::why::{Part, Why};
 use superpage_vm::{Look, Part as Regions, Sample, Scanned};
 
+/// What differs for another process of that number, and for another program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    /// When the process started, in ticks.
+    started: u64,
+    /// The start address of its stack.
+    stack: u64,
+}
+
 /// The relevant fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
     kernel: bool,
-    /// The start time of the process, and the start address of its stack, which differs for another
-    /// program.
-    identity: (u64, u64),
+    identity: Identity,
     faults: u64,
     resident_pages: u64,
 }
@@ -32,7 +39,7 @@ impl Stat {
         let stat = proc::stat(pid)?;
         Some(Stat {
             kernel: proc::is_kernels(&stat) || matches!(stat.state, 'Z' | 'X'),
-            identity: (stat.starttime, stat.startstack),
+            identity: Identity { started: stat.starttime, stack: stat.startstack },
             faults: stat.minflt + stat.majflt,
             resident_pages: stat.rss,
         })
@@ -87,7 +94,7 @@ pub(super) struct Process {
     pub(super) unsuitable: Vec<Unsuitable>,
     /// Scans that failed since the last that did not.
     pub(super) failures: u64,
-    identity: Option<(u64, u64)>,
+    identity: Option<Identity>,
     cpu: Option<Duration>,
     /// What of its processor time has earned some for the promoter.
     earned: Duration,
@@ -151,7 +158,7 @@ impl Process {
         see: &mut dyn FnMut(Sample),
     ) -> Result<(Scanned, Option<u64>), Error> {
         let Some(cpu) = process_cpu(self.pid) else { return Ok((Scanned::Gone, None)) };
-        self.pace.measure(now, cpu);
+        self.pace.measure(Progress { at: now, cpu });
         let wanted = part.is_some() || self.unmeasured && now >= self.next_measure;
         if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !wanted {
             return Ok((Scanned::Unchanged, None));
@@ -363,23 +370,23 @@ impl Process {
 
     /// Whether the program has given pages of a region back. Flags of frames say so until the
     /// kernel notices that they were written since; `smaps` knows it at once, for a whole mapping,
-    /// and is read where that was not done a short time ago.
+    /// and is read where what is known of it is not `fresh`.
     pub(super) fn gave_back(
         &mut self,
-        (region, size): (u64, u64),
+        region: std::ops::Range<u64>,
         frames: &Frames,
-        (now, options): (Duration, &Options),
+        now: Duration,
+        fresh: Duration,
     ) -> bool {
-        if !self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region, size, frames)) {
+        if !self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region.clone(), frames)) {
             return false;
         }
-        if self.given_back.as_ref().is_none_or(|(read, _)| now >= read.saturating_add(options.idle)) {
+        if self.given_back.as_ref().is_none_or(|(read, _)| now >= read.saturating_add(fresh)) {
             let Ok(mappings) = scan::given_back(self.pid) else { return true };
             self.given_back = Some((now, mappings));
         }
-        let (start, end) = (region * size, (region + 1) * size);
         let mut mappings = self.given_back.iter().flat_map(|(_, mappings)| mappings);
-        mappings.any(|range| range.start < end && start < range.end)
+        mappings.any(|mapping| mapping.start < region.end && region.start < mapping.end)
     }
 
     /// The pages of a region, as the page table shows them: it knows neither reservations nor what
@@ -418,7 +425,7 @@ impl Process {
 
     /// Which program of which process the last scan saw: when the process started, and where its
     /// stack does. `None` before the first.
-    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+    pub(super) fn identity(&self) -> Option<Identity> {
         self.identity
     }
 

@@ -5,7 +5,7 @@ use super::clock::Clock;
 use super::counters::Counters;
 use super::given_back::GivenBack;
 use super::options::{Options, SLOWDOWN};
-use super::pace::NAP;
+use super::pace::{NAP, Pause, Progress};
 use super::process::{Process, Scope};
 use super::survey::Survey;
 use super::target::{Listing, Target};
@@ -96,8 +96,8 @@ impl Processes {
         let waiting = || self.processes.values().filter(|process| process.candidates() > 0);
         let background = background.map(|(why, until)| (why, Duration::from_nanos(until)));
         let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
-        let own = waiting().map(|process| process.pace.until()).filter(|(until, _)| now < *until);
-        self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|(until, why)| (why, until))));
+        let own = waiting().map(|process| process.pace.pause()).filter(|pause| now < pause.until);
+        self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|pause| (pause.why, pause.until))));
     }
 
     /// The processes that are selected, by this listing. A unit that does not run, and a name that
@@ -192,16 +192,17 @@ impl Processes {
         let now = self.began.elapsed();
         let Some(process) = self.processes.get_mut(&pid_of(space)) else { return Err(Why::Gone.into()) };
         let wait = |until: Duration, why| Err(Refusal { why, until: nanos(until) });
-        match process.pace.until() {
-            _ if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
+        let pause = process.pace.pause();
+        match () {
+            () if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
                 return wait(now + NAP, Why::Budget);
             }
-            _ if now < self.pressed => return wait(self.pressed, Why::Pressure),
-            (until, why) if now < until => return wait(until, why),
-            _ => {}
+            () if now < self.pressed => return wait(self.pressed, Why::Pressure),
+            () if now < pause.until => return wait(pause.until, pause.why),
+            () => {}
         }
         if let Some(cpu) = process_cpu(process.pid) {
-            process.pace.measure(now, cpu);
+            process.pace.measure(Progress { at: now, cpu });
         }
         let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
         tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
@@ -209,7 +210,7 @@ impl Processes {
         let until = now + PRESSURE_PAUSE;
         match place {
             Place::System => self.pressed = until,
-            Place::Group(_) => process.pace.pause(until, Why::Pressure),
+            Place::Group(_) => process.pace.leave_alone(Pause { until, why: Why::Pressure }),
         }
         wait(until, Why::Pressure)
     }
@@ -219,10 +220,13 @@ impl Processes {
         let Some(process) = self.processes.get_mut(&pid_of(space)) else {
             return vec![Err(Why::Gone); regions.len()];
         };
-        let (size, frames, at) = (self.size, self.given_back.frames(), (self.began.elapsed(), &self.options));
+        let (size, frames) = (self.size, self.given_back.frames());
+        let (now, fresh) = (self.began.elapsed(), self.options.idle);
         let check = |candidate: &Candidate| {
             let populated = process.check(candidate.region, size, candidate.least)?;
-            if frames.is_some_and(|frames| process.gave_back((candidate.region, size), frames, at)) {
+            if frames.is_some_and(|frames| {
+                process.gave_back(candidate.region * size..(candidate.region + 1) * size, frames, now, fresh)
+            }) {
                 return Err(Why::GivenBack);
             }
             Ok(Candidate { populated, ..*candidate })
@@ -255,7 +259,8 @@ impl Processes {
         counters.no_room += no_room.len() as u64;
         if room.copies < size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
-            process.pace.pause(now.saturating_add(self.options.idle), Why::NoHeadroom);
+            let until = now.saturating_add(self.options.idle);
+            process.pace.leave_alone(Pause { until, why: Why::NoHeadroom });
         } else if !no_room.is_empty() {
             let (pid, regions) = (process.pid, no_room.len());
             tracing::debug!(pid, regions, "no room for what these regions would add");
@@ -264,18 +269,18 @@ impl Processes {
         if let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) {
             let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * size).collect();
             let cpu = |before| process_cpu(process.pid).unwrap_or(before);
-            let from = (self.began.elapsed(), cpu(Duration::ZERO));
+            let from = Progress { at: self.began.elapsed(), cpu: cpu(Duration::ZERO) };
             let before = thread_cpu();
             outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, size);
             let used = thread_cpu().saturating_sub(before);
-            let to = (self.began.elapsed(), cpu(from.1));
+            let to = Progress { at: self.began.elapsed(), cpu: cpu(from.cpu) };
             counters.calls += 1;
             let pause = process.pace.batch(from, to, self.options.slowdown.unwrap_or(SLOWDOWN));
             counters.back_off(pause);
             let (pid, name) = (process.pid, process.name.as_str());
             let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
             counters.collapse_cpu += if done > 0 { used } else { Duration::ZERO };
-            let took = (to.0 - from.0).as_micros() as u64;
+            let took = (to.at - from.at).as_micros() as u64;
             tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
         }
         let mut outcomes = outcomes.into_iter();
@@ -306,7 +311,9 @@ impl Processes {
             match why {
                 Why::Gone => process.pinned = None,
                 Why::Rights => process.excluded = Some(Why::Rights),
-                Why::GroupLimit => process.pace.pause(now.saturating_add(self.options.idle), why),
+                Why::GroupLimit => {
+                    process.pace.leave_alone(Pause { until: now.saturating_add(self.options.idle), why });
+                }
                 Why::Ineligible => process.learn_flags(now, &self.options),
                 _ => {}
             }
