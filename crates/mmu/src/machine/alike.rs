@@ -50,37 +50,26 @@ impl Machine {
         (self.spaces, self.memory, self.host, self.groups) = (of.spaces, of.memory, of.host, of.groups);
         (self.tlb, self.range_tlb, self.walk_cache) = (of.tlb, of.range_tlb, of.walk_cache);
         (self.line_cache, self.instruction_cache) = (of.line_cache, of.instruction_cache);
-        (self.pages.source, self.pages.assumed) = (of.pages.source, of.pages.assumed);
         let table = &mut self.page_table;
         (table.referenced, table.dirty) = (of.page_table.referenced, of.page_table.dirty);
-        (table.source, table.assumed) = (of.page_table.source, of.page_table.assumed);
-        if let (Some(ours), Some(of)) = (&mut self.perforated, of.perforated) {
-            (ours.source, ours.assumed) = (of.source, of.assumed);
-        }
-        if let (Some(ours), Some(of)) = (&mut self.clustered, of.clustered) {
-            (ours.source, ours.assumed) = (of.source, of.assumed);
-        }
         if let (Some(ours), Some(of)) = (&mut self.shadow, of.shadow) {
             *ours = Shadow { size: ours.size, ..of };
             self.memory.line_bytes = line_bytes;
         }
     }
 
-    /// Takes the names, sources and costs from `of`, part by part.
+    /// Takes the names and costs from `of`, part by part.
     fn take_costs(&mut self, of: &Machine) {
         let Machine { name, description, clock, memory, walk, costs, disk, assumed, .. } = of.clone();
         (self.name, self.description, self.assumed) = (name, description, assumed);
         (self.clock, self.walk, self.costs, self.disk) = (clock, walk, costs, disk);
         (self.memory.latency_cycles, self.memory.overlap) = (memory.latency_cycles, memory.overlap);
-        (self.memory.source, self.memory.assumed) = (memory.source, memory.assumed);
         for (tlb, of) in self.tlb.iter_mut().zip(&of.tlb) {
-            (tlb.hit_cycles, tlb.source, tlb.assumed) = (of.hit_cycles, of.source.clone(), of.assumed.clone());
+            tlb.hit_cycles = of.hit_cycles;
         }
-        let caches = |machine: &Machine| {
-            machine.line_cache.iter().chain(&machine.instruction_cache).cloned().collect::<Vec<_>>()
-        };
-        for (cache, of) in self.line_cache.iter_mut().chain(&mut self.instruction_cache).zip(caches(of)) {
-            (cache.hit_cycles, cache.source, cache.assumed) = (of.hit_cycles, of.source.clone(), of.assumed.clone());
+        let caches = self.line_cache.iter_mut().chain(&mut self.instruction_cache);
+        for (cache, of) in caches.zip(of.line_cache.iter().chain(&of.instruction_cache)) {
+            cache.hit_cycles = of.hit_cycles;
         }
     }
 }

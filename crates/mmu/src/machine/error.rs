@@ -1,13 +1,14 @@
-//! Errors of machine files, and the sources and assumed values that a file states.
+//! Errors of machine files.
 
-use super::overlay::{self, label};
+use super::overlay::label;
+use super::sources;
 use super::{LineCacheSpec, TlbSpec, WalkCacheSpec};
 
 /// Why a machine could not be made: one sentence that names the file, the key and the expected
 /// value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct MachineError(String);
+pub struct MachineError(pub(super) String);
 
 impl MachineError {
     pub(super) fn unknown(what: &str, name: &str, known: &[(&str, &str)]) -> MachineError {
@@ -104,7 +105,8 @@ fn in_words(message: &str) -> String {
 
 /// Whether a part of a list of a machine file has the keys and types that it should have.
 fn fits(list: &str, part: &toml::Value) -> bool {
-    let part = part.clone();
+    let mut part = part.clone();
+    sources::remove(&mut part);
     match list {
         "tlb" => part.try_into::<TlbSpec>().is_ok(),
         "walk-cache" => part.try_into::<WalkCacheSpec>().is_ok(),
@@ -116,69 +118,4 @@ fn fits(list: &str, part: &toml::Value) -> bool {
 /// The tables of a file.
 pub(super) fn table(text: &str, origin: &str) -> Result<toml::Table, MachineError> {
     toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))
-}
-
-/// The tables of a file, nested ones too, each with its name in errors.
-fn parts<'a>(label: &str, file: &'a toml::Table) -> Vec<(String, &'a toml::Table)> {
-    let mut found = Vec::new();
-    for (name, value) in file {
-        let name = if label.is_empty() { name.clone() } else { format!("{label}.{name}") };
-        let tables: Vec<(String, &toml::Table)> = match value {
-            toml::Value::Table(table) => vec![(name, table)],
-            toml::Value::Array(parts) => {
-                let label = |part: &toml::Table| match overlay::label(part) {
-                    Some(toml::Value::String(label)) => format!("{name}.{label}"),
-                    Some(label) => format!("{name}.{label}"),
-                    None => name.clone(),
-                };
-                parts.iter().filter_map(|part| part.as_table()).map(|part| (label(part), part)).collect()
-            }
-            _ => continue,
-        };
-        for (label, table) in tables {
-            let within = parts(&label, table);
-            found.push((label, table));
-            found.extend(within);
-        }
-    }
-    found
-}
-
-/// The values marked as assumed, read from the file's own tables so that no key is forgotten.
-pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
-    let mut found = Vec::new();
-    for (label, table) in parts("", file) {
-        let Some(toml::Value::Array(keys)) = table.get("assumed") else { continue };
-        for key in keys.iter().filter_map(|key| key.as_str()) {
-            let about = |key: &str| matches!(key, "source" | "assumed" | "name");
-            let mut named = table.iter().filter(|(k, _)| if key == "all" { !about(k) } else { *k == key }).peekable();
-            if named.peek().is_none() {
-                let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
-                return Err(MachineError(format!(
-                    "{origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
-                     or some of {keys}"
-                )));
-            }
-            found.extend(named.map(|(key, value)| (format!("{label}.{key}"), value.to_string())));
-        }
-    }
-    Ok(found)
-}
-
-/// Checks that names are names, and that sources say something.
-pub(super) fn said(file: &toml::Table, origin: &str) -> Result<(), MachineError> {
-    for (label, table) in std::iter::once((String::new(), file)).chain(parts("", file)) {
-        let empty =
-            |key: &&str| table.get(*key).and_then(toml::Value::as_str).is_some_and(|text| text.trim().is_empty());
-        if let Some(key) = ["name", "description", "source"].into_iter().find(empty) {
-            let what = match key {
-                "source" => {
-                    "it is empty; say where the values come from, and list those that nobody has published in assumed"
-                }
-                _ => "it is empty; expected some words",
-            };
-            return Err(MachineError::of(origin, format!("{label}.{key}").trim_start_matches('.'), what));
-        }
-    }
-    Ok(())
 }

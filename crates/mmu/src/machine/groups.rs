@@ -46,11 +46,6 @@ pub struct Groups {
     /// The largest block.
     #[serde(default = "largest", deserialize_with = "bytes")]
     pub block_size: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 fn largest() -> u64 {

@@ -18,8 +18,6 @@ pub struct Joins {
     /// for. Entries without valid bits have no choice.
     #[serde(default = "yes")]
     pub prefetch: bool,
-    /// Where the values come from.
-    pub source: String,
 }
 
 fn yes() -> bool {

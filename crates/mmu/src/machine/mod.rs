@@ -1,9 +1,9 @@
 //! Machine files: everything that the simulator knows of a machine, as data.
 //!
-//! A file is TOML, with one table for each part of the machine. Each table may say where its values
-//! come from (`source`) and which of its keys nobody has published (`assumed`, a list of keys;
-//! `"all"` stands for every one). Nothing about a specific machine is in the code. An *overlay* is
-//! a file of differences that applies to any machine: see [`overlay`].
+//! A file is TOML, with one table for each part of the machine. Each table says where its values
+//! come from (`source`), and may say which of its keys nobody has published (`assumed`, a list of
+//! keys; `"all"` stands for every one). Nothing about a specific machine is in the code. An
+//! *overlay* is a file of differences that applies to any machine: see [`overlay`].
 
 mod alike;
 mod error;
@@ -15,6 +15,7 @@ mod overlay;
 mod range;
 mod set;
 mod shadow;
+mod sources;
 mod tlb;
 
 use serde::{Deserialize, Deserializer};
@@ -100,11 +101,6 @@ pub struct Clock {
     /// Left out: several.
     #[serde(default)]
     pub cores: Option<u32>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// Physical memory.
@@ -126,11 +122,6 @@ pub struct Memory {
     /// streams with lines use it.
     #[serde(default)]
     pub streams: usize,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// The size of a perforated page, if it is on this ladder: the pages of one table of the lowest
@@ -154,11 +145,6 @@ fn one() -> f64 {
 pub struct Pages {
     /// All sizes, ascending, the base page first.
     pub sizes: Vec<PageSize>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// Address spaces in the TLBs.
@@ -168,11 +154,6 @@ pub struct Spaces {
     /// Bits of an address space number in a TLB entry. With 0 every switch flushes the TLBs;
     /// otherwise they are flushed when all numbers have been assigned.
     pub number_bits: u32,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// Who sets a use bit.
@@ -203,11 +184,6 @@ pub struct PageTable {
     /// case.
     #[serde(default = "yes")]
     pub flush_referenced: bool,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// A host, whose pages limit the size of the translations in its guest's TLBs.
@@ -236,11 +212,6 @@ pub struct Host {
     /// Walk caches for the host's tables.
     #[serde(default)]
     pub walk_cache: Vec<WalkCacheSpec>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// Perforated pages: the operating system's rule for them.
@@ -250,11 +221,6 @@ pub struct Perforated {
     /// The most pages of a region, in percent, rounded down to whole pages, that may be away from
     /// their places, or absent, for the region to be a perforated page.
     pub most_holes_percent: u32,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// A clustered page table: a hash table of nodes, each for a block of base pages (Talluri, Hill and
@@ -272,11 +238,6 @@ pub struct Clustered {
     /// each.
     #[serde(default)]
     pub partial_subblock: bool,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// A range TLB beside the last level of TLBs, whose hit cycles it has: fully associative, with LRU
@@ -286,11 +247,6 @@ pub struct Clustered {
 pub struct RangeTlbSpec {
     /// The number of entries.
     pub entries: usize,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// The fixed cost of a walk.
@@ -300,11 +256,6 @@ pub struct Walk {
     /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the
     /// software that refills.
     pub refill_cycles: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// A page-walk cache: fully associative, with LRU replacement.
@@ -322,11 +273,6 @@ pub struct WalkCacheSpec {
     /// ([`Machine::within`]).
     #[serde(default, rename = "in")]
     pub within: Option<String>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// A cache through which walks read page-table lines.
@@ -344,11 +290,6 @@ pub struct LineCacheSpec {
     pub replacement: Replacement,
     /// Cycles of a reference that hits here.
     pub hit_cycles: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 impl LineCacheSpec {
@@ -396,11 +337,6 @@ pub struct Costs {
     pub hash_per_kb: u64,
     /// Computing the SHA-1 digest of 1 KB.
     pub sha1_per_kb: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 /// The backing store: one disk for files and swap space, which serves one request at a time.
@@ -420,11 +356,6 @@ pub struct Disk {
     pub capacity_bytes: Option<u64>,
     /// Bytes per second from there on.
     pub bytes_per_second: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 fn size_or_base<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageSize>, D::Error> {
@@ -504,7 +435,7 @@ impl Machine {
         let (mut machine, mut file, origin) = Machine::overlaid(&machine, &origin, &overlays)?;
         if let Some(values) = values {
             set::set(&mut file, values).map_err(|problem| MachineError::of(&origin, "set", &problem))?;
-            machine = Machine::read(&file, file.clone().try_into(), &format!("{origin} with {values}"))?;
+            machine = Machine::read(&file, sources::machine_of_tables(&file), &format!("{origin} with {values}"))?;
         }
         Ok((machine, file.to_string()))
     }
@@ -543,7 +474,7 @@ impl Machine {
     ) -> Result<(Machine, toml::Table, String), MachineError> {
         let mut file = error::table(text, origin)?;
         // By itself first: errors can name a line in it.
-        let mut machine = Machine::read(&file, toml::from_str(text), origin)?;
+        let mut machine = Machine::read(&file, sources::machine_of_text(text), origin)?;
         let mut origin = origin.to_string();
         for (patch, text) in overlays {
             let patched = error::table(text, patch)?;
@@ -554,7 +485,7 @@ impl Machine {
                 let what = "this overlay is for machines with radix tables, and this one's is linear";
                 return Err(MachineError::of(&origin, "page-table.kind", what));
             }
-            machine = Machine::read(&file, file.clone().try_into(), &origin)?;
+            machine = Machine::read(&file, sources::machine_of_tables(&file), &origin)?;
         }
         Ok((machine, file, origin))
     }
@@ -578,8 +509,8 @@ impl Machine {
         if machine.page_table.kind == TableKind::Perforated && hosted {
             machine.page_table.kind = TableKind::Nested;
         }
-        error::said(file, origin)?;
-        machine.assumed = error::assumed(file, origin)?;
+        sources::check(file, origin)?;
+        machine.assumed = sources::assumed(file, origin)?;
         machine.check(origin)?;
         Ok(machine)
     }

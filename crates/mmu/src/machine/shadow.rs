@@ -25,11 +25,6 @@ pub struct Shadow {
     pub table_write_cycles: u64,
     /// Cycles of flushing the lines of 1 KB from the caches, whether they are there or not.
     pub flush_per_kb: u64,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 impl Machine {

@@ -102,11 +102,6 @@ pub struct TlbSpec {
     /// Whether one entry may hold several base pages, and which.
     #[serde(default)]
     pub joins: Option<Joins>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
 }
 
 impl TlbSpec {
