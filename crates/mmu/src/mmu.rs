@@ -337,8 +337,8 @@ impl Mmu {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
         self.catch_up();
         assert!(self.mappings.backing.is_none(), "lines of a guest whose memory a manager of the host maps");
-        if self.mappings.waits() {
-            self.settle();
+        if self.mappings.has_changed_pages() {
+            self.make_superpages();
         }
         self.shot = None;
         if self.upkeep.one_by_one() {
@@ -366,8 +366,8 @@ impl Mmu {
         if self.walks_again() {
             return self.access_again(request, Some(line));
         }
-        if self.mappings.waits() {
-            self.settle();
+        if self.mappings.has_changed_pages() {
+            self.make_superpages();
         }
         for first_level in self.first_levels.get_mut() {
             first_level.retry_line(&mut self.mappings, self.space, request, line)?;
@@ -444,8 +444,8 @@ impl Mmu {
 
     /// Call it before the mappings of a change are changed.
     fn begin(&mut self, change: &Change) {
-        if self.mappings.are_followed() {
-            let followed = self.mappings.before(change, self.first_levels.get_mut());
+        if self.mappings.shadows() {
+            let followed = self.mappings.split_before(change, self.first_levels.get_mut());
             self.count_followed(followed);
         }
     }
@@ -461,8 +461,8 @@ impl Mmu {
     }
 
     #[cold]
-    fn settle(&mut self) {
-        let followed = self.mappings.settle(self.first_levels.get_mut());
+    fn make_superpages(&mut self) {
+        let followed = self.mappings.make_superpages(self.first_levels.get_mut());
         self.count_followed(followed);
     }
 
@@ -595,8 +595,8 @@ impl Mmu {
                 // Recent requests are served without a look at their mappings.
                 self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
             }
-            let work = self.mappings.work_of_bits(space, &self.pages(at, size), work);
-            self.count_work(work);
+            let writes = self.mappings.writes_of_bits(space, &self.pages(at, size), work.writes);
+            self.count_work(Work { writes, ..work });
         }
         before.used()
     }
@@ -604,7 +604,7 @@ impl Mmu {
     /// Splits all shadow superpages of a space whose mappings will all be removed, so that each
     /// base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
-        let followed = self.mappings.before_end(space, self.first_levels.get_mut());
+        let followed = self.mappings.uncover_all(space, self.first_levels.get_mut());
         self.count_followed(followed);
     }
 

@@ -261,6 +261,17 @@ impl Mappings {
         let together = shape.partial && one.is_some() && placements.all(|placement| placement == one);
         (mapped > 0).then_some((if together { Form::Short } else { Form::Long }, mapped))
     }
+
+    /// The page-table entries that are written when the use bits of these pages change, `entries`
+    /// of them in the index.
+    pub(crate) fn writes_of_bits(&self, space: u32, pages: &Range<u64>, entries: u64) -> u64 {
+        let Some(clusters) = &self.clusters else { return entries };
+        let words = |(block, pages)| match clusters.find(space, block).map(Clusters::form) {
+            Some(Form::Long) => pages,
+            _ => 1,
+        };
+        clusters.blocks(pages).map(words).sum()
+    }
 }
 
 impl Follower for Clusters {
@@ -301,16 +312,6 @@ impl Follower for Clusters {
         }
         mappings.clusters = Some(clusters);
         none(Work { writes, traversals: if work.traversals == 0 { 0 } else { writes.max(reads) } })
-    }
-
-    /// The mappings of these pages are written.
-    fn bits(mappings: &Mappings, space: u32, pages: &Range<u64>, work: Work) -> Work {
-        let Some(clusters) = &mappings.clusters else { return work };
-        let words = |(block, pages)| match clusters.find(space, block).map(Clusters::form) {
-            Some(Form::Long) => pages,
-            _ => 1,
-        };
-        Work { writes: clusters.blocks(pages).map(words).sum(), ..work }
     }
 
     fn ended(mappings: &mut Mappings, space: u32) {

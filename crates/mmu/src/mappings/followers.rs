@@ -38,36 +38,9 @@ pub(super) trait Follower {
     /// Whether the machine has it; if not, nothing else is called.
     fn is_kept(_: &Mappings) -> bool;
 
-    /// Called before a change of mappings. If frames are given, they will be mapped once more.
-    fn before(_: &mut Mappings, _: &Change, _: &mut impl Invalidate) -> Followed {
-        Followed::default()
-    }
-
-    /// All mappings of this space will be removed.
-    fn before_end(_: &mut Mappings, _space: u32, _: &mut impl Invalidate) -> Followed {
-        Followed::default()
-    }
-
     /// Called after a change, which took this `work` so far. The mapped pages among those changed
     /// are contiguous, or are one mapping.
-    fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Invalidate) -> Followed {
-        Followed { work, shot: Vec::new() }
-    }
-
-    /// The work of changing use bits of these pages, given the work so far.
-    fn bits(_: &Mappings, _space: u32, _pages: &Range<u64>, work: Work) -> Work {
-        work
-    }
-
-    /// Whether it has work to do before the next access.
-    fn waits(_: &Mappings) -> bool {
-        false
-    }
-
-    /// Does that work.
-    fn settle(_: &mut Mappings, _: &mut impl Invalidate) -> Followed {
-        Followed::default()
-    }
+    fn after(_: &mut Mappings, _: &Change, work: Work, _: &mut impl Invalidate) -> Followed;
 
     /// This space has ended: nothing is mapped there.
     fn ended(_: &mut Mappings, _space: u32) {}
@@ -86,21 +59,6 @@ macro_rules! followers {
                 false $(|| $follower::is_kept(self))+
             }
 
-            /// Call it before a change of mappings.
-            #[inline(never)]
-            pub(crate) fn before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Followed {
-                let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::before(self, change, caches); })+
-                all
-            }
-
-            /// Call it before all mappings of a space are removed.
-            pub(crate) fn before_end(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
-                let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::before_end(self, space, caches); })+
-                all
-            }
-
             /// Call it after a change, which took this `work`. Returns the work of the change and
             /// all followers.
             #[inline(never)]
@@ -111,27 +69,6 @@ macro_rules! followers {
                     all.work = followed.work;
                     all.shot.extend(followed.shot);
                 })+
-                all
-            }
-
-            /// The work of changing use bits of these pages.
-            pub(crate) fn work_of_bits(&self, space: u32, pages: &Range<u64>, work: Work) -> Work {
-                $(let work = if $follower::is_kept(self) { $follower::bits(self, space, pages, work) } else { work };)+
-                work
-            }
-
-            /// Whether [`Mappings::settle`] has something to do.
-            #[inline]
-            pub(crate) fn waits(&self) -> bool {
-                false $(|| $follower::is_kept(self) && $follower::waits(self))+
-            }
-
-            /// Does the work that changes since the last access have left. A kernel often makes
-            /// several changes at once, and the next one undoes what would follow from one alone.
-            #[cold]
-            pub(crate) fn settle(&mut self, caches: &mut impl Invalidate) -> Followed {
-                let mut all = Followed::default();
-                $(if $follower::is_kept(self) { all += $follower::settle(self, caches); })+
                 all
             }
 

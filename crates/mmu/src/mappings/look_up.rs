@@ -1,6 +1,5 @@
 //! The lookup of a request in the index, through a cache of its second level.
 
-use super::operations::Work;
 use super::{Mapping, Mappings};
 use crate::request::Trap;
 use superpage_pages::Used;
@@ -104,7 +103,7 @@ impl Mappings {
     fn note_use(&mut self, head: u32, set: Used) {
         let (Mapping { pte, first, .. }, space) = (self.mapping_of(head), self.nodes.space_of(head));
         let pages = first.0..first.0 + (1 << self.order(pte.size_level()));
-        let entries = self.work_of_bits(space, &pages, Work { writes: 1 << pte.replicas(), traversals: 0 }).writes;
+        let entries = self.writes_of_bits(space, &pages, 1 << pte.replicas());
         for (bits, count) in self.use_bits.iter_mut().zip([1, entries]) {
             bits.dirty += count * u64::from(set.modified);
             bits.referenced += count * u64::from(set.referenced);

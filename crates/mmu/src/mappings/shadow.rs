@@ -226,6 +226,34 @@ impl Mappings {
         }
     }
 
+    /// Splits the shadow superpages that a change of mappings would make wrong; call it before the
+    /// change.
+    #[inline(never)]
+    pub(crate) fn split_before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Followed {
+        match &change.frames {
+            Some(frames) => self.unshare(frames.clone(), caches),
+            None => self.uncover(change.space, &change.pages, caches),
+        }
+    }
+
+    /// Whether [`Mappings::make_superpages`] has something to do.
+    #[inline]
+    pub(crate) fn has_changed_pages(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|shadow| !shadow.changed.is_empty())
+    }
+
+    /// Makes the shadow superpages that changes since the last access allow. A kernel often makes
+    /// several changes at once, and the next one undoes what would follow from one alone.
+    #[cold]
+    pub(crate) fn make_superpages(&mut self, caches: &mut impl Invalidate) -> Followed {
+        let mut followed = Followed::default();
+        let changed = self.shadow.as_mut().map(|shadow| std::mem::take(&mut shadow.changed));
+        for SpacePages { space, pages } in changed.into_iter().flatten() {
+            followed += self.cover(space, &pages, caches);
+        }
+        followed
+    }
+
     /// Splits the shadow superpages that have any of these pages, which are all mapped and are
     /// about to change.
     fn uncover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
@@ -243,17 +271,15 @@ impl Mappings {
         followed
     }
 
-    /// As [`Mappings::uncover`], of all superpages of a space. Cost: O(all superpages).
-    fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
+    /// Splits all shadow superpages of a space. Cost: O(all superpages).
+    pub(crate) fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
         let mut followed = Followed::default();
         let Some(shadow) = &self.shadow else { return followed };
         let its = shadow.superpages.iter().filter(|held| held.space == space && !held.pages.is_empty());
         let mut all: Vec<Range<u64>> = its.map(|held| held.first.0..held.first.0 + held.pages.len() as u64).collect();
         all.sort_unstable_by_key(|pages| pages.start);
         for pages in all {
-            let more = self.uncover(space, &pages, caches);
-            followed.work += more.work;
-            followed.shot.extend(more.shot);
+            followed += self.uncover(space, &pages, caches);
         }
         followed
     }
@@ -268,9 +294,7 @@ impl Mappings {
             if let Some(held) = used.map(|used| &shadow.superpages[used.superpage as usize]) {
                 let index = held.pages.iter().position(|page| page.frame == frame);
                 let (space, at) = (held.space, held.first + index.expect("the superpage has its frame") as u64);
-                let more = self.uncover(space, &(at.0..at.0 + 1), caches);
-                followed.work += more.work;
-                followed.shot.extend(more.shot);
+                followed += self.uncover(space, &(at.0..at.0 + 1), caches);
             }
         }
         followed
@@ -406,21 +430,6 @@ impl Follower for Shadow {
         mappings.shadows()
     }
 
-    fn before(
-        mappings: &mut Mappings,
-        Change { space, pages, frames }: &Change,
-        caches: &mut impl Invalidate,
-    ) -> Followed {
-        match frames {
-            Some(frames) => mappings.unshare(frames.clone(), caches),
-            None => mappings.uncover(*space, pages, caches),
-        }
-    }
-
-    fn before_end(mappings: &mut Mappings, space: u32, caches: &mut impl Invalidate) -> Followed {
-        mappings.uncover_all(space, caches)
-    }
-
     fn after(
         mappings: &mut Mappings,
         Change { space, pages, .. }: &Change,
@@ -438,19 +447,6 @@ impl Follower for Shadow {
             }
         }
         Followed { work, shot: Vec::new() }
-    }
-
-    fn waits(mappings: &Mappings) -> bool {
-        mappings.shadow.as_ref().is_some_and(|shadow| !shadow.changed.is_empty())
-    }
-
-    fn settle(mappings: &mut Mappings, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed::default();
-        let changed = mappings.shadow.as_mut().map(|shadow| std::mem::take(&mut shadow.changed));
-        for SpacePages { space, pages } in changed.into_iter().flatten() {
-            followed += mappings.cover(space, &pages, caches);
-        }
-        followed
     }
 
     /// Checks that superpages, slots and frames are what is mapped.
