@@ -14,6 +14,12 @@ const ADDRESS_BITS: u32 = u64::BITS;
 /// The bits of the page numbers of a guest's memory, with its tables.
 const GUEST_BITS: u32 = 36;
 
+/// The refusal of a kind of page table without the table of its sizes, or of that without the kind.
+fn kind_without_table(kind: &str, table: &str) -> (&'static str, String) {
+    let goes = format!("\"{kind}\" goes with a table {table}, and only with that");
+    ("page-table.kind", format!("{goes}; if a later overlay sets the kind, lay it on first"))
+}
+
 impl Machine {
     /// Checks everything that the simulator assumes, beyond the ranges of single numbers.
     pub(crate) fn check(&self, origin: &str) -> Result<(), MachineError> {
@@ -63,8 +69,7 @@ impl Machine {
             if let Some(why) = tlb.index.refuses(tlb.sets()) {
                 return fail(&key, format!("index {} with {} sets: {why}", tlb.index.name(), tlb.sets()));
             }
-            let inclusive = self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0);
-            if let Some(why) = tlb.joins.as_ref().and_then(|joins| joins.refuses(self, inclusive)) {
+            if let Some(why) = tlb.joins.as_ref().and_then(|joins| joins.refuses(self, self.has_inclusive())) {
                 return fail(&key, why);
             }
             if tlb.sizes.is_empty() {
@@ -127,7 +132,7 @@ impl Machine {
             return Some(format!("{what} with replacement {name}, which keeps an order of the ways of a set: use lru"));
         }
         let whole = self.host.is_none() && self.shadow.is_none() && tlb.joins.is_none() && !tlb.suits_perforated(self);
-        (!whole || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0)).then(|| {
+        (!whole || self.has_inclusive()).then(|| {
             format!("{what} is for entries of one whole page, without [host], [perforated], [shadow], joins and inclusive TLBs")
         })
     }
@@ -151,7 +156,7 @@ impl Machine {
                     .into(),
             );
         }
-        if self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+        if self.has_inclusive() {
             return Err("it is for machines without inclusive TLBs".into());
         }
         Ok(())
@@ -164,7 +169,7 @@ impl Machine {
         if self.tlb_levels() < 2 {
             return Err("it is beside the last of several levels of TLBs, and this machine has one level".into());
         }
-        if self.host.is_some() || self.perforated.is_some() || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+        if self.host.is_some() || self.perforated.is_some() || self.has_inclusive() {
             return Err("it is for machines without [host], [perforated] and inclusive TLBs".into());
         }
         Ok(())
@@ -188,10 +193,7 @@ impl Machine {
         let kind = self.page_table.kind;
         let perforates = matches!(kind, TableKind::Perforated | TableKind::Nested);
         if (kind == TableKind::Perforated && self.perforated.is_none()) || (self.perforated.is_some() && !perforates) {
-            return Err((
-                "page-table.kind",
-                "\"perforated\" goes with a table [perforated], and only with that; if a later overlay sets the kind, lay it on first".into(),
-            ));
+            return Err(kind_without_table("perforated", "[perforated]"));
         }
         if self.page_table.referenced == SetBy::Trap && !self.page_table.flush_referenced {
             let what = "the bit is set by a trap, for which a page must leave the TLBs: leave it out";
@@ -213,10 +215,7 @@ impl Machine {
 
     fn check_clustered(&self) -> Result<(), (&'static str, String)> {
         if (self.page_table.kind == TableKind::Clustered) != self.clustered.is_some() {
-            return Err((
-                "page-table.kind",
-                "\"clustered\" goes with a table [clustered], and only with that; if a later overlay sets the kind, lay it on first".into(),
-            ));
+            return Err(kind_without_table("clustered", "[clustered]"));
         }
         let Some(Clustered { pages, buckets, .. }) = &self.clustered else { return Ok(()) };
         let most = 1u64 << self.page_table.bits[0];
@@ -273,12 +272,7 @@ impl Machine {
             if host.is_none() && self.page_table.kind != TableKind::Nested {
                 return Ok(());
             }
-            return Err((
-                "page-table.kind",
-                "\"nested\" goes with a table [host] that has page-table-bits, and only with that; if a later overlay sets \
-                 the kind, lay it on first"
-                    .into(),
-            ));
+            return Err(kind_without_table("nested", "[host] that has page-table-bits"));
         };
         let bits: u32 = host.page_table_bits.iter().map(|bits| u32::from(*bits)).sum();
         if bits < GUEST_BITS {

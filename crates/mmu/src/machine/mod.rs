@@ -546,6 +546,11 @@ impl Machine {
         self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
     }
 
+    /// Whether a TLB must include others.
+    pub(crate) fn has_inclusive(&self) -> bool {
+        self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0)
+    }
+
     /// The nearer TLBs that an inclusive one must include, as a bit set of their positions in the
     /// file.
     pub(crate) fn enclosed_by(&self, outer: &TlbSpec) -> u32 {

@@ -311,8 +311,7 @@ impl FirstLevel {
         self.retry(mappings, space, request)?;
         self.pass_on(mappings);
         let frame = mappings.frame_of(self.batch.heads[0], request.page());
-        let (line, fetch) = (self.line_shifts.line(frame, line), request.access_bits() >> 1 != 0);
-        self.walkers().for_each(|walker| walker.access_line(line, fetch));
+        self.access_line(frame, line, request.access_bits() >> 1 != 0);
         Ok(())
     }
 

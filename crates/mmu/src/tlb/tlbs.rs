@@ -109,7 +109,7 @@ impl Tlbs {
     /// where an inclusive level may drop entries of nearer ones, and where a first-level TLB holds
     /// pointers, which misses of other TLBs look up. The machine file has been checked.
     pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
-        let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
+        let inclusive = machine.has_inclusive();
         let pointing = machine.tlb.iter().any(|tlb| tlb.level == 1 && tlb.holds_pointers(machine));
         let first = |level: usize| level == 1 && !inclusive && !pointing;
         let mut behind = Tlbs::of(machine, |level| !first(level));

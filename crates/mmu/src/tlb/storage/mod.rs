@@ -142,12 +142,9 @@ impl<C: Reach> Cache<C> {
 
     /// The bytes that an empty structure takes: those that are written when it is made, and all.
     pub(crate) fn bytes(sets: usize, ways: usize, replacement: Replacement) -> (u64, u64) {
+        let has_rows = Cache::<C>::has_rows(ways, replacement);
         let (sets, ways) = (sets as u64, ways as u64);
-        if C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
-            (0, rows::bytes(sets, ways))
-        } else {
-            [Cache::<C>::placed_bytes(sets, ways); 2].into()
-        }
+        if has_rows { (0, rows::bytes(sets, ways)) } else { [Cache::<C>::placed_bytes(sets, ways); 2].into() }
     }
 
     /// The bytes that one with ways takes.
