@@ -25,4 +25,4 @@ pub use mapped::{Mapped, Used};
 pub use number::{Extent, PageRange, Pfn, Vpn};
 pub use protection::{Access, Protection};
 pub use random::Random;
-pub use size::{Bytes, Count, PageSize, SizeError, format_bytes, parse_bytes, parse_count};
+pub use size::{Bytes, Count, ExactBytes, PageSize, SizeError, parse_bytes, parse_count};

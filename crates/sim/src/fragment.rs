@@ -10,7 +10,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use superpage_mmu::Machine;
-use superpage_pages::{Extent, FrameUse, Ladder, Level, PageSize, Pfn, Random, format_bytes};
+use superpage_pages::{ExactBytes, Extent, FrameUse, Ladder, Level, PageSize, Pfn, Random};
 use superpage_vm::Vm;
 
 /// What memory holds before a run.
@@ -128,12 +128,12 @@ impl Fragment {
                 machine.name
             )));
         }
-        let (bytes, size) = file.size();
+        let bytes = file.bytes();
         if let Some(asked) = asked.filter(|asked| *asked != bytes) {
-            let mut text = String::new();
-            format_bytes(asked, &mut text).expect("a string takes everything");
             return Err(Error::Usage(format!(
-                "memory of {text} is not that of {path}, {size}: leave out --memory (in a sweep, memory is \"own\")"
+                "memory of {} is not that of {path}, {}: leave out --memory (in a sweep, memory is \"own\")",
+                ExactBytes(asked),
+                ExactBytes(bytes)
             )));
         }
         Ok(Some(bytes))

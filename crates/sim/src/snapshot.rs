@@ -17,7 +17,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
-use superpage_pages::{FrameUse, PageSize, format_bytes};
+use superpage_pages::{FrameUse, PageSize};
 
 /// What the first line begins with: the format, and its version.
 const FORMAT: &str = "superpage-memory 1";
@@ -280,11 +280,9 @@ impl SnapshotFile {
         &self.snapshot
     }
 
-    /// The bytes of memory, as options take them.
-    pub(crate) fn size(&self) -> (u64, String) {
-        let (bytes, mut text) = (self.snapshot.frames() * self.snapshot.base.bytes(), String::new());
-        format_bytes(bytes, &mut text).expect("a string takes everything");
-        (bytes, text)
+    /// The bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.snapshot.frames() * self.snapshot.base.bytes()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::merge::Merged;
 use crate::plan::VERSION;
 use std::fmt::Write;
 use superpage_output::quoted;
+use superpage_pages::ExactBytes;
 use superpage_report::{escape, page, prose};
 
 /// The page. `command` made the rows.
@@ -80,6 +81,7 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
         sizes.iter().map(|size| size.to_string()).collect::<Vec<_>>().join(",")
     };
     option("--sizes", conditions.sizes.as_ref().map(sizes));
+    let bytes = |bytes| ExactBytes(bytes).to_string();
     option("--memory", conditions.memory.map(bytes));
     option("--swap", conditions.swap.map(bytes));
     let usual = superpage_sim::Conditions::default();
@@ -100,11 +102,4 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
         None => words.push(quoted(&point.stream)),
     }
     Some(words.join(" "))
-}
-
-/// Bytes as options take them.
-fn bytes(number: u64) -> String {
-    let mut text = String::new();
-    superpage_pages::format_bytes(number, &mut text).expect("a string takes everything");
-    text
 }

@@ -14,7 +14,7 @@ use iceberg::{BUCKET, CHOICES, Iceberg, Placed};
 use serde::Deserialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use superpage_pages::{Random, format_bytes};
+use superpage_pages::{ExactBytes, Random};
 
 /// What is filled.
 #[derive(Clone, Debug, Deserialize)]
@@ -120,8 +120,7 @@ pub(crate) fn compute(filling: &Filling, stop: &AtomicBool, watch: &dyn Watch) -
     let Some(results) = results else { return found };
     let mut results = results.chunks(filling.seeds as usize);
     for memory in &filling.memory {
-        let (name, mut key_of) = (superpage_report::bytes(memory.bytes()), String::new());
-        format_bytes(memory.bytes(), &mut key_of).expect("a string");
+        let (name, key_of) = (superpage_report::bytes(memory.bytes()), ExactBytes(memory.bytes()));
         for (footprint, results) in parts().zip(results.by_ref()) {
             let mean = |of: fn(&(f64, f64)) -> f64| results.iter().map(of).sum::<f64>() / results.len() as f64;
             let (used, hits) = (mean(|result| result.0), mean(|result| result.1));

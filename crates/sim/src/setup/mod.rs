@@ -10,7 +10,7 @@ use crate::footprint::KernelModel;
 use crate::{Error, Files, Fragment};
 use std::sync::Arc;
 use superpage_mmu::Machine;
-use superpage_pages::{Ladder, PageSize, format_bytes};
+use superpage_pages::{ExactBytes, Ladder, PageSize};
 use superpage_vm::Policy;
 
 /// The conditions that all simulations of a grid share.
@@ -226,8 +226,7 @@ impl Setup {
         // The smallest superpage in use, or the base page if there is none.
         let least = ladder.sizes()[usize::from(ladder.len() > 1)];
         if memory < least.bytes() {
-            let mut text = String::new();
-            format_bytes(memory, &mut text).expect("a string takes everything");
+            let text = ExactBytes(memory);
             let kind = if ladder.len() > 1 { "superpage" } else { "base page" };
             return Err(Error::Usage(format!(
                 "memory of {text} is less than one {kind} of {least} on {}: give at least that (--memory, or the axis memory of a sweep)",
@@ -237,8 +236,7 @@ impl Setup {
         let Conditions { seed, files, digest, .. } = *conditions;
         fragment.check(&machine)?;
         if let Some(size) = fragment.size.filter(|size| fragment.share > 0.0 && memory < size.bytes()) {
-            let (mut text, name) = (String::new(), &machine.name);
-            format_bytes(memory, &mut text).expect("a string takes everything");
+            let (text, name) = (ExactBytes(memory), &machine.name);
             return Err(Error::Usage(format!(
                 "machine {name}: fragment {fragment}: memory of {text} has no extent of {size}; give at least that (--memory, or the axis memory of a sweep)"
             )));

@@ -1,9 +1,8 @@
 //! The parameters of a workload, `key=value,key=value`, and the checks on their values.
 
 use crate::Error;
-use std::fmt::Write;
 use std::ops::RangeInclusive;
-use superpage_pages::{format_bytes, parse_bytes, parse_count};
+use superpage_pages::{ExactBytes, parse_bytes, parse_count};
 
 /// The most bytes that a workload may map in one region: 16 TB, well within the 47 bits of a user's
 /// addresses.
@@ -79,12 +78,8 @@ impl<'a> Values<'a> {
 
     /// A number of bytes in `range`.
     pub(super) fn bytes(&self, name: &str, range: RangeInclusive<u64>) -> Result<u64, Error> {
-        let expected = || {
-            let mut text = String::from("a size from ");
-            format_bytes(*range.start(), &mut text).and_then(|()| text.write_str(" to ")).expect("a string");
-            format_bytes(*range.end(), &mut text).expect("a string");
-            text + " bytes, such as 64K"
-        };
+        let (from, to) = (ExactBytes(*range.start()), ExactBytes(*range.end()));
+        let expected = || format!("a size from {from} to {to} bytes, such as 64K");
         match parse_bytes(self.text(name)) {
             Ok(bytes) if range.contains(&bytes) => Ok(bytes),
             _ => Err(self.wrong(name, &expected())),

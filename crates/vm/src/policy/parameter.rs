@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use superpage_pages::{PageSize, format_bytes, parse_bytes};
+use superpage_pages::{ExactBytes, PageSize, parse_bytes};
 
 /// The values of a switch.
 pub(super) const SWITCH: &[&str] = &["on", "off"];
@@ -168,7 +168,7 @@ impl fmt::Display for Value {
             Value::Number(number) => write!(f, "{number}"),
             Value::Real(number) => write!(f, "{number}"),
             Value::Text(text) | Value::File(text, _) => f.write_str(text),
-            Value::Bytes(bytes) => format_bytes(*bytes, f),
+            Value::Bytes(bytes) => ExactBytes(*bytes).fmt(f),
             Value::Sizes(sizes) => write!(f, "{sizes}"),
             Value::Share(share) => write!(f, "{share}"),
             Value::Time(time) => {
