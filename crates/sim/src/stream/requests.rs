@@ -18,22 +18,27 @@ pub(crate) struct Requests {
     requests: Vec<Request>,
     /// For each request the place of its line in the base page, if lines are asked for.
     lines: Vec<u32>,
-    /// For each stretch, where its requests end.
-    ends: Vec<usize>,
     /// The requests that touched a page for the first time.
     touches: Vec<Touch>,
     /// The blocks of runs of all stretches.
     blocks: Vec<Block>,
-    /// For each stretch, where its blocks end.
-    blocks_end: Vec<usize>,
-    /// For each stretch, the touched pages at the end of its requests, by owner, and where they and
-    /// the touches end.
+    /// For each stretch, the touched pages at the end of its requests, by owner.
     owned: Vec<(Owner, u64)>,
-    counted: Vec<(usize, usize)>,
     /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by
-    /// number, and where they end.
+    /// number.
     stayed: Vec<Stayed>,
-    stayed_end: Vec<usize>,
+    /// For each stretch, where its part of each of these lists ends.
+    ends: Vec<Ends>,
+}
+
+/// Where the part of a stretch ends in each list of [`Requests`].
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    requests: usize,
+    touches: usize,
+    blocks: usize,
+    owned: usize,
+    stayed: usize,
 }
 
 /// Runs in a block: finding the run of a request examines at most this many, beyond adding up
@@ -154,14 +159,11 @@ impl Requests {
     pub(crate) fn prepare(&mut self, (batch, sums): (&Batch, &Sums), stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
         self.lines.clear();
-        self.ends.clear();
         self.touches.clear();
         self.blocks.clear();
-        self.blocks_end.clear();
         self.owned.clear();
-        self.counted.clear();
         self.stayed.clear();
-        self.stayed_end.clear();
+        self.ends.clear();
         for stretch in stretches {
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             let first = self.requests.len();
@@ -174,10 +176,14 @@ impl Requests {
                 instructions += sums.instructions(&batch.runs, run..next);
                 (run, touch.instructions) = (next, instructions);
             }
-            self.ends.push(self.requests.len());
-            self.blocks_end.push(self.blocks.len());
             self.owned.extend(course.touched.owned());
-            self.counted.push((self.owned.len(), self.touches.len()));
+            self.ends.push(Ends {
+                requests: self.requests.len(),
+                touches: self.touches.len(),
+                blocks: self.blocks.len(),
+                owned: self.owned.len(),
+                stayed: self.stayed.len(),
+            });
             if let Some(Mark::Event(index)) = stretch.mark {
                 let event = &batch.events[index].1;
                 course.touched.event(event);
@@ -202,14 +208,17 @@ impl Requests {
                 self.stayed.extend(stayed);
             }
         }
-        self.stayed_end.push(self.stayed.len());
+    }
+
+    /// The part of stretch number `index` in the list that ends `at` there.
+    fn part(&self, index: usize, at: fn(&Ends) -> usize) -> Range<usize> {
+        index.checked_sub(1).map_or(0, |before| at(&self.ends[before]))..at(&self.ends[index])
     }
 
     /// The requests of stretch number `index` for pages that may have stayed in the TLBs, by
     /// number.
     fn stayed(&self, index: usize) -> &[Stayed] {
-        let from = index.checked_sub(1).map_or(0, |before| self.stayed_end[before]);
-        &self.stayed[from..self.stayed_end[index]]
+        &self.stayed[self.part(index, |ends| ends.stayed)]
     }
 
     fn extend(&mut self, runs: &[Run], course: &mut Course) {
@@ -257,10 +266,9 @@ impl Requests {
     /// those of processes that were killed without the stream's knowledge. (What such a process has
     /// shared since a fork counts as its own if it touched it first.)
     pub(crate) fn touched(&self, index: usize, done: usize, ended: &BTreeSet<ProcessId>) -> u64 {
-        let from = index.checked_sub(1).map_or(0, |before| self.counted[before].0);
-        let to = self.counted[index].0;
+        let owned = &self.owned[self.part(index, |ends| ends.owned)];
         let lives = |owner: &Owner| owner.is_none_or(|process| !ended.contains(&process));
-        let at_end: u64 = self.owned[from..to].iter().filter(|(owner, _)| lives(owner)).map(|(_, pages)| pages).sum();
+        let at_end: u64 = owned.iter().filter(|(owner, _)| lives(owner)).map(|(_, pages)| pages).sum();
         let touches = self.touches(index);
         let later = touches.len() - touches.partition_point(|touch| touch.request < done);
         at_end - later as u64
@@ -269,14 +277,12 @@ impl Requests {
     /// The requests of stretch number `index` that touched a page for the first time, in their
     /// order.
     pub(crate) fn touches(&self, index: usize) -> &[Touch] {
-        let from = index.checked_sub(1).map_or(0, |before| self.counted[before].1);
-        &self.touches[from..self.counted[index].1]
+        &self.touches[self.part(index, |ends| ends.touches)]
     }
 
     /// The blocks of stretch number `index`.
     fn blocks(&self, index: usize) -> &[Block] {
-        let from = index.checked_sub(1).map_or(0, |before| self.blocks_end[before]);
-        &self.blocks[from..self.blocks_end[index]]
+        &self.blocks[self.part(index, |ends| ends.blocks)]
     }
 
     /// Which of `runs`, those of stretch number `index`, made its request number `request`.
@@ -293,10 +299,9 @@ impl Requests {
 
     /// The requests of stretch number `index`, which are those of these runs.
     pub(crate) fn stretch<'a>(&'a self, index: usize, runs: &'a [Run]) -> Asked<'a> {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        let end = self.ends[index];
+        let part = self.part(index, |ends| ends.requests);
         let place = Some(Place { of: self, index, runs, request: 0 });
-        Asked { requests: &self.requests[start..end], lines: self.lines.get(start..end).unwrap_or_default(), place }
+        Asked { requests: &self.requests[part.clone()], lines: self.lines.get(part).unwrap_or_default(), place }
     }
 }
 
@@ -330,7 +335,7 @@ pub(crate) struct Along {
 }
 
 impl<'a> Place<'a> {
-    /// That of the request that is so many later.
+    /// The place `requests` requests later.
     pub(crate) fn later(self, requests: usize) -> Place<'a> {
         Place { request: self.request + requests, ..self }
     }
@@ -391,12 +396,12 @@ impl<'a> Place<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// These, with their lines.
+    /// Requests with their lines.
     pub(crate) fn of(requests: &'a [Request], lines: &'a [u32]) -> Asked<'a> {
         Asked { requests, lines, place: None }
     }
 
-    /// Some of them.
+    /// The requests of a range.
     pub(crate) fn part(&self, range: Range<usize>) -> Asked<'a> {
         let place = self.place.map(|place| place.later(range.start));
         Asked { requests: &self.requests[range.clone()], lines: self.lines.get(range).unwrap_or_default(), place }
@@ -432,7 +437,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The request for `run`, and whether it makes that: it is the first of its kind since its stream
+/// The request for `run`, and whether the run issues it: it is the first of its kind since its stream
 /// came to its page.
 #[inline(always)]
 fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
