@@ -46,6 +46,7 @@ mod snapshot;
 mod sources;
 mod stream;
 mod watch;
+mod words;
 mod workers;
 
 pub use advise::{Advice, Hot, Layout, SHARES, advise};

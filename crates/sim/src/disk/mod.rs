@@ -6,34 +6,24 @@ mod contents;
 
 use self::arm::{Arm, Way};
 use self::contents::Contents;
+use crate::words::words;
 use std::collections::HashSet;
 use superpage_mmu::Machine;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
 use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 
-/// Whether the files of a run have been read before it begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Files {
-    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of
-    /// their pages takes no time. A page that was in memory since then and is read again takes
-    /// time.
-    #[default]
-    Warm,
-    /// No: every read takes time.
-    Cold,
-}
-
-impl std::str::FromStr for Files {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Files, String> {
-        match text {
-            "warm" => Ok(Files::Warm),
-            "cold" => Ok(Files::Cold),
-            _ => Err(format!("{text}: expected warm or cold")),
-        }
+words! {
+    /// Whether the files of a run have been read before it begins.
+    #[derive(Default)]
+    pub enum Files {
+        /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of
+        /// their pages takes no time. A page that was in memory since then and is read again takes
+        /// time.
+        #[default]
+        Warm = "warm",
+        /// No: every read takes time.
+        Cold = "cold",
     }
 }
 

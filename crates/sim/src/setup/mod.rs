@@ -7,6 +7,7 @@ pub(crate) use host::HostSetup;
 pub(crate) use ladder::{ladder, only};
 
 use crate::footprint::KernelModel;
+use crate::words::words;
 use crate::{Error, Files, Fragment};
 use std::sync::Arc;
 use superpage_mmu::Machine;
@@ -68,27 +69,15 @@ pub struct Setup {
     pub(crate) kernel: Option<KernelModel>,
 }
 
-/// The hash function for digests, if a policy uses them: it determines their cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Digest {
-    /// A fast hash of today.
-    #[default]
-    #[serde(rename = "fast")]
-    Fast,
-    /// SHA-1, as Navarro et al. propose, section 4.7.
-    #[serde(rename = "sha-1")]
-    Sha1,
-}
-
-impl std::str::FromStr for Digest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Digest, String> {
-        match text {
-            "fast" => Ok(Digest::Fast),
-            "sha-1" => Ok(Digest::Sha1),
-            _ => Err(format!("{text}: expected fast or sha-1")),
-        }
+words! {
+    /// The hash function for digests, if a policy uses them: it determines their cost.
+    #[derive(Default)]
+    pub enum Digest {
+        /// A fast hash of today.
+        #[default]
+        Fast = "fast",
+        /// SHA-1, as Navarro et al. propose, section 4.7.
+        Sha1 = "sha-1",
     }
 }
 
@@ -138,33 +127,16 @@ impl std::fmt::Display for TimeScale {
     }
 }
 
-/// Where a policy's background and the page daemon run, and so whose time they take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BackgroundOn {
-    /// On another core. The program pays for shootdowns that reach it and for promotions that its
-    /// faults wait for.
-    #[default]
-    Core,
-    /// On the program's core: all of it is the program's time.
-    Program,
-}
-
-impl std::str::FromStr for BackgroundOn {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<BackgroundOn, String> {
-        match text {
-            "core" => Ok(BackgroundOn::Core),
-            "program" => Ok(BackgroundOn::Program),
-            _ => Err(format!("{text}: expected core or program")),
-        }
-    }
-}
-
-impl std::fmt::Display for BackgroundOn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == BackgroundOn::Core { "core" } else { "program" })
+words! {
+    /// Where a policy's background and the page daemon run, and so whose time they take.
+    #[derive(Default)]
+    pub enum BackgroundOn {
+        /// On another core. The program pays for shootdowns that reach it and for promotions that
+        /// its faults wait for.
+        #[default]
+        Core = "core",
+        /// On the program's core: all of it is the program's time.
+        Program = "program",
     }
 }
 
