@@ -2,7 +2,7 @@
 //! the grid.
 
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Files, with_values};
+use superpage_sim::{Conditions, with_values};
 
 /// What a stream axis begins the value of a trace with: no workload is called so.
 pub(crate) const TRACE: &str = "trace ";
@@ -83,10 +83,7 @@ pub(crate) static KINDS: [Kind; 12] = [
         name: "files",
         help: "warm or cold",
         numeric: false,
-        apply: |point, text| {
-            point.conditions.files = text.parse::<Files>().map_err(|error| error.to_string())?;
-            Ok(())
-        },
+        apply: |point, text| text.parse().map(|files| point.conditions.files = files),
     },
     Kind {
         name: "background",

@@ -191,7 +191,7 @@ fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run])
 
 /// Where the cells are, or the folder that is there of those that they will be in.
 fn nearest(path: &Path) -> PathBuf {
-    let cells = path.join("cells");
+    let cells = path.join(folder::CELLS);
     let is = cells.ancestors().find(|folder| folder.is_dir());
     is.map_or_else(|| ".".into(), Path::to_path_buf)
 }

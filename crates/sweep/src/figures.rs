@@ -374,10 +374,10 @@ fn means_of(rows: usize) -> String {
     if rows == 1 { String::new() } else { format!(", means of {rows} rows each") }
 }
 
-/// The same as a file of its own: the map in one picture.
-pub(crate) fn picture(plan: &Plan, merged: &Merged) -> Option<String> {
-    match Data::of(plan, merged).scatter()?.drawn {
-        Drawn::Figure(figure) => Some(figure.svg()),
-        Drawn::Heat(_) => None,
-    }
+/// The scatter plot among these as a file: the map in one picture.
+pub(crate) fn picture(all: &[Shown]) -> Option<String> {
+    all.iter().find_map(|shown| match &shown.drawn {
+        Drawn::Figure(figure) if figure.kind == Kind::Scatter => Some(figure.svg()),
+        _ => None,
+    })
 }

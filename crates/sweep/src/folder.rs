@@ -22,7 +22,7 @@ use superpage_output::{Directory, Output, explain};
 use superpage_sim::Error;
 
 const MANIFEST: &str = "sweep.json";
-const CELLS: &str = "cells";
+pub(crate) const CELLS: &str = "cells";
 const LOCKS: &str = "locks";
 const END: &str = ".parquet";
 

@@ -2,7 +2,7 @@
 
 use crate::Plan;
 use crate::axis::{Point, TRACE};
-use crate::figures::{Drawn, Shown, figures};
+use crate::figures::{Drawn, Shown};
 use crate::map;
 use crate::merge::Merged;
 use crate::plan::VERSION;
@@ -11,8 +11,8 @@ use superpage_output::quoted;
 use superpage_pages::ExactBytes;
 use superpage_report::{escape, page, prose};
 
-/// The page. `command` made the rows.
-pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
+/// The page with these figures. `command` made the rows.
+pub(crate) fn html(plan: &Plan, merged: &Merged, all: &[Shown], command: &str) -> String {
     let sweep = &plan.sweep;
     let (rows, failed) = (merged.rows.len(), merged.failed.len());
     let mut lead = format!(
@@ -29,7 +29,6 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
     }
     let _ = writeln!(lead, "</dl>\n<p><code>{}</code></p>", escape(command));
     let mut main = map::html(plan, merged, command);
-    let all = figures(plan, merged);
     let mut open = false;
     for (number, Shown { drawn, means, example, folded }) in all.iter().enumerate() {
         if *folded != open {

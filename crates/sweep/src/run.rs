@@ -190,8 +190,9 @@ pub(crate) fn finish(
         }
     })?;
     if let Some(merged) = merged {
-        folder.write("index.html", page::html(plan, &merged, command).as_bytes())?;
-        if let Some(picture) = figures::picture(plan, &merged) {
+        let figures = figures::figures(plan, &merged);
+        folder.write("index.html", page::html(plan, &merged, &figures, command).as_bytes())?;
+        if let Some(picture) = figures::picture(&figures) {
             folder.write("map.svg", picture.as_bytes())?;
         }
         (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
@@ -243,7 +244,7 @@ impl Work<'_> {
 
     /// The error of a cell for which memory was short though nothing else ran.
     fn too_large(&self, place: usize, problem: &str) -> Error {
-        let stream = &self.plan.streams[self.plan.parts[self.plan.cells[place].part].stream].name;
+        let stream = &self.plan.stream(&self.plan.cells[place]).name;
         Error::Memory(format!("a cell over {stream}, alone: {problem}"))
     }
 
