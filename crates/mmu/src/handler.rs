@@ -310,7 +310,7 @@ impl Mmu {
         }
         let flushed = if pages == WHOLE { far.len() as u64 } else { pages.end - pages.start };
         if !self.upkeep.table {
-            // Each page is one; the first was counted.
+            // Each page is a shootdown; the caller has counted the first.
             let others = flushed.saturating_sub(1);
             self.counters.shootdowns += others;
             self.counters.shootdowns_running += if space == self.space { others } else { 0 };

@@ -74,8 +74,8 @@ fn pages_of_the_linear_table_take_entries_of_the_same_tlb() {
 }
 
 /// A superpage that is unmapped leaves the TLBs once, though each of its entries is written and it
-/// is taken apart before; a space that ends is flushed once. What is used in between must be told
-/// of again.
+/// is taken apart before; a space that ends is flushed once. What is used in between must be
+/// shot down again.
 #[test]
 fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     let mut mmu = Mmu::new(&machine("alpha-21264"));
@@ -320,8 +320,8 @@ fn emulated_use_bits_cost_each_replicated_entry() {
     assert_eq!(traps("zen5", "2M"), (1, 0));
 }
 
-/// A table translates a part of the page number: each stretch of so many pages has a root, and
-/// walks in it have as many references.
+/// A table translates a part of the page number: each stretch of pages that share the other bits
+/// has a root, and walks in it have as many references.
 #[test]
 fn each_stretch_of_addresses_has_a_root_of_its_own() {
     let mut machine = machine("zen5");

@@ -67,7 +67,7 @@ impl Contiguous {
     }
 }
 
-/// Whether a TLB could join the group of so many pages.
+/// Whether a TLB could join the group of `pages` pages from `first`.
 fn is_whole(mmu: &Mmu, space: u32, first: Vpn, pages: u64) -> bool {
     let page = |offset: u64| mmu.lookup(space, first + offset);
     let Some(Mapped { frame, protection, .. }) = page(0) else { return false };

@@ -30,7 +30,8 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// As that of one fault, which has written and zeroed so much.
+    /// The effort of one fault that wrote `pte_writes` entries and zeroed `zeroed_bytes`; the other
+    /// counts are those of `self`.
     pub(crate) fn of_fault(self, pte_writes: u64, zeroed_bytes: u64) -> Effort {
         let (use_bits, use_bit_entries, switches, remaps) = Default::default();
         Effort { faults: 1, pte_writes, zeroed_bytes, use_bits, use_bit_entries, switches, remaps, ..self }
@@ -80,8 +81,8 @@ impl Effort {
         self.promotions + self.demotions
     }
 
-    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of
-    /// the kernel has faults and switches already.
+    /// The work by purpose, in cycles of this machine; `digest` is the cost of one digest. With
+    /// `modelled`, faults and switches are left out: the kernel model charges them.
     pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> Kernel {
         let costs = &machine.costs;
         if modelled {

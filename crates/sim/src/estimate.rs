@@ -169,7 +169,7 @@ impl Sums {
     }
 }
 
-/// The weight of a window with this period of its own, if it has one; `None` if it stands for no
+/// The weight of a window, given its period if that is not the stream's; `None` if it stands for no
 /// more than it contains.
 fn weight(period: Option<u64>, sampling: Sampling) -> Option<f64> {
     match period {
@@ -228,8 +228,8 @@ impl Whole {
 }
 
 impl Windows {
-    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made
-    /// before. `superpages` says whether any are mapped.
+    /// What follows belongs to this window, new or resumed, or to none, after `accesses`.
+    /// `superpages` says whether any are mapped.
     pub(crate) fn turn(
         &mut self,
         window: Option<Window>,

@@ -65,7 +65,7 @@ fn counts(hardware: &Hardware, kernel: &Kernel) -> ([u64; 2], u64) {
 }
 
 impl Faults {
-    /// On so many machines.
+    /// The faults on `machines` machines.
     pub(crate) fn new(machines: usize) -> Faults {
         Faults { latencies: vec![Latencies::new(); machines], ..Faults::default() }
     }

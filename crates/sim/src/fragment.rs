@@ -22,7 +22,7 @@ use superpage_vm::Vm;
 /// extents of that size, spread over memory, one page in each: smaller extents beside the page are
 /// whole, and a larger one is not if any of its parts is not.
 ///
-/// `frag-50`: in so many percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al.
+/// `frag-50`: in 50 percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al.
 /// (Quicksilver, USENIX ATC 2020) fragment memory.
 ///
 /// `aged`: about 30 % of memory is taken (35 % with base pages of 16 KB, the largest for which
@@ -37,7 +37,7 @@ use superpage_vm::Vm;
 /// a file, is the path of one, which is read at once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fragment {
-    /// Whose pages these are.
+    /// What occupies memory before the run.
     pub state: State,
     /// The size of the extents; `None`: each superpage size.
     pub size: Option<PageSize>,
@@ -45,7 +45,7 @@ pub struct Fragment {
     pub share: f64,
 }
 
-/// What kind of pages memory holds.
+/// What occupies memory before a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Immovable ones.
@@ -116,8 +116,8 @@ impl Fragment {
         }
     }
 
-    /// The bytes of memory, of which so many were asked for: those of the file, if there is one,
-    /// which must fit.
+    /// The bytes of memory: those of the file, if there is one (an error if `asked` differs), else
+    /// `asked`.
     pub(crate) fn memory(&self, asked: Option<u64>, machine: &Machine) -> Result<Option<u64>, Error> {
         let Some(file) = self.file() else { return Ok(asked) };
         let (path, base, own) = (file.path(), machine.ladder().base(), file.snapshot().base());
@@ -230,7 +230,7 @@ fn chosen(all: u64, mut left: u64, random: &mut Random) -> Vec<u64> {
     (0..all).filter(&mut taken).collect()
 }
 
-/// The frames of base pages in so many bytes.
+/// The number of base pages in `bytes`, at least one.
 fn base_pages(ladder: &Ladder, bytes: u64) -> u64 {
     (bytes >> ladder.base().shift()).max(1)
 }
@@ -269,8 +269,8 @@ fn aged(ladder: &Ladder, frames: u64, random: &mut Random) -> (Vec<u64>, Vec<u64
     (wired, held)
 }
 
-/// Those of the first frames of a machine that were immovable, and those that somebody had. A model
-/// of the kernel has the last ones for itself.
+/// The immovable and the movable frames in use among the first `frames` of a snapshot; a kernel
+/// model keeps the rest.
 fn taken(file: &SnapshotFile, frames: u64) -> (Vec<u64>, Vec<u64>) {
     let of = |wanted: FrameUse| {
         let runs = file.snapshot().runs().filter(move |(of, _)| *of == wanted);

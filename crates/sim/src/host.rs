@@ -189,7 +189,7 @@ impl Host {
         Effort::new(&mmu.host_counters(), &self.vm.stats(), 0, 0)
     }
 
-    /// The cycles of all its work on this machine, on which a digest takes so many.
+    /// The cycles of all its work on this machine; `digest` is the cost of one digest.
     pub(crate) fn cycles(&self, mmu: &Mmu, machine: &Machine, digest: u64) -> u64 {
         self.effort(mmu).on(machine, digest, false).total()
     }

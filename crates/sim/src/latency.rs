@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use superpage_keys::Keys;
 use superpage_mmu::Machine;
 
-/// What kinds of fault are told apart.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Base,
@@ -127,12 +127,12 @@ impl Latencies {
         now - std::mem::replace(&mut self.disk, now)
     }
 
-    /// Begins anew.
+    /// Resets the counts.
     pub(crate) fn restart(&mut self) {
         *self = Latencies { disk: self.disk, ..Latencies::new() };
     }
 
-    /// Puts those of an earlier part of the stream to these.
+    /// Adds the latencies of an earlier part of the stream.
     pub(crate) fn add(&mut self, before: &Latencies) {
         self.kinds.iter_mut().zip(&before.kinds).for_each(|(kind, more)| kind.add(more));
     }

@@ -1,4 +1,4 @@
-//! What is noted along the way, beside what kernel and hardware count.
+//! What a simulation notes along the way that kernel and hardware do not count.
 
 use crate::contiguous::Contiguous;
 use crate::faults::Faults;
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
 }
 
 impl Log {
-    /// Of a simulation of so many machines.
+    /// The log of a simulation of `machines` machines.
     pub(crate) fn new(watch: &Watch, machines: usize) -> Log {
         let (touched, outcome) = (TouchedPages::default(), Outcome::default());
         Log { watch: *watch, touched, faults: Faults::new(machines), outcome, page_tables: 0 }

@@ -32,7 +32,7 @@ pub fn machine_with_text(name: &str) -> Result<(Machine, String), Error> {
     Machine::with_text(name, read).map_err(|error| Error::Usage(error.to_string()))
 }
 
-/// The name of a machine in which values are set, each as `KEY=VALUE`, beside those that its name
+/// The name of a machine in which values are set, each as `KEY=VALUE`, after those that its name
 /// sets already.
 pub fn with_values(name: &str, values: &[String]) -> String {
     match (values.is_empty(), name.contains('=')) {

@@ -1,4 +1,4 @@
-//! The results of a run beside its row: its named parts.
+//! The named parts of a run, which its row does not have.
 
 use crate::Row;
 use crate::estimate::Evidence;

@@ -368,9 +368,9 @@ fn notes(group: &[Row], part: bool) -> Vec<String> {
         // A part that is shorter than a period is nothing to say.
         if row.background_runs == Some(0) && !part {
             notes.push(format!(
-                "{name}: its background never ran while the program had memory: {} of modelled time {} shorter than its period; give a shorter one, or --time-scale {}, say",
+                "{name}: its background never ran while the program had memory: the run ({} modelled) {} shorter than its period; set a shorter period, or --time-scale {}, say",
                 time(row.seconds + row.idle_seconds),
-                if row.sampled.is_some() { "seem" } else { "are" },
+                if row.sampled.is_some() { "seems" } else { "is" },
                 row.time_scale.times(100)
             ));
         }

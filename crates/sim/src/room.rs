@@ -14,7 +14,8 @@ use superpage_trace::Info;
 /// The most bytes of the manager's own structures per frame: page lists, free extents and
 /// reservations.
 const FRAME_BYTES: u64 = 17;
-/// One byte for so many frames is written when the simulation begins; the rest as frames are used.
+/// The frames for which one byte is written when the simulation begins; the rest is written as
+/// frames are used.
 const FRAMES_BEGUN: u64 = 2;
 /// Bytes more for each extent of a superpage size, written when the simulation begins: much where
 /// sizes are close together.
@@ -123,7 +124,7 @@ impl Need {
     }
 }
 
-/// The extents of all superpage sizes in so many base pages.
+/// The extents of all superpage sizes in `pages` base pages.
 fn extents(setup: &Setup, pages: u64) -> u64 {
     setup.ladder.levels().skip(1).map(|level| pages >> setup.ladder.order(level)).sum()
 }

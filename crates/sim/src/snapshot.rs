@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `F` are free frames, `M` such that can be moved, and `I` others, each with how many; `120*` is
-//! so many blocks alike.
+//! 120 blocks alike.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -144,7 +144,7 @@ impl Snapshot {
     }
 }
 
-/// The next line, of at most so many bytes, without its end; `None` where there is none.
+/// The next line, of at most `most` bytes, without its end; `None` where there is none.
 fn line(text: &mut impl BufRead, most: u64) -> Result<Option<String>, String> {
     let mut bytes = Vec::new();
     let read = text.take(most + 1).read_until(b'\n', &mut bytes).map_err(|error| error.to_string())?;
@@ -185,7 +185,7 @@ fn head(line: &str) -> Result<(Snapshot, u64), String> {
     })
 }
 
-/// A line of blocks of so many frames.
+/// A line of blocks of `frames` frames.
 fn blocks(line: &str, frames: u64) -> Result<Blocks, String> {
     let read = || {
         let (times, mut rest) = match line.split_once('*') {

@@ -22,11 +22,12 @@ pub struct Watch {
 /// How often the state of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
-    /// At the first look after each multiple of so many seconds of modelled time, idle time
+    /// At the first look after each multiple of this number of seconds of modelled time, idle time
     /// included: at page faults, at events of the stream, each 64 requests to the TLBs between
     /// them, and each microsecond of idle time.
     Seconds(f64),
-    /// Before the first run of the stream that begins after each multiple of so many instructions.
+    /// Before the first run of the stream that begins after each multiple of this number of
+    /// instructions.
     Instructions(u64),
 }
 

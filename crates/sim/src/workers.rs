@@ -12,7 +12,8 @@ static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
 /// The most threads, as of `superpage sim --threads`.
 const MOST: usize = 1024;
 
-/// Runs all later simulations of this process on so many threads, instead of one for each core.
+/// Runs all later simulations of this process on this number of threads, instead of one for each
+/// core.
 ///
 /// # Errors
 /// They cannot be started, or simulations have run already.

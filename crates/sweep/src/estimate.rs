@@ -35,14 +35,14 @@ pub struct Estimate {
     pub own: usize,
     /// Those of them that are there.
     pub there: usize,
-    /// Seconds that the missing ones of the shard will take, on one processor each, with so many at
-    /// a time; `None` if nothing could be tried.
+    /// Seconds that the missing ones of the shard will take, on one processor each, as many at a
+    /// time as the options allow; `None` if nothing could be tried.
     pub seconds: Option<f64>,
     /// Cells that were measured when they ran.
     pub measured: usize,
     /// Streams of which cells were run for a moment now, since none was measured.
     pub tried: usize,
-    /// Seconds of them that a cell takes beside its simulation: its setups, and its file, put on
+    /// Seconds of them that a cell takes besides its simulation: its setups, and its file, put on
     /// the disk and read again for all rows.
     pub beside: f64,
     /// In words, what the folder was made for, if that is another sweep.
@@ -165,8 +165,8 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
     Ok((begun.elapsed().as_secs_f64() / share, runs))
 }
 
-/// What a cell takes beside its simulation, in seconds: the median of a few, with the file of these
-/// runs.
+/// What a cell takes besides its simulation, in seconds: the median of a few, with the file of
+/// these runs.
 fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run]) -> Result<f64, Error> {
     // The file has no name, so none is left.
     let name = nearest(path).join("cell");

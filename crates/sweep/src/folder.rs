@@ -78,7 +78,7 @@ impl Manifest {
         }
     }
 
-    /// What the folder was made from that is no more so; `None` if its cells are those of `now`.
+    /// The first input that has changed since the folder was made; `None` if nothing has.
     fn differs(&self, now: &Manifest) -> Option<String> {
         if self.version != now.version {
             return Some(format!("was made by superpage {}, and this is {}", self.version, now.version));
@@ -107,7 +107,7 @@ impl Manifest {
 
 impl Folder {
     /// Makes the folder, or opens one that was made for the same sweep, and locks it; `None` if
-    /// `stop` was set while another process kept this one waiting, which `note` is told.
+    /// `stop` was set while this process waited for another one, whose name `note` gets.
     ///
     /// # Errors
     /// [`Error::Usage`]: it cannot be written, is of another sweep or version, or another process
@@ -123,7 +123,7 @@ impl Folder {
         let unable = |error: io::Error| unable(path, error, WAY_OUT);
         let new = !path.exists();
         let directory = Directory::make(path).map_err(unable)?;
-        // What this call has made goes where nothing comes of it; a folder with a file in it stays.
+        // If this call fails, the folder that it created is removed, unless it contains a file.
         let made = Made(new.then_some(path));
         refuse_others(&directory).map_err(|error| wrong(&error))?;
         let cells = Cells { path: path.join(CELLS), directory: Some(directory.sub(CELLS, true).map_err(unable)?) };
@@ -143,8 +143,8 @@ impl Folder {
                 }
                 if !then.build.is_empty() && !now.build.is_empty() && then.build != now.build {
                     note = Some(format!(
-                        "{} was begun by another build of superpage {VERSION}, and cells of both are taken for the same: if what simulations \
-                         do has changed between them, give a new folder with -o",
+                        "{} was begun by another build of superpage {VERSION}, and its cells are reused: if the two builds \
+                         simulate differently, give a new folder with -o",
                         path.display()
                     ));
                 }
@@ -155,7 +155,7 @@ impl Folder {
             }
         }
         made.stays();
-        // A file that says who holds the lock says so no longer.
+        // Clears the holder's name before the lock is released.
         entry.set_len(0).map_err(|error| wrong(&error))?;
         drop(entry);
         // What runs without shards has the folder to itself.
@@ -390,10 +390,10 @@ fn lock_file(folder: &Directory, name: &str) -> Result<File, NoLock> {
 /// The lock that each process holds while it looks around: a moment.
 const ENTRY: &str = "entry";
 
-/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. Where another
-/// process has it for longer, `waits` is told which, as far as the file says.
+/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. If another
+/// process has it for longer, calls `waits` with its name, as far as the file has it.
 fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, NoLock> {
-    let (mut file, began, mut told) = (lock_file(folder, ENTRY)?, Instant::now(), false);
+    let (mut file, began, mut noted) = (lock_file(folder, ENTRY)?, Instant::now(), false);
     loop {
         match file.try_lock() {
             Ok(()) => break,
@@ -404,11 +404,11 @@ fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        if !told && began.elapsed() >= SILENT {
+        if !noted && began.elapsed() >= SILENT {
             let mut holder = String::new();
             let _ = (&file).take(100).read_to_string(&mut holder);
             waits(if holder.is_empty() { "another process" } else { &holder });
-            told = true;
+            noted = true;
         }
         std::thread::sleep(AGAIN);
     }

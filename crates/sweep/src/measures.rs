@@ -2,7 +2,7 @@
 
 use superpage_sim::Row;
 
-/// A quantity, as a number beside the row of `base`.
+/// A quantity of a row, which may be relative to the row of `base`.
 pub(crate) struct Measure {
     pub(crate) name: &'static str,
     /// Its name for readers, with its unit.
@@ -13,7 +13,7 @@ pub(crate) struct Measure {
     pub(crate) ratio: bool,
     /// Whether it is an estimate where the stream was sampled.
     pub(crate) estimated: bool,
-    /// The value of a row, given the row of `base` beside it.
+    /// The value of a row, given that row and the row of `base`.
     of: fn(&Row, &Row) -> f64,
 }
 
@@ -81,7 +81,7 @@ fn over(value: u64, of: u64) -> f64 {
     value as f64 / of as f64
 }
 
-/// The values of a row beside `base`.
+/// The values of a row, given the row of `base`.
 pub(crate) fn values(row: &Row, base: Option<&Row>) -> Values {
     std::array::from_fn(|at| base.map_or(f32::NAN, |base| (MEASURES[at].of)(row, base) as f32))
 }

@@ -100,7 +100,7 @@ impl Part {
 /// The policy of a host, if it has one, and policies on it.
 type OnHost = (Option<String>, Vec<String>);
 
-/// Those of a machine with the policy that all are compared with.
+/// The number of rows of a machine, including the row of `base`.
 fn with_base(policies: &[String]) -> usize {
     policies.len() + usize::from(!policies.iter().any(|policy| policy == BASE))
 }

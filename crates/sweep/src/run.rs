@@ -29,7 +29,7 @@ pub struct Options {
 pub trait Watch: Sync {
     /// What the user should know, a sentence without a full stop: before [`Watch::begins`].
     fn note(&self, text: &str);
-    /// So many cells are to be run, and so many others of the shard were there already.
+    /// `cells` cells are to be run; `there` others of the shard were there already.
     fn begins(&self, cells: usize, there: usize);
     /// A cell has ended.
     fn ended(&self);
@@ -169,7 +169,7 @@ pub(crate) fn missing(
     Ok(missing)
 }
 
-/// What is in the folder after so many cells ran; when it has all, writes what is made of them.
+/// What is in the folder after `ran` cells ran; when it has all, writes what is made of them.
 pub(crate) fn finish(
     plan: &Plan,
     folder: &Folder,
@@ -248,7 +248,7 @@ impl Work<'_> {
         Error::Memory(format!("a cell over {stream}, alone: {problem}"))
     }
 
-    /// The next cells over one stream that fit into memory beside those that run, or one for which
+    /// The next cells over one stream that fit into memory with those that run, or one for which
     /// memory was short, and whether it runs alone.
     fn next(&self) -> Option<(Vec<Running>, bool)> {
         let mut queue = self.queue();
@@ -297,7 +297,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether these cells fit into memory beside those that run.
+    /// Whether these cells fit into memory with those that run.
     fn fits(&self, running: &[Running], cells: &[Running]) -> bool {
         let all: Vec<Setup> = running.iter().chain(cells).flat_map(|(_, setups)| setups).cloned().collect();
         check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()

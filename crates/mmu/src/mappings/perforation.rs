@@ -223,7 +223,7 @@ impl Mappings {
             return None;
         }
         let ids = first_id..first_id + (1 << self.bits[0]);
-        // At least a third of all are needed: two counters find every placement of so many.
+        // At least a third of all are needed: two counters find every placement that a third has.
         let mut common: [(Option<Placement>, u32); 2] = [(None, 0); 2];
         for placement in ids.clone().filter_map(|id| self.placement_in_region(id)) {
             match common.iter_mut().find(|(held, _)| *held == Some(placement)) {

@@ -204,14 +204,14 @@ mod tests {
         Recent::new([FirstTlb { index: 3, kinds, known }].into_iter())
     }
 
-    /// Judges once, where each translated request came after so many known ones.
+    /// Judges once, where each translated request came after `spared` known ones.
     fn judged(recent: &mut Recent, spared: usize) {
         (1..JUDGED).for_each(|_| recent.judge(spared));
         assert!(recent.notes(), "judged too early");
         recent.judge(spared);
     }
 
-    /// Checks that requests are noted again after so many.
+    /// Checks that requests are noted again after `requests` more.
     fn pauses_for(recent: &mut Recent, requests: u32) {
         assert!(!recent.notes());
         recent.skip(1);

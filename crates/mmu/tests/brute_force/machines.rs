@@ -352,7 +352,7 @@ fn joined() -> Vec<Machine> {
 }
 
 /// A machine all of whose TLBs have this index and replacement: eight sets in the first level,
-/// which the pages of all sizes share, and so many in the second.
+/// which the pages of all sizes share, and `sets` in the second.
 pub(crate) fn selecting(index: Index, replacement: Replacement, sets: usize, ways: usize) -> Machine {
     let mut machine = Machine::builtin("neoverse-v2").unwrap();
     machine.name = format!("{} {} {sets} x {ways}", index.name(), replacement.name());

@@ -60,8 +60,7 @@ impl Sums {
 }
 
 impl Averages {
-    /// A stretch begins, before which so many pages are touched and so many instructions have
-    /// passed.
+    /// A stretch begins, before which `touched` pages are touched, and after `before` instructions.
     pub(crate) fn begin(&mut self, touched: u64, before: u64) {
         (self.touched, self.next, self.before, self.along) = (touched, 0, before, Along::default());
     }
@@ -107,7 +106,7 @@ impl Averages {
         self.touch(touches, |touch| touch.request == place.request);
     }
 
-    /// The requests before this place have been made, and so many instructions.
+    /// The requests before this place have been made, and `instructions` have run.
     pub(crate) fn reach_instructions(&mut self, vm: &Vm, place: Place<'_>, instructions: u64) {
         self.touch(place.touches(), |touch| touch.request < place.request);
         self.pass(vm, instructions);

@@ -102,13 +102,13 @@ fn cluster(page: u64) -> u64 {
 }
 
 impl Arm {
-    /// An arm over a disk whose swap space has so many pages, of `page` bytes.
+    /// An arm over a disk whose swap space has `swap_pages` pages, of `page` bytes.
     pub(crate) fn new(page: u64, swap_pages: u64) -> Arm {
         let (places, buffers) = (HashMap::new(), VecDeque::new());
         Arm { page, moves: Moves::default(), places, end: swap_pages.saturating_mul(page), buffers, writes: Vec::new() }
     }
 
-    /// A file has at least so many pages from here on.
+    /// A file has at least `pages` pages from here on.
     pub(crate) fn place(&mut self, file: u32, pages: u64) {
         let pieces = self.places.entry(file).or_default();
         let first = pieces.last().map_or(0, |last| last.end);

@@ -80,7 +80,7 @@ impl Disk {
         }
     }
 
-    /// A file has at least so many pages from here on.
+    /// A file has at least `pages` pages from here on.
     pub(crate) fn place(&mut self, file: u32, pages: u64) {
         self.arm.place(file, pages);
     }

@@ -15,7 +15,7 @@ pub(super) fn freedom(squares: &[f64]) -> f64 {
     if variance > 0.0 { (2.0 * sum.powi(2) / variance).clamp(1.0, normal) } else { normal }
 }
 
-/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables,
+/// The 97.5 % quantile of Student's t with `freedom` degrees of freedom, at least 1: from tables,
 /// interpolated linearly in the inverse, which is accurate to 1 %.
 pub(super) fn student(freedom: f64) -> f64 {
     const TABLE: [(f64, f64); 12] = [

@@ -26,7 +26,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Another process runs; programs have run so many instructions.
+    /// Another process runs, after programs have run `instructions`.
     pub(super) fn switch(&mut self, from: Option<ProcessId>, to: ProcessId, instructions: u64) {
         if let (Some(from), Some(call)) = (from, self.last.take().filter(|call| call.instructions == instructions)) {
             self.waiting.insert(from, call);

@@ -60,7 +60,8 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// Of this model on a machine with so many frames for programs; its memory is mapped.
+    /// The kernel of a model on a machine with `frames` frames for programs. Maps the kernel's
+    /// memory.
     pub(crate) fn new(
         model: &KernelModel,
         (machine, frames): (&Arc<Machine>, u64),
@@ -237,7 +238,7 @@ impl Footprint {
         self.run("fault", at, None);
     }
 
-    /// A fault has filled a frame, and has zeroed or copied so many bytes for it.
+    /// A fault has filled a frame, by a copy of `source` or with `zeroed` bytes of zeroes.
     pub(crate) fn filled(&mut self, mmu: &mut Mmu, frame: u64, source: Option<u64>, zeroed: u64) {
         let (first, loops) = (self.model.memory.first_page, self.model.loops);
         let line = |frame: u64, at: u64, access: Access| Touch { page: Vpn(first + frame), line: at as u32, access };
@@ -264,8 +265,8 @@ impl Footprint {
         }
     }
 
-    /// What the kernel runs and flushes for an event, before it is handled; returns what a call
-    /// copies then. Programs have run so many instructions.
+    /// Runs and flushes what the kernel does for an event, before it is handled, after programs
+    /// have run `instructions`; returns what a call copies then.
     pub(crate) fn event(&mut self, event: &Event, at: &mut At<'_>, instructions: u64) -> Option<Copied> {
         let space = at.space.0;
         // Pages of the stream are those of machines with a model.
@@ -381,7 +382,7 @@ impl Footprint {
         Copied { to_program: path.ends_with("read"), lines, first, begin, pages }
     }
 
-    /// The disk has been used for so many cycles by now: the idle task ran meanwhile.
+    /// The disk has been in use for `cycles` so far: the idle task ran meanwhile.
     pub(crate) fn wait_for_disk(&mut self, at: &mut At<'_>, cycles: u64) {
         let more = cycles - std::mem::replace(&mut self.waited, cycles);
         if more > 0 {
@@ -390,8 +391,8 @@ impl Footprint {
         }
     }
 
-    /// The idle task for so many cycles. What it does to caches and tables stays; the time that it
-    /// takes is nobody's.
+    /// Runs the idle task for `cycles`. What it does to caches and tables stays; no program is
+    /// charged its time.
     fn idle_task(&mut self, at: &mut At<'_>, cycles: u64) {
         let (saved, instructions) = (at.mmu.save_counts(), self.counts.instructions);
         self.idle_work(at, cycles);
@@ -475,16 +476,14 @@ pub(crate) struct Copied {
     pub(crate) to_program: bool,
     /// The lines of the program's buffer.
     lines: Range<u64>,
-    /// The kernel's own end: so many pages from the first in turn, of which this one is the first
-    /// to be copied.
+    /// The kernel's buffer: `pages` pages from `first`, used cyclically from `begin`.
     first: u64,
     pages: u64,
     begin: u64,
 }
 
 impl Copied {
-    /// What the kernel touches at its own end for each line, and what at the program's: a request
-    /// and its line.
+    /// For each copied line: the kernel's access, and the program's request with its line.
     pub(crate) fn lines(self) -> impl Iterator<Item = (Touch, Request, u32)> {
         let (mine, theirs) =
             if self.to_program { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) };
@@ -497,7 +496,7 @@ impl Copied {
     }
 }
 
-/// The kernel makes these accesses of its own.
+/// Makes these accesses of the kernel.
 pub(crate) fn touch(mmu: &mut Mmu, touches: &[Touch]) {
     let requests: Vec<Request> = touches.iter().map(|touch| Request::new(touch.page, touch.access)).collect();
     let lines: Vec<u32> = touches.iter().map(|touch| touch.line).collect();

@@ -38,7 +38,7 @@ impl KernelModel {
     ///
     /// # Errors
     /// There is none of that name, the file cannot be read or is not a model, a switch has no such
-    /// value, or one is set that does nothing beside the others.
+    /// value, or one is set that has no effect with the others.
     pub fn named(text: &str) -> Result<KernelModel, Error> {
         let (name, set) = text.split_once(':').unwrap_or((text, ""));
         let wrong = |problem: &str| Error::Usage(format!("kernel {text}: {problem}"));
@@ -68,7 +68,7 @@ impl KernelModel {
                 return Err(wrong(&format!("switch \"{key}\" is there twice")));
             }
             given.push(key.to_string());
-            // A number only where numbers go: of anything else what is expected is told.
+            // Parsed only where a number is expected: the error of any other value says what is.
             let number = value.parse().ok().filter(|_| switches[key].is_integer());
             let value = number.map_or_else(|| toml::Value::String(value.into()), toml::Value::Integer);
             switches.insert(key.into(), value);
@@ -148,8 +148,7 @@ impl Switches {
     fn of(values: toml::Table) -> Result<Switches, String> {
         let whole = values.clone();
         whole.try_into().map_err(|error: toml::de::Error| {
-            // Which it is follows from trying each by itself: with it alone, what else is missing
-            // is told instead.
+            // Tries each switch by itself. The others are missing then: that error does not count.
             let missing = |error: &toml::de::Error| error.message().starts_with("missing field");
             let wrong = values.iter().find_map(|(key, value)| {
                 let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
@@ -160,8 +159,8 @@ impl Switches {
         })
     }
 
-    /// What contradicts or does nothing beside the others is refused where the user has set it;
-    /// what idles by default is off.
+    /// Refuses a switch that the user has set and that contradicts the others or has no effect with
+    /// them; where a default has no effect, the switch is off.
     fn agree(&mut self, given: &[String]) -> Result<(), String> {
         let is_given = |key: &str| given.iter().any(|given| given == key);
         let (eager, table) = (self.flush == Flushes::Eager, self.table.is_on());

@@ -69,7 +69,7 @@ struct Memory {
     text: u64,
     #[serde(deserialize_with = "bytes")]
     data: u64,
-    /// Room for the structures of so many processes, 8 KB each.
+    /// The most processes: the kernel has 8 KB of structures for each.
     processes: u64,
     /// Where devices are mapped, and how many pages they have.
     device_page: u64,
@@ -188,7 +188,7 @@ impl KernelModel {
         text.div_ceil(PAGE) + data.div_ceil(PAGE) + (processes * PROCESS).div_ceil(PAGE)
     }
 
-    /// The first page of devices, beside so many pages of memory: what the file says or, where
+    /// The first page of devices on a machine with `memory` pages: what the file says or, where
     /// memory reaches that far, the next gigabyte.
     pub(crate) fn device_page(&self, memory: u64) -> u64 {
         let end = self.memory.first_page + memory;

@@ -13,7 +13,7 @@ const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids
 const MOST_IN_CHAINS: u64 = 1 << 18;
 
 impl KernelModel {
-    /// Why this kernel cannot run on the machine with this base page and so many frames, if it
+    /// Why this kernel cannot run on the machine with this base page and number of frames, if it
     /// cannot.
     pub(crate) fn refuses(&self, machine: &Machine, base: PageSize, frames: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::Usage(format!("machine {}: {problem}", machine.name)));

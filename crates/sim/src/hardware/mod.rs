@@ -60,8 +60,8 @@ impl Hardware {
         }
     }
 
-    /// What follows belongs to this window of a sampled stream, or to none; so many accesses were
-    /// made before. `superpages` says whether any are mapped.
+    /// What follows belongs to this window of a sampled stream, or to none, after `accesses`.
+    /// `superpages` says whether any are mapped.
     pub(crate) fn turn(&mut self, window: Option<Window>, accesses: u64, superpages: bool) {
         for Member { number, setup, windows, .. } in &mut self.members {
             windows.turn(window, &Translated::new(&setup.machine, &self.mmu, *number), accesses, superpages);

@@ -105,7 +105,7 @@ impl Kernel {
         Err(Problem::traps_again(page))
     }
 
-    /// Runs the page daemon if it has work: it is a thread of its own, which nobody waits for.
+    /// Runs the page daemon if it has work: a separate thread, for which no program waits.
     #[inline]
     pub(crate) fn daemon(&mut self, hardware: &mut Hardware) {
         if self.vm.daemon_wanted() {

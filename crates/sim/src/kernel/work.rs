@@ -1,4 +1,4 @@
-//! What the kernel does beside what its memory manager counts.
+//! The kernel's work that its memory manager does not count.
 
 use crate::cost::Effort;
 use superpage_pages::{Ladder, MAX_LEVELS, PageSize};
@@ -23,7 +23,7 @@ pub(crate) struct Work {
     pub(crate) waited: u64,
     /// How often it was called while programs had memory.
     pub(crate) background_runs: u64,
-    /// Bytes that were copied beside those that the memory manager counts.
+    /// Bytes that were copied, without those that the memory manager counts.
     pub(crate) copied_bytes: u64,
     /// Pages hashed by the idle loop.
     pub(crate) idle_hashed: u64,

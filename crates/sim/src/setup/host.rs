@@ -17,7 +17,7 @@ pub(crate) struct HostSetup {
 }
 
 impl HostSetup {
-    /// The host of a guest on this machine, which has so many frames. Its kernel may use all sizes
+    /// The host of a guest on this machine, which has `frames` frames. Its kernel may use all sizes
     /// of the machine that the policy does.
     pub(crate) fn new(
         machine: &Machine,

@@ -19,7 +19,7 @@ const INSTRUCTIONS: u64 = 1 << 16;
 pub(super) struct Looks {
     /// Requests of the stream before the current stretch.
     before: u64,
-    /// The next look is before this request of the stream, or before the first one after so many
+    /// The next look is before this request of the stream, or before the first one after these
     /// instructions.
     request: u64,
     instructions: u64,
@@ -43,7 +43,7 @@ impl Looks {
         self.ahead = Along::default();
     }
 
-    /// A stretch of so many requests ends.
+    /// A stretch of `requests` requests ends.
     pub(super) fn end(&mut self, requests: usize) {
         self.before += requests as u64;
     }

@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl Record {
-    /// Of so many machines.
+    /// The record of `machines` machines.
     pub(super) fn new(machines: usize) -> Record {
         Record { part: None, parts: vec![Vec::new(); machines], samples: Vec::new(), due: 0.0 }
     }

@@ -2,7 +2,7 @@
 
 use superpage_trace::Threads;
 
-/// Counts of the stream, beside those of the manager and of the hardware.
+/// Counts of the stream: neither the manager nor the hardware has them.
 #[derive(Default)]
 pub(crate) struct Counted {
     pub(crate) references: u64,

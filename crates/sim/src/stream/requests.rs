@@ -345,7 +345,7 @@ impl<'a> Place<'a> {
         self.of.touches(self.index)
     }
 
-    /// Goes on to the first run before which the stretch has so many instructions, and returns the
+    /// Goes on to the first run before which the stretch has `instructions`, and returns the
     /// number of requests before it; `None` if the stretch ends before, or has `most` requests.
     /// `along` is where the last call for the stretch ended.
     pub(crate) fn request_after(&self, instructions: u64, most: usize, along: &mut Along) -> Option<usize> {
@@ -437,8 +437,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The request for `run`, and whether the run issues it: it is the first of its kind since its stream
-/// came to its page.
+/// The request for `run`, and whether the run issues it: whether it is the first of its kind since
+/// its stream came to its page.
 #[inline(always)]
 fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
     let (page, access) = (Vpn(run.page() >> shift), run.access());

@@ -57,10 +57,10 @@ impl Done {
 pub(crate) struct Sums(Vec<Done>);
 
 impl Sums {
-    /// The runs of a block: so many are gone through for each number that is asked for, at most.
+    /// The runs of a block: the most that are gone through for each number that is asked for.
     const BLOCK: usize = 64;
 
-    /// Counts the runs of a batch anew.
+    /// Counts the runs of another batch.
     pub(crate) fn count(&mut self, runs: &[Run]) {
         self.0.clear();
         let mut sum = Done::default();
@@ -106,7 +106,7 @@ pub(crate) struct Stretch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Part {
     /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not
-    /// told.
+    /// marked.
     #[default]
     Other,
     /// The pages used last in a gap, with which a window begins.
@@ -122,7 +122,7 @@ pub(crate) struct Phases {
     sampled: bool,
     /// Whether the stream marks its phases; if not, windows begin with a period, and no part of
     /// them is for warming.
-    told: bool,
+    marked: bool,
     /// The window that each thread is in.
     threads: BTreeMap<u32, Option<Window>>,
     current: u32,
@@ -143,10 +143,10 @@ pub(crate) struct Phases {
 impl Phases {
     pub(crate) fn new(source: &dyn Source) -> Phases {
         let sampling = source.info().sampling.filter(|sampling| sampling.on < sampling.period);
-        let told = sampling.is_some_and(|sampling| sampling.seed.is_some());
+        let marked = sampling.is_some_and(|sampling| sampling.seed.is_some());
         let short = [source.info().short_windows, false];
         let recent = !source.info().cold_windows;
-        Phases { sampled: sampling.is_some(), told, short, recent, ..Phases::default() }
+        Phases { sampled: sampling.is_some(), marked, short, recent, ..Phases::default() }
     }
 
     /// Follows runs: those between two phases, of an access each, are the pages with which a window
@@ -162,9 +162,9 @@ impl Phases {
 
     /// The window that the current thread is in.
     fn window(&mut self) -> &mut Option<Window> {
-        let (told, windows) = (self.told, &mut self.windows);
+        let (marked, windows) = (self.marked, &mut self.windows);
         self.threads.entry(self.current).or_insert_with(|| {
-            (!told).then(|| {
+            (!marked).then(|| {
                 *windows += 1;
                 Window { number: *windows - 1, period: None, short: false }
             })
@@ -197,7 +197,7 @@ impl Phases {
                 self.short[1] = *phase != Phase::Gap && (self.short[1] || self.short[0] && begun);
                 Some((*phase == Phase::Measured, *period))
             }
-            Event::Skipped { references, instructions } if !self.told => Some((references + instructions > 0, None)),
+            Event::Skipped { references, instructions } if !self.marked => Some((references + instructions > 0, None)),
             _ => None,
         };
         if let Some((begins, period)) = begins {

@@ -204,9 +204,9 @@ pub(crate) struct Touched {
 #[derive(Clone, Copy)]
 struct Quiet {
     number: u64,
-    /// As bit sets: those for which that holds of accesses other than writes, and of writes. As
-    /// long as the leaf is here a page stays in them: only its process's own writes change its
-    /// state, into one that both leave as it is.
+    /// Bit sets of the pages that [0] a read or fetch, [1] a write leaves as they are. As long as
+    /// the leaf is here a page stays in them: only its process's own writes change its state, into
+    /// one that both leave as it is.
     by: [u64; 2],
 }
 

@@ -22,7 +22,7 @@ use std::ops::Range;
 /// More hints than these are not all in the nearest cache of the host.
 const LARGE: usize = (16 << 10) / size_of::<u16>();
 
-/// Hints are allocated for so many keys at a time.
+/// The keys for which hints are allocated at a time.
 const HINTS: usize = 512;
 
 /// Tags, payloads and the state of the replacement.

@@ -4,8 +4,8 @@ use super::super::*;
 use super::*;
 use crate::Row;
 
-/// Windows of 100 accesses that stand for 1000 each, with so many misses of 4 references and 100
-/// cycles, after 5 first touches.
+/// Windows of 100 accesses that stand for 1000 each, after 5 first touches; `misses` are those of
+/// each window, of 4 references and 100 cycles.
 fn evidence(misses: &[u64]) -> Evidence {
     let walks = |count: u64| Walks { data: count, instructions: 0, references: 4 * count, cycles: 100 * count };
     let window = |count: &u64| (Tally { accesses: 100, others: walks(*count), ..Tally::default() }, 1.0);
