@@ -84,7 +84,7 @@ pub(super) fn assumed(file: &Table, origin: &str) -> Result<Vec<(String, String)
         let Some(keys) = table.get("assumed") else { continue };
         let keys: Option<Vec<&str>> = keys.as_array().and_then(|keys| keys.iter().map(Value::as_str).collect());
         let key = format!("{label}.assumed");
-        let keys = keys.ok_or_else(|| MachineError::of(origin, &key, "expected a list of keys, or of \"all\""))?;
+        let keys = keys.ok_or_else(|| MachineError::of(origin, &key, "expected a list of keys, or [\"all\"]"))?;
         for key in keys {
             let about = |key: &str| STATED.contains(&key) || key == "name";
             let mut named = table.iter().filter(|(k, _)| if key == "all" { !about(k) } else { *k == key }).peekable();

@@ -226,8 +226,8 @@ impl Twin for Srrip {
 struct Itp(Vec<Vec<(usize, Option<u32>)>>);
 
 impl Itp {
-    /// Takes the way out, and puts it `from_end` steps from the last victim or, if that is negative,
-    /// from the next one.
+    /// Takes the way out, and puts it `from_end` steps from the last victim or, if negative, from
+    /// the next one.
     fn put(&mut self, set: usize, (way, uses): (usize, Option<u32>), from_end: i64) {
         let stack = &mut self.0[set];
         stack.retain(|(other, _)| *other != way);
