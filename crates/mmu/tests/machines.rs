@@ -2,7 +2,7 @@
 //! sentence.
 
 use proptest::prelude::*;
-use superpage_mmu::{Index, Machine, Replacement, Serves, TlbSpec};
+use superpage_mmu::{Index, Machine, Replacement, Serves};
 use superpage_pages::Access;
 
 fn serves(tlb: Serves, access: Access) -> bool {
