@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::machine::Replacement;
 use crate::machine::{SHADOW_LINES, TableKind};
 use crate::mappings::pte::Pte;
-use crate::mappings::{Backing, Change, Followed, Mapping, MappingId, Mappings, SpacePages, Work};
+use crate::mappings::{Backing, Change, Effects, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::request::{Request, Trap};
 use crate::tlb::first::{FirstLevel, Lined};
 use crate::tlb::further::FurtherLevels;
@@ -445,16 +445,16 @@ impl Mmu {
     /// Call it before the mappings of a change are changed.
     fn begin(&mut self, change: &Change) {
         if self.mappings.shadows() {
-            let followed = self.mappings.split_before(change, self.first_levels.get_mut());
-            self.count_followed(followed);
+            let effects = self.mappings.split_before(change, self.first_levels.get_mut());
+            self.count_effects(effects);
         }
     }
 
     /// Call it after the mappings are changed, which took this `work` in the index.
     fn finish(&mut self, change: &Change, work: Work) {
-        if self.mappings.are_followed() {
-            let followed = self.mappings.after(change, work, self.first_levels.get_mut());
-            self.count_followed(followed);
+        if self.mappings.has_notifiers() {
+            let effects = self.mappings.after(change, work, self.first_levels.get_mut());
+            self.count_effects(effects);
         } else {
             self.count_work(work);
         }
@@ -462,12 +462,12 @@ impl Mmu {
 
     #[cold]
     fn make_superpages(&mut self) {
-        let followed = self.mappings.make_superpages(self.first_levels.get_mut());
-        self.count_followed(followed);
+        let effects = self.mappings.make_superpages(self.first_levels.get_mut());
+        self.count_effects(effects);
     }
 
     #[inline(never)]
-    fn count_followed(&mut self, Followed { work, shot }: Followed) {
+    fn count_effects(&mut self, Effects { work, shot }: Effects) {
         self.count_work(work);
         if !shot.is_empty() {
             self.first_levels.get_mut().iter_mut().for_each(FirstLevel::forget);
@@ -604,8 +604,8 @@ impl Mmu {
     /// Splits all shadow superpages of a space whose mappings will all be removed, so that each
     /// base page is flushed from the caches once.
     pub fn uncover_all(&mut self, space: u32) {
-        let followed = self.mappings.uncover_all(space, self.first_levels.get_mut());
-        self.count_followed(followed);
+        let effects = self.mappings.uncover_all(space, self.first_levels.get_mut());
+        self.count_effects(effects);
     }
 
     /// Flushes a space whose mappings will all be removed without being used first: one shootdown

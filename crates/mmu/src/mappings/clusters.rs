@@ -14,7 +14,7 @@
 //! one form, in the order in which they are needed. The node freed last is reused first. So the
 //! lines that a walk reads depend only on the sequence of operations.
 
-use super::followers::{Change, Followed, Follower};
+use super::notifiers::{Change, Effects, Notifier};
 use super::{Found, Invalidate, Mappings, Work};
 use crate::machine::ENTRY_BYTES;
 use crate::machine::Machine;
@@ -274,7 +274,7 @@ impl Mappings {
     }
 }
 
-impl Follower for Clusters {
+impl Notifier for Clusters {
     #[inline(always)]
     fn is_kept(mappings: &Mappings) -> bool {
         mappings.clusters.is_some()
@@ -282,8 +282,8 @@ impl Follower for Clusters {
 
     /// Brings the nodes of the blocks that these pages are in up to date. The change costs the
     /// mappings that are written, and, if it joins or splits pages, those that are read.
-    fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Invalidate) -> Followed {
-        let none = |work| Followed { work, shot: Vec::new() };
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, _: &mut impl Invalidate) -> Effects {
+        let none = |work| Effects { work, shot: Vec::new() };
         let Some(mut clusters) = mappings.clusters.take() else { return none(work) };
         let Change { space, pages, .. } = change.clone();
         let (mut writes, mut reads) = (0, 0);

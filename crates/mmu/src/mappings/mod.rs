@@ -10,9 +10,9 @@
 
 mod backing;
 mod clusters;
-mod followers;
 mod frames;
 mod look_up;
+mod notifiers;
 mod operations;
 mod perforation;
 pub(crate) mod pte;
@@ -35,7 +35,7 @@ use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use backing::Backing;
 pub(crate) use clusters::ClusterShape;
-pub(crate) use followers::{Change, Followed};
+pub(crate) use notifiers::{Change, Effects};
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, MOST_PAGES, Region, Stale, fragment_order};
 

@@ -13,7 +13,7 @@
 //! The core that faulted drops that fragment, as an x86 processor drops all that it holds of an
 //! address that faulted (Intel SDM, volume 3, 4.10.4.1).
 
-use super::followers::{Change, Followed, Follower};
+use super::notifiers::{Change, Effects, Notifier};
 use super::{Invalidate, Mappings, SpacePages};
 use crate::machine::perforated_size;
 use crate::mappings::Work;
@@ -248,25 +248,25 @@ impl Mappings {
     }
 }
 
-impl Follower for Perforation {
+impl Notifier for Perforation {
     #[inline(always)]
     fn is_kept(mappings: &Mappings) -> bool {
         mappings.perforates()
     }
 
-    fn after(mappings: &mut Mappings, change: &Change, work: Work, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed { work, shot: Vec::new() };
+    fn after(mappings: &mut Mappings, change: &Change, work: Work, caches: &mut impl Invalidate) -> Effects {
+        let mut effects = Effects { work, shot: Vec::new() };
         let (Change { space, pages, .. }, mut shot, span) = (change, false, 1 << mappings.bits[0]);
         for first in (pages.start / span * span..pages.end).step_by(span as usize) {
             if let Some(found) = mappings.find(*space, Vpn(first), 1).filter(|found| found.level == 1) {
                 let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
                 let (more, ends) = mappings.update(found.id, Vpn(first), &changed, caches);
                 shot |= ends;
-                followed.work += more;
+                effects.work += more;
             }
         }
-        followed.shot.extend(shot.then(|| SpacePages { space: *space, pages: pages.clone() }));
-        followed
+        effects.shot.extend(shot.then(|| SpacePages { space: *space, pages: pages.clone() }));
+        effects
     }
 
     /// Checks that regions are what is mapped.

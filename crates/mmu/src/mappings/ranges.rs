@@ -6,7 +6,7 @@
 //! or more. It is updated with every change of a mapping, so no range has a page that is not mapped
 //! as it says.
 
-use super::followers::{Change, Followed, Follower};
+use super::notifiers::{Change, Effects, Notifier};
 use super::{Invalidate, Mapping, Mappings, Work};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -90,7 +90,7 @@ impl Mappings {
     }
 }
 
-impl Follower for Ranges {
+impl Notifier for Ranges {
     #[inline(always)]
     fn is_kept(mappings: &Mappings) -> bool {
         mappings.ranges.is_some()
@@ -101,7 +101,7 @@ impl Follower for Ranges {
         Change { space, pages, .. }: &Change,
         work: Work,
         _: &mut impl Invalidate,
-    ) -> Followed {
+    ) -> Effects {
         if let Some(mut ranges) = mappings.ranges.take() {
             ranges.cut(*space, pages);
             if let Some(Mapping { head, pte, .. }) = mappings.mapping(*space, Vpn(pages.start)) {
@@ -110,7 +110,7 @@ impl Follower for Ranges {
             }
             mappings.ranges = Some(ranges);
         }
-        Followed { work, shot: Vec::new() }
+        Effects { work, shot: Vec::new() }
     }
 
     fn ended(mappings: &mut Mappings, space: u32) {

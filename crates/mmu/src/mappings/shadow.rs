@@ -16,7 +16,7 @@
 //! to frames of the shadow range. The frames behind it and the use bits of its base pages are kept
 //! here: the memory manager sees base pages.
 
-use super::followers::{Change, Followed, Follower};
+use super::notifiers::{Change, Effects, Notifier};
 use super::{Invalidate, Layout, Mapping, MappingId, Mappings, SpacePages, Work};
 use crate::counters::Remaps;
 use crate::mappings::pte::Pte;
@@ -229,7 +229,7 @@ impl Mappings {
     /// Splits the shadow superpages that a change of mappings would make wrong; call it before the
     /// change.
     #[inline(never)]
-    pub(crate) fn split_before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Followed {
+    pub(crate) fn split_before(&mut self, change: &Change, caches: &mut impl Invalidate) -> Effects {
         match &change.frames {
             Some(frames) => self.unshare(frames.clone(), caches),
             None => self.uncover(change.space, &change.pages, caches),
@@ -245,59 +245,59 @@ impl Mappings {
     /// Makes the shadow superpages that changes since the last access allow. A kernel often makes
     /// several changes at once, and the next one undoes what would follow from one alone.
     #[cold]
-    pub(crate) fn make_superpages(&mut self, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed::default();
+    pub(crate) fn make_superpages(&mut self, caches: &mut impl Invalidate) -> Effects {
+        let mut effects = Effects::default();
         let changed = self.shadow.as_mut().map(|shadow| std::mem::take(&mut shadow.changed));
         for SpacePages { space, pages } in changed.into_iter().flatten() {
-            followed += self.cover(space, &pages, caches);
+            effects += self.cover(space, &pages, caches);
         }
-        followed
+        effects
     }
 
     /// Splits the shadow superpages that have any of these pages, which are all mapped and are
     /// about to change.
-    fn uncover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
-        let (mut followed, mut at) = (Followed::default(), pages.start);
+    fn uncover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Effects {
+        let (mut effects, mut at) = (Effects::default(), pages.start);
         while at < pages.end {
             let Some(mapping) = self.mapping(space, Vpn(at)) else { break };
             let first = mapping.first.0;
             let end = first + (1 << self.order(mapping.pte.size_level()));
             if mapping.pte.is_shadow() {
-                followed.work.writes += self.split(space, mapping, pages, caches);
-                followed.shot.push(SpacePages { space, pages: first..end });
+                effects.work.writes += self.split(space, mapping, pages, caches);
+                effects.shot.push(SpacePages { space, pages: first..end });
             }
             at = end;
         }
-        followed
+        effects
     }
 
     /// Splits all shadow superpages of a space. Cost: O(all superpages).
-    pub(crate) fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed::default();
-        let Some(shadow) = &self.shadow else { return followed };
+    pub(crate) fn uncover_all(&mut self, space: u32, caches: &mut impl Invalidate) -> Effects {
+        let mut effects = Effects::default();
+        let Some(shadow) = &self.shadow else { return effects };
         let its = shadow.superpages.iter().filter(|held| held.space == space && !held.pages.is_empty());
         let mut all: Vec<Range<u64>> = its.map(|held| held.first.0..held.first.0 + held.pages.len() as u64).collect();
         all.sort_unstable_by_key(|pages| pages.start);
         for pages in all {
-            followed += self.uncover(space, &pages, caches);
+            effects += self.uncover(space, &pages, caches);
         }
-        followed
+        effects
     }
 
     /// As [`Mappings::uncover`], of superpages with any of these frames, which are about to be
     /// mapped elsewhere too.
-    fn unshare(&mut self, frames: Range<u64>, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed::default();
+    fn unshare(&mut self, frames: Range<u64>, caches: &mut impl Invalidate) -> Effects {
+        let mut effects = Effects::default();
         for frame in frames {
             let Some(shadow) = &self.shadow else { break };
             let used = shadow.uses.get(frame as usize).filter(|used| used.superpage != NONE);
             if let Some(held) = used.map(|used| &shadow.superpages[used.superpage as usize]) {
                 let index = held.pages.iter().position(|page| page.frame == frame);
                 let (space, at) = (held.space, held.first + index.expect("the superpage has its frame") as u64);
-                followed += self.uncover(space, &(at.0..at.0 + 1), caches);
+                effects += self.uncover(space, &(at.0..at.0 + 1), caches);
             }
         }
-        followed
+        effects
     }
 
     /// Splits a shadow superpage around some pages; returns the page-table entries that are
@@ -355,21 +355,21 @@ impl Mappings {
     }
 
     /// Makes shadow superpages that include any of these pages, which have changed.
-    fn cover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Followed {
-        let mut followed = Followed::default();
+    fn cover(&mut self, space: u32, pages: &Range<u64>, caches: &mut impl Invalidate) -> Effects {
+        let mut effects = Effects::default();
         for size_level in 1..self.ladder().len() {
-            let (size, made) = (1u64 << self.order(size_level), followed.shot.len());
+            let (size, made) = (1u64 << self.order(size_level), effects.shot.len());
             for at in (pages.start / size * size..pages.end).step_by(size as usize) {
                 if let Some(work) = self.join(size_level, space, Vpn(at), caches) {
-                    followed.work += work;
-                    followed.shot.push(SpacePages { space, pages: at..at + size });
+                    effects.work += work;
+                    effects.shot.push(SpacePages { space, pages: at..at + size });
                 }
             }
-            if followed.shot.len() == made {
+            if effects.shot.len() == made {
                 break;
             }
         }
-        followed
+        effects
     }
 
     /// Makes the pages from `first` on a shadow superpage of this level, if they can be one.
@@ -424,7 +424,7 @@ impl Mappings {
     }
 }
 
-impl Follower for Shadow {
+impl Notifier for Shadow {
     #[inline(always)]
     fn is_kept(mappings: &Mappings) -> bool {
         mappings.shadows()
@@ -435,7 +435,7 @@ impl Follower for Shadow {
         Change { space, pages, .. }: &Change,
         work: Work,
         _: &mut impl Invalidate,
-    ) -> Followed {
+    ) -> Effects {
         if let Some(shadow) = &mut mappings.shadow {
             match shadow.changed.last_mut() {
                 Some(SpacePages { space: of, pages: last })
@@ -446,7 +446,7 @@ impl Follower for Shadow {
                 _ => shadow.changed.push(SpacePages { space: *space, pages: pages.clone() }),
             }
         }
-        Followed { work, shot: Vec::new() }
+        Effects { work, shot: Vec::new() }
     }
 
     /// Checks that superpages, slots and frames are what is mapped.

@@ -35,7 +35,7 @@ impl Mappings {
         }
         match reached.iter().position(|reached| !reached) {
             Some(lost) => Err(format!("node {lost} is neither in use nor free")),
-            None => self.validate_followers(),
+            None => self.validate_notifiers(),
         }
     }
 

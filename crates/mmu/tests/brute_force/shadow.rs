@@ -215,7 +215,7 @@ impl Shadowed {
         self.changes.push((space, whole));
     }
 
-    /// What has changed is followed before the next access.
+    /// Superpages are made of what has changed, before the next access.
     fn settle(&mut self) {
         for (space, pages) in std::mem::take(&mut self.changes) {
             self.form(space, pages.start, pages.end - pages.start);
