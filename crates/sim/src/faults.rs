@@ -44,7 +44,7 @@ pub(crate) struct Faults {
 
 /// Whether more than the kernel's counts says how long a fault takes; then there is one machine.
 fn is_clocked(kernel: &Kernel) -> bool {
-    kernel.footprint.is_some() || kernel.host.is_some()
+    kernel.modelled.is_some() || kernel.host.is_some()
 }
 
 /// What faults change always, and the sum of what they seldom change.

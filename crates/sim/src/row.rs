@@ -209,7 +209,7 @@ pub struct Row {
     pub shadow: Option<ShadowCounts>,
     /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the
     /// programs miss in `walk_cycles` and `data_cycles`.
-    #[key(count, from = it.kernel.footprint.as_ref().map(|model| model.counts(&it.hardware.mmu)))]
+    #[key(count, from = it.kernel.modelled.as_ref().map(|model| model.counts(&it.hardware.mmu)))]
     pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     #[key(count, group = "The work of the kernel", wide = "promoted", from = it.stats.promotions.iter().sum())]

@@ -12,10 +12,10 @@ use self::files::Held;
 use crate::cost::Effort;
 use crate::disk::Disk;
 use crate::error::Problem;
-use crate::footprint::{At, Footprint};
 use crate::fragment::{Fragmented, fragment};
 use crate::hardware::{Hardware, Member};
 use crate::host::Host;
+use crate::kernel_model::{At, ModelledKernel};
 use crate::stream::inward;
 use crate::{BackgroundOn, Setup};
 use superpage_mmu::{Mmu, Request};
@@ -32,7 +32,7 @@ pub(crate) struct Kernel {
     /// The kernel of the host, if it has a policy of its own.
     pub(crate) host: Option<Host>,
     /// What the kernel itself touches, if there is a model of it.
-    pub(crate) footprint: Option<Footprint>,
+    pub(crate) modelled: Option<ModelledKernel>,
     pub(crate) fragmented: Fragmented,
     pub(crate) work: Work,
     /// The most that was in use in the current part of the stream, if there is one.
@@ -58,7 +58,7 @@ impl Kernel {
         vm.make_pool()?;
         let mmu = &mut hardware.mmu;
         let place = (&setup.machine, frames);
-        let footprint = setup.kernel.as_ref().map(|model| Footprint::new(model, place, info.calls, &mut vm, mmu));
+        let modelled = setup.kernel.as_ref().map(|model| ModelledKernel::new(model, place, info.calls, &mut vm, mmu));
         let host = Host::new(setup, mmu)?;
         vm.started(Some(costs(setup)));
         Ok(Kernel {
@@ -67,7 +67,7 @@ impl Kernel {
             held: Held::default(),
             processes: Processes::new(),
             host,
-            footprint,
+            modelled,
             fragmented,
             work: Work::default(),
             peak: None,
@@ -263,15 +263,15 @@ impl Kernel {
     }
 
     /// The model of what the kernel touches, if there is one, and where it runs.
-    pub(crate) fn model<'a>(&'a mut self, hardware: &'a mut Hardware) -> Option<(&'a mut Footprint, At<'a>)> {
+    pub(crate) fn model<'a>(&'a mut self, hardware: &'a mut Hardware) -> Option<(&'a mut ModelledKernel, At<'a>)> {
         let Processes { current: process, space, .. } = self.processes;
-        Some((self.footprint.as_mut()?, At { mmu: &mut hardware.mmu, vm: &self.vm, process, space }))
+        Some((self.modelled.as_mut()?, At { mmu: &mut hardware.mmu, vm: &self.vm, process, space }))
     }
 
     /// The disk has been used since the last call: the idle task ran meanwhile.
     #[inline]
     pub(crate) fn wait_for_disk(&mut self, hardware: &mut Hardware) {
-        if self.footprint.is_some() {
+        if self.modelled.is_some() {
             let cycles = self.disk.cycles(&hardware.setup().machine);
             self.model(hardware).into_iter().for_each(|(model, mut at)| model.wait_for_disk(&mut at, cycles));
         }
@@ -281,7 +281,7 @@ impl Kernel {
     pub(crate) fn effort(&self, hardware: &Hardware) -> Effort {
         let Work { copied_bytes, idle_hashed, .. } = self.work;
         let effort = Effort::new(&hardware.mmu.shared(), self.vm.counts(), copied_bytes, idle_hashed);
-        self.footprint.as_ref().map_or(effort, |model| effort.without(model.filled_bytes()))
+        self.modelled.as_ref().map_or(effort, |model| effort.without(model.filled_bytes()))
     }
 
     /// The cycles so far on a machine: of its work, and those that programs waited for it.
@@ -295,7 +295,7 @@ impl Kernel {
 
     /// The cycles of the instructions of a kernel that has a model.
     pub(crate) fn model_cycles(&self, hardware: &Hardware) -> u64 {
-        self.footprint.as_ref().map_or(0, |model| model.cycles(&hardware.mmu))
+        self.modelled.as_ref().map_or(0, |model| model.cycles(&hardware.mmu))
     }
 
     /// The part of the kernel's work that another core does.

@@ -6,7 +6,7 @@ mod ladder;
 pub(crate) use host::HostSetup;
 pub(crate) use ladder::{ladder, only};
 
-use crate::footprint::KernelModel;
+use crate::kernel_model::KernelModel;
 use crate::words::words;
 use crate::{Error, Files, Fragment};
 use std::sync::Arc;

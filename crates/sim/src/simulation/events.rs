@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use crate::error::Problem;
-use crate::footprint::{Copied, touch};
+use crate::kernel_model::{Copied, touch};
 use crate::stream::Asked;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_pages::Protection;

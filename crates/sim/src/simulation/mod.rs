@@ -209,7 +209,7 @@ impl Simulation {
         // What the fault has mapped lets the access through, at last after a few.
         for _ in 0..4 {
             let fault = kernel.fault(hardware, request.page(), request.access())?;
-            if let Some(model) = &mut kernel.footprint {
+            if let Some(model) = &mut kernel.modelled {
                 model.filled(&mut hardware.mmu, fault.frame.0, fault.source.map(|source| source.0), fault.zeroed);
                 kernel.wait_for_disk(hardware);
             }

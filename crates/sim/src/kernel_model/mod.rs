@@ -11,7 +11,7 @@ mod file;
 mod refused;
 
 pub use counts::KernelCounts;
-pub(crate) use engine::{At, Copied, Footprint, touch};
+pub(crate) use engine::{At, Copied, ModelledKernel, touch};
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

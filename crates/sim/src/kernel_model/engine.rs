@@ -25,7 +25,7 @@ const SMALLEST_BLOCK: u64 = 32;
 const MOST_COPIED: u64 = 1 << 30;
 
 /// The kernel of a simulation, where it has a model.
-pub(crate) struct Footprint {
+pub(crate) struct ModelledKernel {
     model: KernelModel,
     machine: Arc<Machine>,
     /// Whether the stream has calls, which then copy all that calls copy.
@@ -59,7 +59,7 @@ pub(crate) struct Footprint {
     calls: Calls,
 }
 
-impl Footprint {
+impl ModelledKernel {
     /// The kernel of a model on a machine with `frames` frames for programs. Maps the kernel's
     /// memory.
     pub(crate) fn new(
@@ -68,7 +68,7 @@ impl Footprint {
         has_calls: bool,
         vm: &mut Vm,
         mmu: &mut Mmu,
-    ) -> Footprint {
+    ) -> ModelledKernel {
         let (model, machine) = (model.clone(), Arc::clone(machine));
         let space = vm.create_space().0;
         let memory = frames + model.pages();
@@ -82,7 +82,7 @@ impl Footprint {
             places.insert(name.clone(), at);
             at = (at.0 + path.code, at.1 + path.data);
         }
-        let footprint = Footprint {
+        let modelled = ModelledKernel {
             model,
             machine,
             has_calls,
@@ -103,12 +103,12 @@ impl Footprint {
             waited: 0,
             calls: Calls::default(),
         };
-        mmu.set_upkeep(footprint.upkeep());
+        mmu.set_upkeep(modelled.upkeep());
         // The stream begins when the kernel has its memory.
         let saved = mmu.save_counts();
-        footprint.map(mmu);
+        modelled.map(mmu);
         mmu.restore_counts(saved);
-        footprint
+        modelled
     }
 
     fn upkeep(&self) -> Upkeep {
