@@ -248,8 +248,14 @@ impl Made<'_> {
 impl Drop for Made<'_> {
     fn drop(&mut self) {
         let Some(path) = self.0 else { return };
-        // Each only if it is empty; another process may hold a lock in it.
-        [LOCKS, CELLS, ""].iter().for_each(|name| drop(std::fs::remove_dir(path.join(name))));
+        // Up to the first that is not empty: where there is a lock, another process may be about to
+        // write a cell.
+        for name in [LOCKS, CELLS, ""] {
+            match std::fs::remove_dir(path.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => break,
+                _ => {}
+            }
+        }
     }
 }
 
