@@ -81,8 +81,8 @@ pub(crate) struct Sim {
     background: Option<BackgroundOn>,
 
     /// Let the clock of policies with background work go N times as fast as modelled time: with
-    /// 100, a khugepaged that wakes up every 10 s does so every 0.1 s. Budgets keep their share of a
-    /// core
+    /// 100, a khugepaged that wakes up every 10 s does so every 0.1 s. Budgets keep their share of
+    /// a core
     #[arg(long, value_name = "N", default_value = "1", value_parser = str::parse::<TimeScale>)]
     time_scale: TimeScale,
 

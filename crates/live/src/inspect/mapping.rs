@@ -369,8 +369,8 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// What was counted as exclusive, where the kernel's sums agree: of a huge page, the page table says
-/// it of the first of its pages only, and another process may map some of the others.
+/// What was counted as exclusive, where the kernel's sums agree: of a huge page, the page table
+/// says it of the first of its pages only, and another process may map some of the others.
 fn exclusive(map: &MemoryMap, counted: Exclusive) -> Exclusive {
     let bytes = |key: &str| map.extension.map.get(key).copied().unwrap_or(0);
     let private = bytes("Private_Clean") + bytes("Private_Dirty");

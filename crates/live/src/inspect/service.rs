@@ -158,7 +158,7 @@ mod tests {
     fn what_one_process_maps_alone_counts_whole() {
         let heap =
             || Mapping { proportional_bytes: 50 << 20, ..mapping(Kind::Anonymous, "rw-p", "", Why::SharedByFork, 100) };
-        // It has written half again, as huge pages; the other half and all of the first's are of two.
+        // It has written half again, as huge pages; the rest is of both.
         let mut child = Mapping { huge_bytes: 50 << 20, proportional_bytes: 75 << 20, ..heap() };
         child.reasons[0].bytes = 50 << 20;
         (child.exclusive.resident, child.exclusive.huge) = (50 << 20, 50 << 20);

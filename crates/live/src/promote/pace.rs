@@ -3,9 +3,9 @@
 //! The kernel collapses a region under locks that page faults and mappings of the process need too.
 //! So the cost of each batch is measured by the process's own progress: the CPU time that it used
 //! meanwhile, against what it used per second just before. What it lost is a debt, of which its own
-//! CPU time pays the share that is allowed; until all is paid, the process is left alone. So it loses
-//! no more than that share of its progress, however much of a core it uses. What it loses after a
-//! batch, because it waits for a core again, is not seen.
+//! CPU time pays the share that is allowed; until all is paid, the process is left alone. So it
+//! loses no more than that share of its progress, however much of a core it uses. What it loses
+//! after a batch, because it waits for a core again, is not seen.
 
 use std::time::Duration;
 use superpage_vm::Why;
@@ -24,8 +24,8 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 /// batch may seem to have cost too much, or less than nothing; the sum is right.
 const TICK: f64 = 0.01;
 
-/// A process that uses less of a core than this is left alone no longer than with it: nearly idle, it
-/// would pay for minutes, and has next to nothing to lose.
+/// A process that uses less of a core than this is left alone no longer than with it: nearly idle,
+/// it would pay for minutes, and has next to nothing to lose.
 const NEARLY_IDLE: f64 = 0.05;
 
 /// What a process had used at a time, which is since the promoter began.
@@ -142,7 +142,7 @@ mod tests {
         pace.measure(progress(0, 0));
         pace.measure(progress(1000, 1000));
         let mut now = progress(1000, 1000);
-        // A batch takes 10 ms. The first has a tick to spare, the one that costs nothing a tenth of it.
+        // A batch takes 10 ms. The first has a tick to spare, a free one a tenth of it.
         for (used, pause) in [(0, 0), (0, 100), (0, 100), (5, 45), (0, 100), (10, 0), (0, 90)] {
             let after = Progress { at: now.at + ms(10), cpu: now.cpu + ms(used) };
             let paused = pace.batch(now, after, 0.1);

@@ -62,8 +62,8 @@ impl Vm {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }
 
-    /// Refuses an operation that may release a page whose read is under way: a page of `range` or of
-    /// `another`, which does not overlap it; or any page of an object whose last mapping lies in
+    /// Refuses an operation that may release a page whose read is under way: a page of `range` or
+    /// of `another`, which does not overlap it; or any page of an object whose last mapping lies in
     /// these. The pages of files stay whatever happens to their mappings.
     /// O(mappings x (mappings + reads under way)).
     pub(crate) fn none_busy(

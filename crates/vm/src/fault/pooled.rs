@@ -75,8 +75,8 @@ impl Vm {
         Ok(None)
     }
 
-    /// An error if a change of the pages from `low` up to `high` would cut a page of the pool. O(log
-    /// entries).
+    /// An error if a change of the pages from `low` up to `high` would cut a page of the pool.
+    /// O(log entries).
     pub(crate) fn refuse_cut_of_pool(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let space = self.spaces.get(space)?;
         let Some(pages) = self.frames.pool_pages() else { return Ok(()) };

@@ -43,8 +43,8 @@ impl NextStart<'_> {
         all > 0 && bytes as f64 >= LITTLE * all as f64
     }
 
-    /// The bytes of such mappings that are in base pages for one of these reasons, and of the blocks
-    /// of a huge page's size in which they lie.
+    /// The bytes of such mappings that are in base pages for one of these reasons, and of the
+    /// blocks of a huge page's size in which they lie.
     fn sum(&self, which: impl Fn(&Mapping) -> bool, whys: &[Why]) -> (u64, u64) {
         let reasons = self.mappings.iter().filter(|mapping| which(mapping)).flat_map(|mapping| &mapping.reasons);
         let concerned = reasons.filter(|reason| whys.contains(&reason.why));
