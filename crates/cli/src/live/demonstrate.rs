@@ -12,9 +12,8 @@ use superpage_linux::memory::ask_for_huge_pages;
 use superpage_live::compare::{Comparison, End, Options, Reaches, With, compare_with, settings, table};
 use superpage_report::Screen;
 
-/// Rounds of a program, and how long they may take together, unless rounds are asked for.
+/// Rounds of a program, unless a number is asked for.
 const RUNS: u32 = 7;
-const MOST: Duration = Duration::from_secs(20);
 
 /// See on this machine, in a minute, what huge pages do to three small programs
 #[derive(Args)]
@@ -25,7 +24,7 @@ const MOST: Duration = Duration::from_secs(20);
     `superpage compare -- CMD` does the same for a program of yours.")]
 pub(crate) struct Try {
     /// The number of measured rounds of each program, however long they take. If not given, 7, or
-    /// fewer if a program takes 20 s
+    /// fewer where all would take more than a minute
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
 
@@ -64,6 +63,15 @@ impl Program {
             Program::Mixer => "A mixer of 256 KB, which TLBs hold whatever the page size is",
             Program::Sparse => "Sparse memory, one page touched of each 256 KB in 512 MB: huge pages take all of it",
         }
+    }
+
+    /// How long its rounds may take together, of a minute, unless a number of them is asked for.
+    fn most(self) -> Duration {
+        Duration::from_secs(match self {
+            Program::Table => 35,
+            Program::Mixer => 5,
+            Program::Sparse => 20,
+        })
     }
 
     /// The work itself, in memory of malloc, for which it asks for huge pages if `asks`.
@@ -127,7 +135,7 @@ impl Try {
                 with: vec![With { name: Some("asks".into()), policy: named("now"), command: asking }],
                 reach: Reaches::OnlyMine,
                 runs: self.runs.unwrap_or(RUNS) as usize,
-                time_limit: if self.runs.is_none() { Some(MOST) } else { None },
+                time_limit: if self.runs.is_none() { Some(program.most()) } else { None },
                 ..Options::new(command)
             };
             let comparison = compare_with(settings(&options), &options, stop.flag(), &mut Bar::new(None))?;
@@ -140,7 +148,7 @@ impl Try {
             if comparison.rounds == 0 && ended {
                 break;
             }
-            if comparison.rounds == 0 {
+            if comparison.rounds == 0 && matches!(self.format, Format::Table) {
                 continue;
             }
             // They are of this machine, so that those of the last program stand for all.

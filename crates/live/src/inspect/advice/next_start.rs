@@ -124,7 +124,7 @@ impl NextStart<'_> {
     fn shared(&self) -> Vec<Line> {
         if maps(self.mappings, "postgres") {
             let shared = self.mappings.iter().filter(|mapping| is_shared(mapping));
-            let mut lines = postgresql::without_pool(self.rules.shared(huge_size()));
+            let mut lines = postgresql::without_pool(self.origin, self.rules.shared(huge_size()));
             lines.extend(postgresql::with_pool(self.origin, pool::needed(shared)));
             return lines;
         }

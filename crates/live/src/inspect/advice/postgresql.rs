@@ -6,10 +6,19 @@ use super::origin::{Origin, is_plain};
 use crate::launch::Line;
 use superpage_output::quoted;
 
-/// Without a pool, where the setting of shared memory has this `word`; the kernel then makes the
-/// buffers huge as they are touched.
-pub(super) fn without_pool(word: Option<&str>) -> Vec<Line> {
-    let Some(now @ ("never" | "advise")) = word else { return Vec::new() };
+/// Without a pool, where the setting of shared memory has this `word`: under `within_size` the
+/// kernel makes the buffers huge as they are touched.
+pub(super) fn without_pool(origin: &Origin, word: Option<&str>) -> Vec<Line> {
+    let now = match word {
+        Some(now @ ("never" | "advise")) => now,
+        Some(now @ ("within_size" | "always" | "force")) => {
+            let does = format!(
+                "without a pool, by a restart alone (as its own user): shmem_enabled is {now} since it was started"
+            );
+            return vec![Line::new(does, format!("pg_ctl -D {} restart", folder(origin)))];
+        }
+        _ => return Vec::new(),
+    };
     let does = format!(
         "without a pool, from the next start on, and for what any program shares from then on (root; undone by the same \
          line with {now})"
@@ -18,13 +27,26 @@ pub(super) fn without_pool(word: Option<&str>) -> Vec<Line> {
     vec![Line::new(does, line), Line::at_boot(SHMEM_ENABLED, "within_size")]
 }
 
+/// The data folder, which a server has made its own.
+fn folder(origin: &Origin) -> &str {
+    if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" }
+}
+
 /// A pool for the buffers of PostgreSQL, which the server computes from its options; `now` pages
 /// hold what it has mapped.
 pub(super) fn with_pool(origin: &Origin, now: u64) -> Vec<Line> {
     let plain = origin.arguments.len() > 1 && origin.arguments.iter().all(|argument| is_plain(argument));
-    let folder = if !origin.folder.is_empty() && is_plain(&origin.folder) { &origin.folder } else { "DATA" };
+    let folder = folder(origin);
     let started = if plain {
-        origin.arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
+        // Its folder may be as it was seen from where the server was started.
+        let mut before = "";
+        let mut words = Vec::new();
+        for argument in &origin.arguments {
+            let is_folder = before == "-D" && !argument.starts_with('/');
+            words.push(if is_folder { folder.to_string() } else { quoted(argument).to_string() });
+            before = argument;
+        }
+        words.join(" ")
     } else {
         format!("postgres -D {folder}")
     };
