@@ -488,10 +488,10 @@ fn try_compares_three_programs() {
     for (program, rows) in programs {
         let rows = rows.as_array().unwrap();
         let policies: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
-        assert_eq!(policies, ["now", "base", "promote:age=200ms,shared=off", "asks"]);
+        assert_eq!(policies, ["now", "base", "promote:age=100ms,interval=100ms,shared=off", "asks"]);
         let faults = rows[1]["minor_faults"].as_f64().unwrap();
         let least = match program.as_str() {
-            "table" => 65_536.0,
+            "table" => 32_768.0,
             "sparse" => 2048.0,
             _ => 64.0,
         };

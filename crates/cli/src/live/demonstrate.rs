@@ -48,7 +48,7 @@ pub(crate) struct Try {
 /// What is tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Program {
-    /// Reads a table of 256 MB at random
+    /// Reads a table of 128 MB at random
     Table,
     /// Mixes 256 KB again and again
     Mixer,
@@ -59,7 +59,7 @@ enum Program {
 impl Program {
     fn title(self) -> &'static str {
         match self {
-            Program::Table => "A table of 256 MB that is read at random: most reads miss in the TLBs",
+            Program::Table => "A table of 128 MB that is read at random: most reads miss in the TLBs",
             Program::Mixer => "A mixer of 256 KB, which TLBs hold whatever the page size is",
             Program::Sparse => "Sparse memory, one page touched of each 256 KB in 512 MB: huge pages take all of it",
         }
@@ -80,7 +80,7 @@ impl Program {
             Program::Table => {
                 // Each line of 64 bytes names the next one: all of them, in no order that a
                 // prefetcher sees.
-                let lines = 1_usize << 22;
+                let lines = 1_usize << 21;
                 let mut table = zeroes(8 * lines, asks);
                 (0..lines).for_each(|at| table[8 * at] = (at * 1_664_525 + 1_013_904_223) % lines);
                 let mut at = 0;
@@ -96,7 +96,7 @@ impl Program {
             }
             Program::Sparse => {
                 let mut memory = zeroes::<u8>(512 << 20, asks);
-                for round in 0..20_000_u32 {
+                for round in 0..8_000_u32 {
                     memory.iter_mut().step_by(256 << 10).for_each(|byte| *byte = byte.wrapping_add(round as u8));
                     black_box(&mut memory);
                 }
@@ -131,7 +131,7 @@ impl Try {
             let command = [myself.as_os_str(), "try".as_ref(), "--only".as_ref(), name.as_ref()];
             let asking = command.into_iter().chain(["--asks".as_ref()]).map(Into::into).collect();
             let options = Options {
-                policies: ["base", "promote:age=200ms,shared=off"].map(named).into(),
+                policies: ["base", "promote:age=100ms,interval=100ms,shared=off"].map(named).into(),
                 with: vec![With { name: Some("asks".into()), policy: named("now"), command: asking }],
                 reach: Reaches::OnlyMine,
                 runs: self.runs.unwrap_or(RUNS) as usize,
