@@ -285,8 +285,8 @@ impl Advise {
                     .to_string()
             } else if 2 * hot <= few {
                 format!(
-                    "{:.0} % of the misses are in the first {hot}, and the others save page faults: huge pages wherever \
-                     they fit (superpage run -p thp -- CMD)",
+                    "{:.0} % of the misses are in the first {hot}, and the others save page faults: huge pages \
+                     wherever they fit (superpage run -p thp -- CMD)",
                     100.0 * PLANNED
                 )
             } else {

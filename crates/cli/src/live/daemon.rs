@@ -347,7 +347,7 @@ fn table(findings: &[Finding], region: u64, options: &Options, screen: Screen) -
     let rest = match rest {
         0 if findings.is_empty() => "no process was there to the end of the look".to_string(),
         0 => String::new(),
-        1 => format!("1 process is not shown: it has no {size} that could be huge"),
+        1 => format!("1 process is not shown: it has no {size} that could be huge yet (--wide says why)"),
         rest => format!("{rest} processes are not shown: they have no {size} that could be huge yet (--wide says why)"),
     };
     let stuck: Vec<Kind> = findings.iter().flat_map(|finding| finding.stuck.iter().copied()).collect();

@@ -145,15 +145,10 @@ impl Try {
                 eprintln!("superpage: {name}: {why} after {rounds} of {of} rounds (-r {of} for all of them)");
             }
             ended = comparison.end == End::Stopped;
-            if comparison.rounds == 0 && ended {
-                break;
-            }
-            if comparison.rounds == 0 && matches!(self.format, Format::Table) {
-                continue;
-            }
             // They are of this machine, so that those of the last program stand for all.
             notes.clone_from(&comparison.notes);
             match self.format {
+                Format::Table if comparison.rounds == 0 => {}
                 Format::Table => print(shown(*program, &comparison, Screen::stdout(self.wide)))?,
                 Format::Json => _ = rows.insert(name, comparison.rows),
             }

@@ -152,7 +152,8 @@ fn timed(name: &str, what: &str, make: impl Fn() -> Result<Memory, Error>) -> Fi
             // Not the least: khugepaged may have been first in some.
             let [low, median, high] = [1, 5, 9].map(|tenth| times[times.len() * tenth / 10]);
             let evidence = format!(
-                "under it is one in ten of {} promotions by MADV_COLLAPSE; median {median:.0} us, 9 of 10 under {high:.0}",
+                "under it is one in ten of {} promotions by MADV_COLLAPSE; median {median:.0} us, \
+                 9 of 10 under {high:.0}",
                 times.len()
             );
             Finding::number(name, what, low, low / median, evidence).unit("us")

@@ -124,7 +124,8 @@ impl Processes {
         if !self.warned_of_files && 2 * held + OTHERS > allowed {
             self.warned_of_files = true;
             tracing::warn!(
-                "{held} processes take two open files each, nearly the {allowed} that superpage may have: no more processes are watched; raise `ulimit -n`"
+                "{held} processes take two open files each, nearly the {allowed} that superpage may have: no \
+                 more processes are watched; raise `ulimit -n`"
             );
         }
     }

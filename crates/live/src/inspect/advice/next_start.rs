@@ -86,8 +86,8 @@ impl NextStart<'_> {
             // knows.
             Allocator::Java => Line::new(
                 format!(
-                    "from the next start on, for the heap: at most {most}; with more memory than now, as it fills blocks \
-                     that it has not touched"
+                    "from the next start on, for the heap: at most {most}; with more memory than now, as it fills \
+                     blocks that it has not touched"
                 ),
                 JAVA,
             ),
@@ -101,8 +101,8 @@ impl NextStart<'_> {
             ),
             Allocator::Other => Line::new(
                 format!(
-                    "from the next start on, for at most {most}, less of what grows piece by piece (root: sets the whole \
-                     system meanwhile){growth}"
+                    "from the next start on, for at most {most}, less of what grows piece by piece (root: sets the \
+                     whole system meanwhile){growth}"
                 ),
                 "superpage run -p thp -- CMD",
             ),

@@ -20,8 +20,8 @@ pub(super) fn without_pool(origin: &Origin, word: Option<&str>) -> Vec<Line> {
         _ => return Vec::new(),
     };
     let does = format!(
-        "without a pool, from the next start on, and for what any program shares from then on (root; undone by the same \
-         line with {now})"
+        "without a pool, from the next start on, and for what any program shares from then on (root; undone by the \
+         same line with {now})"
     );
     let line = format!("echo within_size > {SHMEM_ENABLED}");
     vec![Line::new(does, line), Line::at_boot(SHMEM_ENABLED, "within_size")]
@@ -70,7 +70,8 @@ pub(super) fn with_pool(origin: &Origin, now: u64) -> Vec<Line> {
     let to = host.unwrap_or_default() + &port.unwrap_or_default();
     vec![
         Line::new(
-            "with a pool: how many pages N its buffers need of it (as its own user, while it is stopped; PostgreSQL 15 or later)",
+            "with a pool: how many pages N its buffers need of it (as its own user, while it is stopped; \
+             PostgreSQL 15 or later)",
             format!("{started} -C shared_memory_size_in_huge_pages"),
         ),
         pool,
