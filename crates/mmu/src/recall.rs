@@ -17,7 +17,7 @@
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
-use crate::tlb::batch::{Batch, Located, kind};
+use crate::tlb::batch::{BATCH, Batch, Located, each, kind};
 use crate::tlb::first::FirstLevel;
 use crate::tlb::further::FurtherLevels;
 use crate::tlb::noted::Noted;
@@ -98,17 +98,21 @@ impl Mmu {
 
 impl FirstLevel {
     fn recall(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request], stayed: &[Stayed]) {
-        let (mut missed, mut stayed) = (Vec::new(), stayed.iter().peekable());
-        for (index, request) in requests.iter().enumerate() {
-            let (page, access) = (request.page(), request.access_bits());
-            let entry = mappings.entry(space, page).expect("it would not trap");
-            let head = mappings.make_ready(entry, page, access).expect("it would not trap");
-            let pte = mappings.ptes[head as usize];
-            let (number, kind) = (self.tlbs.number(page, pte), kind(pte, access));
-            let located = Located { head, entry, number, kind };
-            let stayed = stayed.next_if(|next| next.index == index).copied();
-            if self.misses_first(mappings, located) {
-                missed.push(Passed { located, request: *request, stayed });
+        let mut missed = Vec::new();
+        for (asked, first) in requests.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            for (at, request) in asked.iter().enumerate() {
+                let (page, access) = (request.page(), request.access_bits());
+                let entry = mappings.entry(space, page).expect("it would not trap");
+                let head = mappings.make_ready(entry, page, access).expect("it would not trap");
+                let pte = mappings.ptes[head as usize];
+                let (number, kind) = (self.tlbs.number(page, pte), kind(pte, access));
+                self.batch.set(at, Located { head, entry, number, kind });
+            }
+            self.batch.close(asked.len());
+            for at in each(self.translate_first(mappings)) {
+                let of = stayed.binary_search_by_key(&(first + at), |stayed| stayed.index);
+                let stayed = of.ok().map(|of| stayed[of]);
+                missed.push(Passed { located: self.batch.located(at), request: asked[at], stayed });
             }
         }
         if let Some(noted) = &self.noted {
@@ -124,26 +128,31 @@ impl FirstLevel {
 
 impl FurtherLevels {
     fn recall(&mut self, mappings: &Mappings, batch: &mut Batch, missed: &[Passed]) {
-        let one = |passed: &Passed, batch: &mut Batch| {
-            batch.set(0, passed.located);
-            batch.ask(&[passed.request]);
-            batch.close(1);
-        };
-        let mut served: Vec<(&Passed, Served)> = Vec::with_capacity(missed.len());
-        for passed in missed {
-            one(passed, batch);
-            served.push((passed, self.tlbs.translate(mappings, batch)));
-        }
-        for (passed, served) in served {
-            let walks = served.missed != 0;
-            if walks && self.noted.as_ref().is_some_and(|noted| passed.is_in(&self.tlbs, noted)) {
-                continue;
+        let fill = |batch: &mut Batch, passed: &[Passed]| {
+            for (at, passed) in passed.iter().enumerate() {
+                batch.set(at, passed.located);
+                batch.pages[at] = passed.request.page().0;
             }
-            one(passed, batch);
+            batch.close(passed.len());
+        };
+        let mut served: Vec<Served> = Vec::new();
+        for passed in missed.chunks(BATCH) {
+            fill(batch, passed);
+            served.push(self.tlbs.translate(mappings, batch));
+        }
+        for (passed, mut served) in missed.chunks(BATCH).zip(served) {
+            fill(batch, passed);
+            // What is held to have stayed in the TLBs is neither counted nor walked for.
+            if let Some(noted) = &self.noted {
+                let stayed = each(served.missed).filter(|at| passed[*at].is_in(&self.tlbs, noted));
+                batch.uncounted = stayed.fold(0, |stayed, at| stayed | 1 << at);
+            }
             self.count(batch, &served);
-            if walks {
+            served.missed &= !batch.uncounted;
+            if served.missed != 0 {
                 self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
             }
+            batch.uncounted = 0;
         }
     }
 }

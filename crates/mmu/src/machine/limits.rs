@@ -10,7 +10,7 @@ pub const MAX_WALK_LEVELS: usize = 5;
 /// The most ways of a set: they are numbered in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 
-/// The most ways of a set that is searched for keys that are far apart.
+/// The most ways of a set whose tags are compared at once, so that its keys may be far apart.
 pub(crate) const SEARCHED_WAYS: usize = 64;
 
 /// Bytes of a page-table entry, the same on all machines.

@@ -8,7 +8,7 @@
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
-use crate::tlb::replacement::Use;
+use crate::tlb::replacement::{UNASKED, Use};
 use crate::tlb::storage::EntryId;
 use superpage_pages::MAX_LEVELS;
 
@@ -103,6 +103,39 @@ pub(crate) struct Batch {
     pub(crate) uncounted: u64,
 }
 
+/// Uses of the entries of one structure, by column.
+#[derive(Clone, Copy)]
+pub(crate) struct Uses<'a> {
+    pub(crate) numbers: &'a [u64; BATCH],
+    pub(crate) keys: &'a [u32; BATCH],
+    /// The kind of request of each.
+    kinds: &'a [u8; BATCH],
+}
+
+impl<'a> Uses<'a> {
+    /// Of walk caches and line caches: not by a program.
+    #[inline(always)]
+    pub(crate) fn unasked(numbers: &'a [u64; BATCH], keys: &'a [u32; BATCH]) -> Uses<'a> {
+        Uses { numbers, keys, kinds: &[UNASKED; BATCH] }
+    }
+
+    /// The one with this index.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> Use {
+        let (number, key) = (self.numbers[index % BATCH], self.keys[index % BATCH]);
+        Use::by(self.kinds[index % BATCH], EntryId { number, key })
+    }
+
+    /// These, with other numbers.
+    #[inline(always)]
+    pub(crate) fn by_numbers<'b>(&self, numbers: &'b [u64; BATCH]) -> Uses<'b>
+    where
+        'a: 'b,
+    {
+        Uses { numbers, ..*self }
+    }
+}
+
 /// A request whose page is mapped: one row of a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Located {
@@ -173,11 +206,10 @@ impl Batch {
         self.kinds[index] >> 2 == 0
     }
 
-    /// The translation that a request uses: its number, its key, and which access it is.
+    /// The translations that the requests use.
     #[inline(always)]
-    pub(crate) fn entry(&self, index: usize) -> Use {
-        let (number, key) = (self.numbers[index % BATCH], self.heads[index % BATCH]);
-        Use::by(self.kinds[index % BATCH], EntryId { number, key })
+    pub(crate) fn uses(&self) -> Uses<'_> {
+        Uses { numbers: &self.numbers, keys: &self.heads, kinds: &self.kinds }
     }
 
     /// Completes the batch, whose first `len` requests were all set.

@@ -29,7 +29,7 @@ pub(crate) struct FirstLevel {
     recent: Recent,
     /// Whether small sets have ways ([`Tlbs::set_placed`]): while requests are taken one by one.
     placed: bool,
-    batch: Box<Batch>,
+    pub(crate) batch: Box<Batch>,
     /// How many requests are located together. Few after a trap, since those behind the next trap
     /// are located in vain.
     ahead: usize,
@@ -475,19 +475,11 @@ impl FirstLevel {
 
     /// Takes the batch through the TLBs of the first level, and counts it; returns which missed.
     #[inline(always)]
-    fn translate_first(&mut self, mappings: &Mappings) -> u64 {
+    pub(crate) fn translate_first(&mut self, mappings: &Mappings) -> u64 {
         for group in self.batch.groups() {
             self.counters.references[group.access()] += group.requests.count_ones() as u64;
         }
         self.tlbs.translate_first(mappings, &self.batch)
-    }
-
-    /// Takes one request through the TLBs of the first level, and counts it; returns whether it
-    /// missed.
-    pub(crate) fn misses_first(&mut self, mappings: &Mappings, located: Located) -> bool {
-        self.batch.set(0, located);
-        self.batch.close(1);
-        self.translate_first(mappings) != 0
     }
 
     /// Takes the batch through the TLBs of the first level. Its misses wait.

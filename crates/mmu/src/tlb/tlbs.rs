@@ -267,7 +267,7 @@ impl Tlbs {
             let Some(gone) = tlb.spaces.as_mut().and_then(|spaces| spaces.switch(space)) else { continue };
             let which = 1 << tlb.index | tlb.encloses;
             for tlb in self.all.iter_mut().filter(|tlb| which >> tlb.index & 1 != 0) {
-                on_entries!(&mut tlb.entries, cache => cache.drop_where(|key| mappings.nodes.space_of(key) == gone));
+                on_entries!(&mut tlb.entries, cache => cache.drop_where(&|key| mappings.nodes.space_of(key) == gone));
             }
         }
     }
@@ -284,24 +284,17 @@ impl Tlbs {
 
     /// Drops all of a space; returns the number of entries dropped. Costs a look at all entries.
     pub(crate) fn drop_space(&mut self, mappings: &Mappings, space: u32) -> u64 {
-        self.all.iter_mut().fold(0, |dropped, tlb| {
-            let of_space = |key| mappings.nodes.space_of(key) == space;
-            dropped
-                + on_entries!(&mut tlb.entries, cache => {
-                    let held = cache.entries().filter(|entry| of_space(entry.key)).count() as u64;
-                    cache.drop_where(of_space);
-                    held
-                })
-        })
+        let (held, _) = self.held_of(mappings, space);
+        for tlb in &mut self.all {
+            on_entries!(&mut tlb.entries, cache => cache.drop_where(&|key| mappings.nodes.space_of(key) == space));
+        }
+        held
     }
 
     /// The entries that are of a space, and all that are in use.
     pub(crate) fn held_of(&self, mappings: &Mappings, space: u32) -> (u64, u64) {
-        self.all.iter().fold((0, 0), |(held, all), tlb| {
-            on_entries!(&tlb.entries, cache => cache.entries().fold((held, all), |(held, all), entry| {
-                (held + u64::from(mappings.nodes.space_of(entry.key) == space), all + 1)
-            }))
-        })
+        let held = self.all.iter().flat_map(|tlb| tlb.held(mappings));
+        held.fold((0, 0), |(held, all), (key, _)| (held + u64::from(mappings.nodes.space_of(key) == space), all + 1))
     }
 
     /// The order of the smallest aligned block around this page in which they hold another mapping
@@ -313,17 +306,15 @@ impl Tlbs {
             other.then(|| u64::BITS - (held ^ page.0).leading_zeros())
         };
         let of_tlb = |tlb: &Tlb| -> Option<u32> {
-            on_entries!(&tlb.entries, cache => {
-                let heads = cache.holds(mappings).flat_map(|holds| {
-                    let (first, bits) = match holds {
-                        Holds::Mapping(head) => (head, 1),
-                        Holds::Pages(first, pages) => (first, pages),
-                        Holds::Perforated | Holds::Bitmap | Holds::Pointer => (0, 0),
-                    };
-                    each(bits).map(move |index| first + index as u32)
-                });
-                heads.filter_map(order).min()
-            })
+            let heads = tlb.held(mappings).into_iter().flat_map(|(_, holds)| {
+                let (first, bits) = match holds {
+                    Holds::Mapping(head) => (head, 1),
+                    Holds::Pages(first, pages) => (first, pages),
+                    Holds::Perforated | Holds::Bitmap | Holds::Pointer => (0, 0),
+                };
+                each(bits).map(move |index| first + index as u32)
+            });
+            heads.filter_map(order).min()
         };
         let ranges = self.ranges.iter().filter_map(|ranges| ranges.held_around(space, page, own));
         self.all.iter().filter_map(of_tlb).chain(ranges).min()
@@ -457,7 +448,7 @@ impl Tlbs {
     fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();
         for index in each(batch.all()) {
-            let used = batch.entry(index);
+            let used = batch.uses().at(index);
             let asked = |tlb: &Tlb| {
                 batch.groups().iter().any(|group| group.requests >> index & 1 != 0 && group.is_in(tlb.kinds))
             };
@@ -526,16 +517,18 @@ impl Tlbs {
         let base = mappings.ladder().base();
         for tlb in &self.all {
             let mut counts: BTreeMap<(Contents, PageSize), u64> = BTreeMap::new();
-            on_entries!(&tlb.entries, cache => for holds in cache.holds(mappings) {
+            for (_, holds) in tlb.held(mappings) {
                 let of = match holds {
-                    Holds::Mapping(head) => (Contents::Mapping, mappings.ladder().sizes()[mappings.ptes[head as usize].size_level()]),
+                    Holds::Mapping(head) => {
+                        (Contents::Mapping, mappings.ladder().sizes()[mappings.ptes[head as usize].size_level()])
+                    }
                     Holds::Pages(..) => (Contents::Pages, base),
                     Holds::Pointer => (Contents::Pointer, base),
                     Holds::Perforated => (Contents::Perforated, mappings.perforated_size()),
                     Holds::Bitmap => (Contents::Bitmap, mappings.perforated_size()),
                 };
                 *counts.entry(of).or_default() += 1;
-            });
+            }
             held.extend(counts.into_iter().map(|((contents, size), entries)| Held {
                 tlb: tlb.index,
                 contents,
@@ -610,6 +603,11 @@ impl Tlb {
     #[inline(always)]
     fn access(&mut self, asking: u64, lookup: Lookup<'_>, partial: &mut PartialHits) -> u64 {
         on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &lookup, partial))
+    }
+
+    /// What its entries hold, and their keys.
+    fn held(&self, mappings: &Mappings) -> Vec<(u32, Holds)> {
+        on_entries!(&self.entries, cache => cache.held(mappings))
     }
 
     /// Uses the entry that covers one request of a batch, if there is one.

@@ -13,7 +13,7 @@ use crate::counters::{Counters, Remaps};
 use crate::machine::Replacement;
 use crate::machine::{ENTRY_BYTES, MAX_LINE_LEVELS, MAX_WALK_LEVELS, SHADOW_LINES, STREAM_LINE_SHIFT};
 use crate::machine::{LineCacheSpec, Machine};
-use crate::tlb::batch::{BATCH, each};
+use crate::tlb::batch::{BATCH, Uses, each};
 use crate::tlb::reach::Entry;
 use crate::tlb::storage::{Cache, EntryId};
 use std::ops::Range;
@@ -50,12 +50,6 @@ fn of_program(line: u32) -> u32 {
     line << 1 | 1
 }
 
-/// The entry of a line of the program.
-#[inline(always)]
-fn program_entry(line: u32) -> EntryId {
-    EntryId { number: line.into(), key: of_program(line) }
-}
-
 /// The entry of the line with this key.
 #[inline(always)]
 fn of_line(key: u32) -> EntryId {
@@ -81,6 +75,8 @@ pub(crate) struct Lines {
     shift: u32,
     /// The lines that are referenced, in order.
     wanted: [u32; WANTED],
+    /// The numbers of some of them.
+    numbers: [u64; BATCH],
 }
 
 /// The TLB of a memory controller that maps shadow addresses, by base page.
@@ -125,9 +121,8 @@ impl Reads<'_> {
 impl Lines {
     /// Empty caches, as the machine file describes them.
     pub(crate) fn new(machine: &Machine) -> Lines {
-        let cache = |spec: &LineCacheSpec| {
-            Cache::of_sparse_keys(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
-        };
+        let cache =
+            |spec: &LineCacheSpec| Cache::new(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement);
         let caches: Vec<Cache> = machine.line_cache.iter().map(cache).collect();
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
@@ -136,11 +131,21 @@ impl Lines {
         let streams = vec![u32::MAX; machine.memory.streams];
         let page = machine.ladder().base().bytes() / machine.memory.line_bytes;
         let remapping = machine.shadow.as_ref().map(|shadow| Remapping {
-            cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
+            cache: Cache::new(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
             shift: page.ilog2(),
         });
         let preloading = false;
-        Lines { caches, instructions, streams, remapping, preloading, parts, shift, wanted: [0; WANTED] }
+        Lines {
+            caches,
+            instructions,
+            streams,
+            remapping,
+            preloading,
+            parts,
+            shift,
+            wanted: [0; WANTED],
+            numbers: [0; BATCH],
+        }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -168,8 +173,7 @@ impl Lines {
             if left == 0 {
                 return;
             }
-            let lines = &mut self.wanted[..left];
-            let missed = read(cache, lines);
+            let missed = read(cache, left, &mut self.wanted, &mut self.numbers);
             *hits += (left - missed) as u64;
             left = missed;
         }
@@ -195,6 +199,10 @@ impl Lines {
     fn access_lines(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
         debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| u64::from(*line) < PROGRAM_LINES));
         let mut left = if lines.is_empty() { 0 } else { u64::MAX >> (BATCH - lines.len()) };
+        let (mut numbers, mut keys) = ([0; BATCH], [0; BATCH]);
+        for ((number, key), line) in numbers.iter_mut().zip(&mut keys).zip(lines) {
+            (*number, *key) = (u64::from(*line), of_program(*line));
+        }
         let [data, fetched, prefetched] = &mut counters.program_lines;
         let mut ahead = 0;
         let mut count = |level: usize, hit: u64, ahead: u64| {
@@ -205,14 +213,14 @@ impl Lines {
         if let Some(cache) = &mut self.instructions
             && fetches != 0
         {
-            let missed = cache.access(left & fetches, |at| program_entry(lines[at]));
+            let missed = cache.access(left & fetches, Uses::unasked(&numbers, &keys));
             count(0, left & fetches & !missed, 0);
             left = left & !fetches | missed;
         }
         for (level, cache) in self.caches.iter_mut().enumerate() {
             let asking = if level == 0 && self.instructions.is_some() { left & !fetches } else { left };
             if asking != 0 {
-                let missed = cache.access(asking, |at| program_entry(lines[at]));
+                let missed = cache.access(asking, Uses::unasked(&numbers, &keys));
                 count(level, asking & !missed, ahead);
                 left = left & !asking | missed;
             }
@@ -237,8 +245,8 @@ impl Lines {
         let Some(remapping) = &mut self.remapping else { return };
         for at in each(asking).filter(|at| u64::from(lines[*at]) >= SHADOW_LINES) {
             let (page, kind) = (remapping.page(lines[at]), (ahead >> at & 1) as usize);
-            let missed = remapping.cache.access(1, |_| EntryId { number: page.into(), key: page });
-            let counts = if missed == 0 { &mut remaps.hits } else { &mut remaps.misses };
+            let (hit, _) = remapping.cache.access_one(EntryId { number: page.into(), key: page });
+            let counts = if hit { &mut remaps.hits } else { &mut remaps.misses };
             counts[kind] += 1;
         }
     }
@@ -269,7 +277,7 @@ impl Lines {
         self.remapping.iter().try_for_each(|remapping| remapping.cache.validate())?;
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
-            for Entry { set, way, key: line, .. } in cache.entries().filter(|entry| !is_kept(entry.key)) {
+            for Entry { set, way, key: line, .. } in cache.entries().into_iter().filter(|entry| !is_kept(entry.key)) {
                 let number = of_line(line).number;
                 if !cache.selects(number, set) || cache.find(number, line) != Some(way) {
                     return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}"));
@@ -295,14 +303,15 @@ fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
     ahead
 }
 
-/// Reads lines through one cache and inserts those that miss. Moves these to the front and returns
-/// their number.
+/// Reads the first `count` lines through one cache and inserts those that miss. Moves these to the
+/// front and returns their number.
 #[inline(always)]
-fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
+fn read(cache: &mut Cache, count: usize, lines: &mut [u32; WANTED], numbers: &mut [u64; BATCH]) -> usize {
     let mut missed = 0;
-    for first in (0..lines.len()).step_by(BATCH) {
-        let some = &lines[first..lines.len().min(first + BATCH)];
-        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| of_line(some[at]));
+    for first in (0..count).step_by(BATCH) {
+        let (keys, some) = (&lines.as_chunks::<BATCH>().0[first / BATCH], BATCH.min(count - first));
+        numbers.iter_mut().zip(&keys[..some]).for_each(|(number, key)| *number = u64::from(key >> 1));
+        let those = cache.access(u64::MAX >> (BATCH - some), Uses::unasked(numbers, keys));
         for at in each(those) {
             lines[missed] = lines[first + at];
             missed += 1;

@@ -7,6 +7,7 @@
 use crate::machine::{MAX_WALK_LEVELS, Machine, Replacement};
 use crate::mappings::Mappings;
 use crate::mappings::pte::Pte;
+use crate::tlb::batch::{BATCH, Uses};
 use crate::tlb::reach::Entry;
 use crate::tlb::storage::{Cache, EntryId};
 
@@ -31,12 +32,12 @@ impl WalkCaches {
     }
 
     /// Looks the pointers to tables up at the level of this index, for a bit set of walks, each of
-    /// which has `table`; returns the walks that find none, for which it is filled. A TLB had the
+    /// which has one of `tables`; returns the walks that find none, for which it is filled. A TLB had the
     /// pointers of `pointer_hits`.
     #[inline(always)]
-    pub(super) fn missed(&mut self, index: usize, walks: u64, pointer_hits: u64, table: impl Fn(usize) -> u32) -> u64 {
+    pub(super) fn missed(&mut self, index: usize, walks: u64, pointer_hits: u64, tables: &[u32; BATCH]) -> u64 {
         match &mut self.caches[index] {
-            Some(cache) if walks != 0 => cache.access(walks, |walk| EntryId { number: 0, key: table(walk) }),
+            Some(cache) if walks != 0 => cache.access(walks, Uses::unasked(&[0; BATCH], tables)),
             None if index == 1 && self.in_tlb => walks & !pointer_hits,
             _ => walks,
         }
@@ -45,7 +46,7 @@ impl WalkCaches {
     /// As [`missed`](WalkCaches::missed), for one walk, of which no TLB has pointers: whether it
     /// hits.
     pub(super) fn hits(&mut self, index: usize, table: u32) -> bool {
-        self.caches[index].as_mut().is_some_and(|cache| cache.access(1, |_| EntryId { number: 0, key: table }) == 0)
+        self.caches[index].as_mut().is_some_and(|cache| cache.access_one(EntryId { number: 0, key: table }).0)
     }
 
     /// Drops the pointer to a table from the cache of this index.

@@ -5,6 +5,11 @@ pub(super) fn refuses(_sets: usize) -> Option<&'static str> {
     None
 }
 
+/// No bits of a number are folded in: it has no bit 63.
+pub(super) fn fold(_sets: usize) -> Option<u32> {
+    Some(63)
+}
+
 pub(super) fn set(number: u64, _way: usize, sets: usize) -> usize {
     (number % sets as u64) as usize
 }

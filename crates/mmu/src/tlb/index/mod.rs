@@ -1,6 +1,6 @@
 //! Index functions: which set of a TLB the number of a translation selects. Each is a file.
 //!
-//! To add one, write its file (`set`, and `refuses`, as in [`xor`]) a line in the list below and
+//! To add one, write its file (`set`, `fold` and `refuses`, as in [`xor`]) a line in the list below and
 //! one in [`crate::machine`], by whose name machine files know it. Each has a naive twin in the
 //! tests (`brute_force`).
 
@@ -18,6 +18,14 @@ macro_rules! indexes {
             pub(crate) fn refuses(self, sets: usize) -> Option<&'static str> {
                 match self {
                     $(Index::$variant => $module::refuses(sets),)+
+                }
+            }
+
+            /// Where the set is the low bits of a number, XOR those from another bit on: that bit.
+            /// Of a power of two of sets.
+            pub(crate) fn fold(self, sets: usize) -> Option<u32> {
+                match self {
+                    $(Index::$variant => $module::fold(sets),)+
                 }
             }
 

@@ -9,6 +9,10 @@ pub(super) fn refuses(sets: usize) -> Option<&'static str> {
         .then_some("skewed needs a power of two of sets, at least 4; use low or another number of sets")
 }
 
+pub(super) fn fold(_sets: usize) -> Option<u32> {
+    None
+}
+
 pub(super) fn set(number: u64, way: usize, sets: usize) -> usize {
     let (bits, mask) = (sets.trailing_zeros(), sets as u64 - 1);
     let shifted = |low: u64, _: usize| low >> 1 | ((low ^ low >> (bits - 1)) & 1) << (bits - 1);

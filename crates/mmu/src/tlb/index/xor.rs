@@ -5,6 +5,10 @@ pub(super) fn refuses(sets: usize) -> Option<&'static str> {
     (!sets.is_power_of_two()).then_some("xor needs a power of two of sets; use low or another number of sets")
 }
 
+pub(super) fn fold(sets: usize) -> Option<u32> {
+    Some(sets.trailing_zeros())
+}
+
 pub(super) fn set(number: u64, _way: usize, sets: usize) -> usize {
     let next = number >> sets.trailing_zeros();
     (number ^ next) as usize & (sets - 1)

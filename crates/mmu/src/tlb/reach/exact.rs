@@ -10,4 +10,5 @@ impl Reach for Exact {
     type Payload = ();
 
     const WHOLE: bool = true;
+    const COMMON: bool = true;
 }

@@ -12,6 +12,8 @@ impl Reach for Fractured {
     /// The low bits of the translation's number. Those above are the mapping's.
     type Payload = u32;
 
+    const COMMON: bool = true;
+
     #[inline(always)]
     fn fill(number: u64) -> u32 {
         number as u32

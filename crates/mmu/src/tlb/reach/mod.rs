@@ -15,7 +15,7 @@
 
 use crate::mappings::pte::Pte;
 use crate::mappings::{Mappings, Stale};
-use crate::tlb::batch::Batch;
+use crate::tlb::batch::{Batch, each};
 use crate::tlb::storage::{Cache, EntryId, packed};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -45,6 +45,8 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Whether an entry is a whole mapping, so that there is at most one.
     const WHOLE: bool = false;
+    /// Whether many machines have such entries: then code is compiled for each replacement.
+    const COMMON: bool = false;
 
     /// The number that selects the set of this translation.
     #[inline(always)]
@@ -81,12 +83,12 @@ pub(crate) trait Reach: Clone + Debug {
     /// [`Cache::access`].
     #[inline(always)]
     fn access(cache: &mut Cache<Self>, asking: u64, lookup: &Lookup<'_>, _: &mut PartialHits) -> u64 {
-        cache.access(asking, |index| lookup.batch.entry(index))
+        cache.access(asking, lookup.batch.uses())
     }
 
     /// Uses the entry that covers one request of a batch; returns whether there is one.
     fn touch(cache: &mut Cache<Self>, index: usize, lookup: &Lookup<'_>) -> bool {
-        cache.hit(lookup.batch.entry(index))
+        cache.hit(lookup.batch.uses().at(index))
     }
 
     /// Drops entries that cover these translations of a mapping; returns how many. As
@@ -148,11 +150,11 @@ impl Lookup<'_> {
     /// As [`Reach::access`], by numbers with the order of the translation ([`packed`]).
     #[inline(always)]
     fn access_packed<C: Reach>(&self, cache: &mut Cache<C>, asking: u64) -> u64 {
-        cache.access(asking, |index| {
-            let located = self.batch.located(index);
-            let number = packed(located.number, self.mappings.order(located.kind >> 2));
-            located.using(EntryId { number, key: located.head })
-        })
+        let mut numbers = self.batch.numbers;
+        for index in each(asking) {
+            numbers[index] = packed(numbers[index], self.mappings.order(self.batch.located(index).kind >> 2));
+        }
+        cache.access(asking, self.batch.uses().by_numbers(&numbers))
     }
 }
 

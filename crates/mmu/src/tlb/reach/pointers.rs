@@ -45,7 +45,7 @@ impl Reach for Pointers {
         let Lookup { batch, mappings, walked, .. } = *lookup;
         let mut missed = 0;
         for index in each(asking | walked) {
-            let (own, used) = (asking >> index & 1 != 0, batch.entry(index));
+            let (own, used) = (asking >> index & 1 != 0, batch.uses().at(index));
             if own && cache.hit(used) {
                 continue;
             }

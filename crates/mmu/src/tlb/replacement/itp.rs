@@ -41,7 +41,9 @@ impl Itp {
 }
 
 impl Replace for Itp {
-    const VACANT_FIRST: bool = true;
+    fn vacant_first(&self) -> bool {
+        true
+    }
     const COUNTS_EACH_USE: bool = true;
 
     fn new(sets: usize, ways: usize) -> Option<Itp> {

@@ -51,7 +51,7 @@ macro_rules! replacements {
 
         impl State {
             /// The initial state: of the first form that supports this shape.
-            pub(crate) fn new(replacement: Replacement, sets: usize, ways: usize) -> State {
+            pub(crate) fn of(replacement: Replacement, sets: usize, ways: usize) -> State {
                 let state = match replacement {
                     $(Replacement::$variant => {
                         None$(.or_else(|| $module::$form::new(sets, ways).map(State::$form)))+
@@ -85,6 +85,42 @@ replacements! { $
     Itp => itp: Itp;
 }
 
+/// Of any form: each call asks which.
+impl Replace for State {
+    fn vacant_first(&self) -> bool {
+        on_state!(self, state => state.vacant_first())
+    }
+
+    /// There is none of any form ([`State::of`]).
+    fn new(_: usize, _: usize) -> Option<State> {
+        None
+    }
+
+    fn touch(&mut self, set: usize, way: usize, by: Use) {
+        on_state!(self, state => state.touch(set, way, by));
+    }
+
+    fn fill(&mut self, set: usize, way: usize, by: Use) {
+        on_state!(self, state => state.fill(set, way, by));
+    }
+
+    fn victim(&mut self, set: usize, by: Use) -> usize {
+        on_state!(self, state => state.victim(set, by))
+    }
+
+    fn invalidate(&mut self, set: usize, way: usize) {
+        on_state!(self, state => state.invalidate(set, way));
+    }
+
+    fn flush(&mut self) {
+        on_state!(self, state => state.flush());
+    }
+
+    fn validate(&self, tags: &[u32]) -> Result<(), String> {
+        on_state!(self, state => state.validate(tags))
+    }
+}
+
 /// A use of an entry, or a fill. Two words, which a call passes in registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
@@ -96,7 +132,7 @@ pub(crate) struct Use {
 }
 
 /// The kind of uses that are not a program's: in walk caches and line caches.
-const UNASKED: u8 = 3;
+pub(crate) const UNASKED: u8 = 3;
 
 impl Use {
     /// The use of an entry by a request of this kind: its access is in the lowest two bits.
@@ -142,7 +178,11 @@ impl From<EntryId> for Use {
 pub(crate) trait Replace: Sized {
     /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only
     /// called if there is none.
-    const VACANT_FIRST: bool = false;
+    #[inline(always)]
+    fn vacant_first(&self) -> bool {
+        false
+    }
+
     /// Whether a second use in a row matters ([`Replacement::counts_each_use`]).
     const COUNTS_EACH_USE: bool = false;
 

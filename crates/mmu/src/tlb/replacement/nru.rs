@@ -11,7 +11,9 @@ pub(crate) struct Nru {
 }
 
 impl Replace for Nru {
-    const VACANT_FIRST: bool = true;
+    fn vacant_first(&self) -> bool {
+        true
+    }
 
     fn refuses(ways: usize) -> Option<&'static str> {
         (ways > 64).then_some("nru supports at most 64 ways; use lru or fewer ways")

@@ -14,7 +14,9 @@ pub(crate) struct Random {
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Replace for Random {
-    const VACANT_FIRST: bool = true;
+    fn vacant_first(&self) -> bool {
+        true
+    }
 
     fn new(_: usize, ways: usize) -> Option<Random> {
         Some(Random { ways: ways as u64, state: SEED })

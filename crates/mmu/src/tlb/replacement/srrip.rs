@@ -14,7 +14,9 @@ pub(crate) struct Srrip {
 }
 
 impl Replace for Srrip {
-    const VACANT_FIRST: bool = true;
+    fn vacant_first(&self) -> bool {
+        true
+    }
     const COUNTS_EACH_USE: bool = true;
 
     fn refuses(ways: usize) -> Option<&'static str> {

@@ -8,10 +8,31 @@ use super::{Replace, Use, possible};
 pub(crate) struct TreePlru {
     ways: usize,
     bits: Vec<u64>,
+    /// For each way, the nodes above it, and those that point to the right after its use.
+    paths: Vec<Path>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    nodes: u64,
+    right: u64,
+}
+
+/// The nodes above a way.
+fn path(way: usize, ways: usize) -> Path {
+    let (mut path, mut node) = (Path { nodes: 0, right: 0 }, way + ways);
+    while node > 1 {
+        path.nodes |= 1 << (node / 2);
+        path.right |= u64::from(node.is_multiple_of(2)) << (node / 2);
+        node /= 2;
+    }
+    path
 }
 
 impl Replace for TreePlru {
-    const VACANT_FIRST: bool = true;
+    fn vacant_first(&self) -> bool {
+        true
+    }
 
     fn refuses(ways: usize) -> Option<&'static str> {
         (!ways.is_power_of_two() || ways > 64)
@@ -19,24 +40,20 @@ impl Replace for TreePlru {
     }
 
     fn new(sets: usize, ways: usize) -> Option<TreePlru> {
-        Some(TreePlru { ways, bits: vec![0; sets] })
+        Some(TreePlru { ways, bits: vec![0; sets], paths: (0..ways).map(|way| path(way, ways)).collect() })
     }
 
     #[inline]
     fn touch(&mut self, set: usize, way: usize, _: Use) {
-        let (mut node, levels) = (1, self.ways.trailing_zeros());
-        for level in (0..levels).rev() {
-            let right = way >> level & 1;
-            self.bits[set] = self.bits[set] & !(1 << node) | ((1 - right) as u64) << node;
-            node = node * 2 + right;
-        }
+        let (bits, Path { nodes, right }) = (&mut self.bits[set], self.paths[way]);
+        *bits = *bits & !nodes | right;
     }
 
     #[inline]
     fn victim(&mut self, set: usize, by: Use) -> usize {
-        let mut node = 1;
+        let (mut node, bits) = (1, self.bits[set]);
         while node < self.ways {
-            node = node * 2 + (self.bits[set] >> node & 1) as usize;
+            node = node * 2 + (bits >> node & 1) as usize;
         }
         let way = node - self.ways;
         self.touch(set, way, by);

@@ -14,8 +14,8 @@ mod vector;
 
 use crate::machine::Index;
 use crate::machine::Replacement;
-use crate::machine::SEARCHED_WAYS;
 use crate::mappings::Mappings;
+use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Exact, Holds, Reach};
 use crate::tlb::replacement::Use;
 use placed::Placed;
@@ -62,15 +62,39 @@ enum Form<C: Reach> {
 pub(crate) struct Geometry {
     sets: usize,
     ways: usize,
-    /// `sets - 1` if the index is the low bits, else `usize::MAX`.
-    mask: usize,
-    index: Index,
+    index: SetIndex,
+}
+
+/// How a number selects a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SetIndex {
+    Folded(Folded),
+    Other(Index),
+}
+
+/// The set is the low bits of a number, XOR those from another bit on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Folded {
+    mask: u64,
+    /// That bit; of numbers that have no bit 63, 63 folds nothing in.
+    fold: u32,
+}
+
+impl Folded {
+    /// The number is the set.
+    const ALL: Folded = Folded { mask: u64::MAX, fold: 63 };
+
+    #[inline(always)]
+    fn set_of(self, number: u64) -> usize {
+        ((number ^ number >> (self.fold & 63)) & self.mask) as usize
+    }
 }
 
 impl Geometry {
     fn new(sets: usize, ways: usize, index: Index) -> Geometry {
-        let mask = if index == Index::Low && sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        Geometry { sets, ways, mask, index }
+        let fold = if sets.is_power_of_two() { index.fold(sets) } else { None };
+        let folded = |fold| SetIndex::Folded(Folded { mask: sets as u64 - 1, fold });
+        Geometry { sets, ways, index: fold.map_or(SetIndex::Other(index), folded) }
     }
 
     /// The number of ways of each set.
@@ -81,17 +105,14 @@ impl Geometry {
     /// The set of the page (or line) with this number.
     #[inline(always)]
     pub(crate) fn set_of(&self, number: u64) -> usize {
-        if self.mask != usize::MAX { number as usize & self.mask } else { selected(self.index, number, self.sets) }
-    }
-
-    /// The mask of a number that is its set, where that is all.
-    #[inline(always)]
-    fn low_bits(&self) -> Option<usize> {
-        (self.mask != usize::MAX).then_some(self.mask)
+        match self.index {
+            SetIndex::Folded(index) => index.set_of(number),
+            SetIndex::Other(index) => selected(index, number, self.sets),
+        }
     }
 }
 
-/// Out of line, and without the shape in memory: the index of nearly all structures is a mask.
+/// Out of line, and without the shape in memory: few structures have such an index.
 #[cold]
 #[inline(never)]
 fn selected(index: Index, number: u64, sets: usize) -> usize {
@@ -120,7 +141,7 @@ impl<C: Reach> Cache<C> {
     /// whose numbers are places.
     pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
         let geometry = Geometry::new(sets, ways, index);
-        Cache { geometry, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(geometry, shares)) }
+        Cache { geometry, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(geometry, index, shares)) }
     }
 
     /// Which of its ways serve which sizes, if not all serve all.
@@ -129,15 +150,6 @@ impl<C: Reach> Cache<C> {
             Form::Skewed(skewed) => Some(&skewed.shares),
             _ => None,
         }
-    }
-
-    /// One for keys that are far apart: its size does not depend on the keys.
-    pub(crate) fn of_sparse_keys(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
-        let mut cache = Cache::new(sets, ways, replacement);
-        if let Form::Placed(placed) = &mut cache.form {
-            placed.searches = ways <= SEARCHED_WAYS;
-        }
-        cache
     }
 
     /// The bytes that an empty structure takes: those that are written when it is made, and all.
@@ -152,16 +164,15 @@ impl<C: Reach> Cache<C> {
         sets.saturating_mul(ways).saturating_mul(PLACED_BYTES)
     }
 
-    /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and
-    /// fills on each miss. `entry` returns the use of each. Returns which missed. Cost: about 10
-    /// instructions each where there are rows and the processor has vectors of 512 bits.
-    #[inline(always)]
-    pub(crate) fn access<U: Into<Use>>(&mut self, asking: u64, entry: impl Fn(usize) -> U) -> u64 {
-        let id = |index| entry(index).into().id();
+    /// Looks the translations of `uses` up whose bits are set in `asking`, in order, counts each
+    /// hit as a use and fills on each miss. Returns which missed. Cost: about 10 instructions each
+    /// where there are rows and the processor has vectors of 512 bits.
+    pub(crate) fn access(&mut self, asking: u64, uses: Uses<'_>) -> u64 {
         match &mut self.form {
-            Form::Rows(rows) => rows.access(asking, id),
-            Form::Placed(placed) => placed.access(asking, |index| entry(index).into()),
-            Form::Skewed(skewed) => skewed.access(asking, id),
+            Form::Rows(rows) => rows.access(asking, uses.numbers, uses.keys),
+            Form::Placed(placed) => placed.access(asking, uses),
+            Form::Skewed(skewed) => each(asking)
+                .fold(0, |missed, index| missed | u64::from(!skewed.access_one(uses.at(index).id())) << index),
         }
     }
 
@@ -198,13 +209,15 @@ impl<C: Reach> Cache<C> {
     /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it hit
     /// and, in a structure with ways, the index of its entry.
     #[inline(always)]
-    pub(crate) fn access_one(&mut self, used: Use) -> (bool, Option<usize>) {
+    pub(crate) fn access_one(&mut self, used: impl Into<Use>) -> (bool, Option<usize>) {
+        let used = used.into();
         match &mut self.form {
             Form::Placed(placed) => {
                 let (hit, at) = placed.access_one(used);
                 (hit, Some(at))
             }
-            _ => (self.access(1, |_| used) == 0, None),
+            Form::Rows(rows) => (rows.access_one(used.id()), None),
+            Form::Skewed(skewed) => (skewed.access_one(used.id()), None),
         }
     }
 
@@ -215,7 +228,7 @@ impl<C: Reach> Cache<C> {
         let used = used.into();
         let id = used.id();
         match &mut self.form {
-            Form::Rows(rows) => rows.find(id.number, id.key).is_some() && rows.access(1, |_| id) == 0,
+            Form::Rows(rows) => rows.find(id.number, id.key).is_some() && rows.access_one(id),
             Form::Placed(placed) => placed.hit(used),
             Form::Skewed(skewed) => skewed.hit(id.key),
         }
@@ -261,7 +274,7 @@ impl<C: Reach> Cache<C> {
     }
 
     /// Drops all entries with these keys. Costs a look at each.
-    pub(crate) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+    pub(crate) fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
         match &mut self.form {
             Form::Rows(rows) => rows.drop_where(gone),
             Form::Placed(placed) => placed.drop_where(gone),
@@ -279,20 +292,19 @@ impl<C: Reach> Cache<C> {
     }
 
     /// The entries in use. In rows their way is the position in the order of use.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<C>> {
-        let (rows, placed, skewed) = match &self.form {
-            Form::Rows(rows) => (Some(rows.entries()), None, None),
-            Form::Placed(placed) => (None, Some(placed.entries()), None),
-            Form::Skewed(skewed) => (None, None, Some(skewed.entries())),
-        };
-        let whole = rows.into_iter().flatten().chain(skewed.into_iter().flatten());
-        let payload = C::Payload::default();
-        whole.map(move |(set, way, key)| Entry { set, way, key, payload }).chain(placed.into_iter().flatten())
+    pub(crate) fn entries(&self) -> Vec<Entry<C>> {
+        let whole = |(set, way, key)| Entry { set, way, key, payload: C::Payload::default() };
+        match &self.form {
+            Form::Rows(rows) => rows.entries().map(whole).collect(),
+            Form::Placed(placed) => placed.entries(),
+            Form::Skewed(skewed) => skewed.entries().map(whole).collect(),
+        }
     }
 
-    /// What its entries hold.
-    pub(crate) fn holds(&self, mappings: &Mappings) -> impl Iterator<Item = Holds> {
-        self.entries().map(|entry| C::holds(entry.key, entry.payload, mappings))
+    /// What its entries hold, and their keys.
+    pub(crate) fn held(&self, mappings: &Mappings) -> Vec<(u32, Holds)> {
+        let held = |entry: Entry<C>| (entry.key, C::holds(entry.key, entry.payload, mappings));
+        self.entries().into_iter().map(held).collect()
     }
 
     /// The way (in rows, the position in the order of use) that holds this translation of the
@@ -326,6 +338,7 @@ impl<C: Reach> Cache<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tlb::batch::BATCH;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -353,24 +366,27 @@ mod tests {
                             prop_assert_eq!(other.forget(&some, key), dropped);
                         }
                     }
-                    2 => others.iter_mut().chain([&mut rows]).for_each(|cache| cache.drop_where(|key| key % 3 == 0)),
+                    2 => others.iter_mut().chain([&mut rows]).for_each(|cache| cache.drop_where(&|key| key % 3 == 0)),
                     3..6 => others[0].set_placed(what == 3),
                     6..9 => {
-                        let (asking, entry) = (u64::MAX >> (64 - keys.len()), |at: usize| id(keys[at]));
-                        let missed = rows.access(asking, entry);
+                        let (mut numbers, mut asked) = ([0; BATCH], [0; BATCH]);
+                        asked[..keys.len()].copy_from_slice(&keys);
+                        numbers.iter_mut().zip(asked).for_each(|(to, key)| *to = number(key));
+                        let (asking, uses) = (u64::MAX >> (64 - keys.len()), Uses::unasked(&numbers, &asked));
+                        let missed = rows.access(asking, uses);
                         for other in &mut others {
-                            prop_assert_eq!(other.access(asking, entry), missed);
+                            prop_assert_eq!(other.access(asking, uses), missed);
                         }
                     }
                     _ => for key in keys {
-                        let hit = rows.access(1, |_| id(key)) == 0;
+                        let hit = rows.access_one(id(key)).0;
                         for (other, held_at) in others.iter_mut().zip(&mut held_at) {
                             let known = held_at.get(&key).copied();
                             if known.is_some_and(|at| other.use_at(at, id(key).into())) {
                                 prop_assert!(hit);
                                 continue;
                             }
-                            let (found, at) = other.access_one(id(key).into());
+                            let (found, at) = other.access_one(id(key));
                             prop_assert_eq!(found, hit);
                             held_at.extend(at.map(|at| (key, at)));
                         }
@@ -380,7 +396,7 @@ mod tests {
                     prop_assert_eq!(other.validate(), Ok(()));
                     let mut other = other.clone();
                     other.set_placed(false);
-                    let held = |cache: &Cache| cache.entries().map(|e| (e.set, e.way, e.key)).collect::<Vec<_>>();
+                    let held = |cache: &Cache| cache.entries().iter().map(|e| (e.set, e.way, e.key)).collect::<Vec<_>>();
                     prop_assert_eq!(held(&other), held(&rows));
                 }
             }

@@ -1,18 +1,19 @@
 //! Sets whose entries have fixed ways, of any size and replacement.
 //!
-//! For each key a structure keeps a *hint*: the way where it was put last. So a lookup compares one
-//! tag, whatever the number of ways; the tag decides. A set is searched where a key may have
-//! several entries (see [`crate::tlb::reach`]), and where keys, such as lines of memory, are so far
-//! apart that hints would take too much memory.
+//! The tags of a small set are compared at once. For the keys of a larger set, or of one that holds
+//! parts of mappings, a structure keeps *hints*: the way where each was put last. So a lookup
+//! compares one tag, whatever the number of ways; the tag decides, and the set is searched where a
+//! key may have several entries (see [`crate::tlb::reach`]).
 //!
 //! Lookups of one structure come in batches (see [`crate::tlb::batch`]), so [`on_sets`] selects the
-//! replacement once for all of them, and the code on [`Sets`] is compiled for each.
+//! replacement once for all of them, and the code on [`Sets`] is compiled for each; for kinds of
+//! entries that few machines have, once for all.
 
 use super::rows::Rows;
-use super::vector::prefetch;
+use super::vector::{SPARE, equal, prefetch};
 use super::{EMPTY, EntryId, Geometry};
-use crate::machine::Replacement;
-use crate::tlb::batch::each;
+use crate::machine::{Replacement, SEARCHED_WAYS};
+use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Reach};
 use crate::tlb::replacement::lru::Times;
 use crate::tlb::replacement::{Replace, State, Use, on_state};
@@ -28,6 +29,7 @@ const HINTS: usize = 512;
 /// Tags, payloads and the state of the replacement.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<C: Reach> {
+    /// Of all ways of all sets, and [`SPARE`] more.
     pub(super) tags: Vec<u32>,
     pub(super) payloads: Vec<C::Payload>,
     /// By key, the way where its entry was put last; keys behind the end never had one.
@@ -36,7 +38,7 @@ pub(super) struct Placed<C: Reach> {
     pub(super) replacement: State,
     /// Entries not in use, counted only for replacements that fill them first.
     pub(super) vacant: usize,
-    /// Whether sets are searched, without hints.
+    /// Whether the tags of a set are compared at once, without hints.
     pub(super) searches: bool,
     pub(super) reach: PhantomData<C>,
 }
@@ -58,23 +60,28 @@ macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
         let Placed { tags, payloads, hints, geometry, replacement, vacant, searches, reach } = $cache;
         let (tags, payloads, geometry, searches) = (&mut tags[..], &mut payloads[..], *geometry, *searches);
-        on_state!(replacement, replacement => {
+        if C::COMMON {
+            on_state!(replacement, replacement => {
+                let mut $sets = Sets { tags, payloads, hints, geometry, vacant, searches, replacement, reach: *reach };
+                $body
+            })
+        } else {
             let mut $sets = Sets { tags, payloads, hints, geometry, vacant, searches, replacement, reach: *reach };
             $body
-        })
+        }
     }};
 }
 impl<C: Reach> Placed<C> {
     pub(super) fn new(geometry: Geometry, replacement: Replacement) -> Placed<C> {
         let count = geometry.sets * geometry.ways;
         Placed {
-            searches: false,
+            searches: C::WHOLE && geometry.ways <= SEARCHED_WAYS,
             vacant: count,
-            tags: vec![EMPTY; count],
+            tags: vec![EMPTY; count + SPARE],
             payloads: vec![C::Payload::default(); count],
             hints: Vec::new(),
             geometry,
-            replacement: State::new(replacement, geometry.sets, geometry.ways),
+            replacement: State::of(replacement, geometry.sets, geometry.ways),
             reach: PhantomData,
         }
     }
@@ -83,13 +90,13 @@ impl<C: Reach> Placed<C> {
     pub(super) fn of(rows: &Rows) -> Placed<C> {
         let geometry = rows.geometry();
         let mut times = Times::new(geometry.sets, geometry.ways).expect("rows are small sets");
-        let mut tags = vec![EMPTY; geometry.sets * geometry.ways];
+        let mut tags = vec![EMPTY; geometry.sets * geometry.ways + SPARE];
         let held: Vec<(usize, usize, u32)> = rows.entries().collect();
         for (set, way, key) in held.into_iter().rev() {
             tags[set * geometry.ways + way] = key;
             times.touch_at(set * geometry.ways + way);
         }
-        let payloads = vec![C::Payload::default(); tags.len()];
+        let payloads = vec![C::Payload::default(); geometry.sets * geometry.ways];
         let (hints, replacement) = (Vec::new(), State::Times(times));
         Placed { searches: true, vacant: 0, tags, payloads, hints, geometry, replacement, reach: PhantomData }
     }
@@ -103,14 +110,14 @@ impl<C: Reach> Placed<C> {
 
     /// As [`super::Cache::access`].
     #[inline(always)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> Use) -> u64 {
+    pub(super) fn access(&mut self, asking: u64, uses: Uses<'_>) -> u64 {
         if self.hints.len() > LARGE {
-            each(asking).for_each(|index| prefetch(&self.hints, entry(index).key() as usize));
+            each(asking).for_each(|index| prefetch(&self.hints, uses.keys[index] as usize));
         }
         on_sets!(self, sets => {
             let mut missed = 0;
             for index in each(asking) {
-                let used = entry(index);
+                let used = uses.at(index);
                 if !sets.hit(used) {
                     sets.fill(used, C::fill(used.number));
                     missed |= 1 << index;
@@ -177,7 +184,7 @@ impl<C: Reach> Placed<C> {
     }
 
     /// As [`super::Cache::drop_where`].
-    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+    pub(super) fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
         on_sets!(self, sets => sets.drop_where(gone));
     }
 
@@ -187,24 +194,30 @@ impl<C: Reach> Placed<C> {
     }
 
     /// The entries in use.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<C>> {
+    pub(super) fn entries(&self) -> Vec<Entry<C>> {
         let ways = self.geometry.ways;
         let held = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
-        held.map(move |(at, (tag, payload))| Entry { set: at / ways, way: at % ways, key: *tag, payload: *payload })
+        let entry = |(at, (tag, payload)): (usize, (&u32, &C::Payload))| Entry {
+            set: at / ways,
+            way: at % ways,
+            key: *tag,
+            payload: *payload,
+        };
+        held.map(entry).collect()
     }
 
     /// The way that holds this translation of the mapping `key`, if one does.
     #[inline(always)]
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
         let first = self.geometry.set_of(C::selector(number)) * self.geometry.ways;
+        if C::WHOLE && self.searches {
+            return way_in(equal(&self.tags, first, self.geometry.ways, key));
+        }
         let hint = self.hints.get(key as usize).map_or(0, |way| *way as usize);
         if self.tags[first + hint] == key && C::covers(self.payloads[first + hint], number) {
             return Some(hint);
         }
-        if C::WHOLE && !self.searches {
-            return None;
-        }
-        search::<C>(&self.tags, &self.payloads, self.geometry, number, key)
+        if C::WHOLE { None } else { search::<C>(&self.tags, &self.payloads, self.geometry, number, key) }
     }
 
     /// Checks that no entry is in a set twice, and the replacement state.
@@ -219,15 +232,11 @@ impl<C: Reach> Placed<C> {
                 return Err(format!("set {set} holds an entry twice: {held:x?}"));
             }
         }
-        on_state!(&self.replacement, replacement => self.validate_replacement(replacement))
-    }
-
-    fn validate_replacement<R: Replace>(&self, replacement: &R) -> Result<(), String> {
-        let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count();
-        if R::VACANT_FIRST && self.vacant != empty {
+        let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count() - SPARE;
+        if self.replacement.vacant_first() && self.vacant != empty {
             return Err(format!("{} places are counted as empty, but {empty} are", self.vacant));
         }
-        replacement.validate(&self.tags)
+        self.replacement.validate(&self.tags[..self.tags.len() - SPARE])
     }
 }
 
@@ -235,6 +244,12 @@ impl<C: Reach> Placed<C> {
 #[inline(always)]
 fn seen<C: Reach>(used: Use) -> Use {
     used.at(C::selector(used.number))
+}
+
+/// The first way of a bit set.
+#[inline(always)]
+fn way_in(ways: u64) -> Option<usize> {
+    (ways != 0).then(|| ways.trailing_zeros() as usize)
 }
 
 /// The way that holds this translation of the mapping `key`, of which a set may hold several.
@@ -277,13 +292,19 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     #[inline(always)]
     fn hit_way(&mut self, used: Use) -> Option<usize> {
         let EntryId { number, key } = used.id();
-        let (set, hint) = (self.geometry.set_of(C::selector(number)), self.hint(key));
+        let set = self.geometry.set_of(C::selector(number));
+        if C::WHOLE && self.searches {
+            let way = way_in(equal(self.tags, set * self.geometry.ways, self.geometry.ways, key))?;
+            self.replacement.touch(set, way, seen::<C>(used));
+            return Some(way);
+        }
+        let hint = self.hint(key);
         let at = set * self.geometry.ways + hint;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
             self.replacement.touch(set, hint, seen::<C>(used));
             return Some(hint);
         }
-        if C::WHOLE && !self.searches {
+        if C::WHOLE {
             return None;
         }
         let found = search::<C>(self.tags, self.payloads, self.geometry, number, key);
@@ -348,7 +369,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// the replacement does not ask for it.
     #[inline(always)]
     fn vacant(&mut self, set: usize, by: Use) -> Option<usize> {
-        if !R::VACANT_FIRST || *self.vacant == 0 {
+        if !self.replacement.vacant_first() || *self.vacant == 0 {
             return None;
         }
         let way = self.tags[set * self.geometry.ways..][..self.geometry.ways].iter().position(|tag| *tag == EMPTY)?;
@@ -360,11 +381,11 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     fn flush(&mut self) {
         self.tags.fill(EMPTY);
         self.replacement.flush();
-        *self.vacant = self.tags.len();
+        *self.vacant = self.tags.len() - SPARE;
     }
 
-    fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
-        for at in 0..self.tags.len() {
+    fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
+        for at in 0..self.geometry.sets * self.geometry.ways {
             if self.tags[at] != EMPTY && gone(self.tags[at]) {
                 self.drop_way(at / self.geometry.ways, at % self.geometry.ways);
             }
@@ -373,8 +394,14 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         let geometry = self.geometry;
-        if C::WHOLE && !self.searches {
-            return self.drop_part(geometry.set_of(C::selector(numbers.start)), self.hint(key), key, numbers);
+        if C::WHOLE {
+            let set = geometry.set_of(C::selector(numbers.start));
+            let way = if self.searches {
+                way_in(equal(self.tags, set * geometry.ways, geometry.ways, key))
+            } else {
+                Some(self.hint(key))
+            };
+            return way.map_or(0, |way| self.drop_part(set, way, key, numbers));
         }
         let mut dropped = 0;
         let mut drop_from =
@@ -408,7 +435,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     fn drop_way(&mut self, set: usize, way: usize) {
         self.tags[set * self.geometry.ways + way] = EMPTY;
         self.replacement.invalidate(set, way);
-        *self.vacant += R::VACANT_FIRST as usize;
+        *self.vacant += usize::from(self.replacement.vacant_first());
     }
 }
 
@@ -454,18 +481,17 @@ mod tests {
     }
 
     #[test]
-    fn all_but_what_searches_finds_a_key_where_it_was_put_last() {
-        let mut placed = two_sets(Replacement::Nru);
+    fn a_key_of_a_large_set_is_found_where_it_was_put_last() {
+        let fill = |placed: &mut Placed<Exact>, key: u32| placed.fill(EntryId { number: key.into(), key }.into(), ());
+        let placed = two_sets(Replacement::Nru);
+        assert!(placed.searches && placed.hints.is_empty(), "small sets have no hints");
+        let mut placed = Placed::new(Geometry::new(2, SEARCHED_WAYS + 1, Index::Low), Replacement::RoundRobin);
+        (2..9).for_each(|key| _ = fill(&mut placed, key));
         let way = placed.find(2, 2).unwrap();
         assert_eq!(placed.hints.len(), HINTS, "hints are allocated for many keys at a time");
-        placed.hints[2] = (way as u16 + 1) % 3;
+        placed.hints[2] = way as u16 + 1;
         assert_eq!(placed.find(2, 2), None, "the tag elsewhere is not looked for");
-        placed.searches = true;
-        assert_eq!(placed.find(2, 2), Some(way));
-        placed.fill(EntryId { number: 4, key: HINTS as u32 }.into(), ());
-        assert_eq!(placed.hints.len(), HINTS, "and nothing is remembered");
-        let mut placed = two_sets(Replacement::Nru);
-        placed.fill(EntryId { number: 4, key: HINTS as u32 }.into(), ());
-        assert_eq!((placed.hints.len(), placed.find(4, HINTS as u32).is_some()), (2 * HINTS, true));
+        fill(&mut placed, HINTS as u32);
+        assert_eq!((placed.hints.len(), placed.find(HINTS as u64, HINTS as u32).is_some()), (2 * HINTS, true));
     }
 }

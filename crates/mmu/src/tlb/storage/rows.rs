@@ -6,9 +6,9 @@
 //! lanes at once and moves them in one step ([`super::vector`]). The code here works on all
 //! processors, and tests compare the vector code with it.
 
-use super::vector::{self, Row, Unit};
-use super::{EntryId, Geometry};
-use crate::tlb::batch::each;
+use super::vector::{self, Row, Unit, Used};
+use super::{EntryId, Folded, Geometry, SetIndex};
+use crate::tlb::batch::{BATCH, each};
 
 /// The most ways of a row.
 pub(super) const WAYS: usize = 32;
@@ -92,37 +92,42 @@ impl Rows {
     }
 
     /// As [`super::Cache::access`].
-    #[inline(always)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId) -> u64 {
-        let geometry = self.geometry;
-        // Decided before the loop, in which the plain index is a mask and nothing else.
-        match geometry.low_bits() {
-            Some(mask) => self.access_in(asking, entry, |number| number as usize & mask),
-            None => self.access_in(asking, entry, |number| geometry.set_of(number)),
+    pub(super) fn access(&mut self, asking: u64, numbers: &[u64; BATCH], keys: &[u32; BATCH]) -> u64 {
+        match self.geometry.index {
+            SetIndex::Folded(index) => self.access_in(asking, Used { numbers, keys, index }),
+            SetIndex::Other(_) => {
+                let sets = numbers.map(|number| self.geometry.set_of(number) as u64);
+                self.access_in(asking, Used { numbers: &sets, keys, index: Folded::ALL })
+            }
         }
     }
 
     #[inline(always)]
-    fn access_in(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId, set_of: impl Fn(u64) -> usize) -> u64 {
+    fn access_in(&mut self, asking: u64, used: Used<'_>) -> u64 {
         let (geometry, lanes, unit) = (self.geometry, self.lanes, self.unit);
         let rows = &mut self.tags[self.start..][..geometry.sets * lanes];
-        let entry = |index: usize| {
-            let EntryId { number, key } = entry(index);
-            (set_of(number), key + 1)
-        };
         if rows.len() > LARGE {
             // The loads of all rows overlap, whatever is done with each.
-            each(asking).for_each(|index| vector::prefetch(rows, entry(index).0 * lanes));
+            each(asking).for_each(|index| vector::prefetch(rows, used.at(index).0 * lanes));
         }
         if unit != Unit::Portable {
-            return vector::access(unit, rows, Row { lanes, ways: geometry.ways }, asking, entry);
+            return vector::access(unit, rows, Row { lanes, ways: geometry.ways }, asking, used);
         }
         let mut missed = 0;
         for index in each(asking) {
-            let (set, tag) = entry(index);
-            missed |= u64::from(!access(&mut rows[set * lanes..][..geometry.ways], tag)) << index;
+            let (row, tag) = used.at(index);
+            missed |= u64::from(!access(&mut rows[row * lanes..][..geometry.ways], tag)) << index;
         }
         missed
+    }
+
+    /// As [`super::Cache::access_one`]: whether it hits.
+    pub(super) fn access_one(&mut self, EntryId { number, key }: EntryId) -> bool {
+        let (at, row) = (self.find(number, key), self.row(number));
+        let moving = at.unwrap_or(row.len() - 1);
+        row.copy_within(..moving, 1);
+        row[0] = key + 1;
+        at.is_some()
     }
 
     /// Puts a key that is not there in front; returns the one that is dropped, or [`super::EMPTY`].
@@ -134,10 +139,8 @@ impl Rows {
     }
 
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
-        let row = &self.rows()[self.geometry.set_of(number) * self.lanes..][..self.geometry.ways];
-        // Most are not there; a loop without an exit looks at several lanes at once.
-        let held = row.iter().fold(false, |held, tag| held | (*tag == key + 1));
-        if held { row.iter().position(|tag| *tag == key + 1) } else { None }
+        let equal = vector::equal(self.rows(), self.geometry.set_of(number) * self.lanes, self.geometry.ways, key + 1);
+        (equal != 0).then(|| equal.trailing_zeros() as usize)
     }
 
     /// Drops a key, if it is there; returns how many were dropped.
@@ -151,7 +154,7 @@ impl Rows {
     }
 
     /// As [`super::Cache::drop_where`].
-    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+    pub(super) fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
         let lanes = self.lanes;
         for row in self.rows_mut().chunks_mut(lanes) {
             let mut kept = 0;
@@ -296,8 +299,12 @@ mod tests {
                             let EntryId { number, key } = entry(index);
                             missed | u64::from(!naive.access(number, key)) << index
                         });
+                        let (mut numbers, mut asked) = ([0; BATCH], [0; BATCH]);
+                        for (at, (number, key)) in numbers.iter_mut().zip(&mut asked).enumerate().take(keys.len()) {
+                            EntryId { number: *number, key: *key } = entry(at);
+                        }
                         for rows in &mut forms {
-                            prop_assert_eq!(rows.access(asking, entry), missed, "{:?}", rows.unit);
+                            prop_assert_eq!(rows.access(asking, &numbers, &asked), missed, "{:?}", rows.unit);
                         }
                     }
                 }

@@ -14,7 +14,7 @@
 //! All of this is out of line, so that it costs nothing where structures have sets.
 
 use super::{EMPTY, EntryId, Geometry};
-use crate::tlb::batch::each;
+use crate::machine::Index;
 
 /// The bits of the order in a packed number.
 pub(crate) const ORDER_BITS: u32 = 6;
@@ -55,6 +55,7 @@ impl Shares {
 #[derive(Clone, Debug)]
 pub(super) struct Skewed {
     geometry: Geometry,
+    index: Index,
     pub(super) shares: Shares,
     tags: Vec<u32>,
     /// When each was used last; 0 if it is empty.
@@ -65,9 +66,9 @@ pub(super) struct Skewed {
 }
 
 impl Skewed {
-    pub(super) fn new(geometry: Geometry, shares: Shares) -> Skewed {
+    pub(super) fn new(geometry: Geometry, index: Index, shares: Shares) -> Skewed {
         let count = geometry.sets * geometry.ways;
-        Skewed { geometry, shares, tags: vec![EMPTY; count], used: vec![0; count], now: 0, entries: Vec::new() }
+        Skewed { geometry, index, shares, tags: vec![EMPTY; count], used: vec![0; count], now: 0, entries: Vec::new() }
     }
 
     /// Where a page may be.
@@ -78,7 +79,7 @@ impl Skewed {
         let (_, first, count) = *share.expect("a TLB is asked for pages of its sizes");
         let spread = (number >> (self.shares.largest - order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let turn = ((spread * ways as u64) >> 32) as usize;
-        let index = self.geometry.index;
+        let index = self.index;
         let serving = (0..ways).filter(move |way| (first..first + count).contains(&((way + turn) % ways)));
         serving.map(move |way| way * sets + index.set(number, way, sets))
     }
@@ -94,19 +95,15 @@ impl Skewed {
         self.used[at] = self.now;
     }
 
-    /// As [`super::Cache::access`].
+    /// As [`super::Cache::access_one`]: whether it hits.
     #[cold]
     #[inline(never)]
-    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> EntryId) -> u64 {
-        let mut missed = 0;
-        for index in each(asking) {
-            let EntryId { number, key } = entry(index);
-            if !self.hit(key) {
-                self.fill(number, key);
-                missed |= 1 << index;
-            }
+    pub(super) fn access_one(&mut self, EntryId { number, key }: EntryId) -> bool {
+        let hit = self.hit(key);
+        if !hit {
+            self.fill(number, key);
         }
-        missed
+        hit
     }
 
     #[cold]
@@ -140,7 +137,7 @@ impl Skewed {
     }
 
     /// As [`super::Cache::drop_where`].
-    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+    pub(super) fn drop_where(&mut self, gone: &dyn Fn(u32) -> bool) {
         for (tag, used) in self.tags.iter_mut().zip(&mut self.used) {
             if *tag != EMPTY && gone(*tag) {
                 (*tag, *used) = (EMPTY, 0);

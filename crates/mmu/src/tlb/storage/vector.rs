@@ -6,6 +6,8 @@
 //! [`Unit::Portable`] is only made where the processor has it.
 #![allow(unsafe_code)]
 
+use super::Folded;
+use crate::tlb::batch::BATCH;
 #[cfg(target_arch = "x86_64")]
 use crate::tlb::batch::each;
 #[cfg(target_arch = "x86_64")]
@@ -56,30 +58,39 @@ pub(super) struct Row {
     pub(super) ways: usize,
 }
 
-/// Uses tags of rows of this shape: `entry` returns the row and the tag for each bit of `asking`,
-/// in order. Returns which tags were not there. Panics for [`Unit::Portable`].
+/// The keys that are used, and where their rows are.
+#[derive(Clone, Copy)]
+pub(super) struct Used<'a> {
+    pub(super) numbers: &'a [u64; BATCH],
+    pub(super) keys: &'a [u32; BATCH],
+    pub(super) index: Folded,
+}
+
+impl Used<'_> {
+    /// The row and the tag of the one with this index.
+    #[inline(always)]
+    pub(super) fn at(&self, index: usize) -> (usize, u32) {
+        (self.index.set_of(self.numbers[index]), self.keys[index].wrapping_add(1))
+    }
+}
+
+/// Uses keys in rows of this shape, those whose bit is set in `asking`, in order. Returns which
+/// were not there. Panics for [`Unit::Portable`].
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) fn access(
-    unit: Unit,
-    rows: &mut [u32],
-    Row { lanes, ways }: Row,
-    asking: u64,
-    entry: impl Fn(usize) -> (usize, u32),
-) -> u64 {
+pub(super) fn access(unit: Unit, rows: &mut [u32], Row { lanes, ways }: Row, asking: u64, used: Used<'_>) -> u64 {
     let (last, one) = (1u32 << (ways - 1), rows.len() == lanes);
     // SAFETY: the processor has what the function needs, or there would be no unit of this kind.
     unsafe {
         match (unit.0, lanes) {
-            (Kind::Avx512, 8) if one => avx512_of_8::<true>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx512, 8) => avx512_of_8::<false>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx512, 16) if one => avx512_of_16::<true>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx512, 16) => avx512_of_16::<false>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx512, 32) if one => avx512_of_32::<true>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx512, 32) => avx512_of_32::<false>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx2, 8) => avx2::<8, 1>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx2, 16) => avx2::<16, 2>(rows.as_chunks_mut().0, last, asking, entry),
-            (Kind::Avx2, 32) => avx2::<32, 4>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 8) if one => avx512_of_8::<true>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx512, 8) => avx512_of_8::<false>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx512, 16) if one => avx512_of_16::<true>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx512, 16) => avx512_of_16::<false>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx512, 32) if one => avx512_of_32::<true>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx512, 32) => avx512_of_32::<false>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx2, 8) => avx2::<8, 1>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx2, 16) => avx2::<16, 2>(rows.as_chunks_mut().0, last, asking, used),
+            (Kind::Avx2, 32) => avx2::<32, 4>(rows.as_chunks_mut().0, last, asking, used),
             (kind, lanes) => unreachable!("{kind:?} has no rows of {lanes} lanes"),
         }
     }
@@ -87,8 +98,34 @@ pub(super) fn access(
 
 /// As above: other processors have no unit but [`Unit::Portable`].
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn access(unit: Unit, _: &mut [u32], _: Row, _: u64, _: impl Fn(usize) -> (usize, u32)) -> u64 {
+pub(super) fn access(unit: Unit, _: &mut [u32], _: Row, _: u64, _: Used<'_>) -> u64 {
     unreachable!("{unit:?} is not of this processor")
+}
+
+/// Which of four tags are this one, as a bit set.
+#[inline(always)]
+fn equal_of_4(tags: &[u32; 4], tag: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this kind has the instructions; four tags are 16 bytes.
+    unsafe {
+        let equal = _mm_cmpeq_epi32(_mm_loadu_si128(tags.as_ptr().cast()), _mm_set1_epi32(tag as i32));
+        _mm_movemask_ps(_mm_castsi128_ps(equal)) as u32
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (0..4).fold(0, |equal, lane| equal | u32::from(tags[lane] == tag) << lane)
+}
+
+/// The tags behind the last set that [`equal`] may look at.
+pub(super) const SPARE: usize = 3;
+
+/// Which of `ways` tags, at most 64, from `first` on are this one, as a bit set. Up to [`SPARE`]
+/// tags behind them are looked at.
+#[inline(always)]
+pub(super) fn equal(tags: &[u32], first: usize, ways: usize, tag: u32) -> u64 {
+    let fours = tags[first..first + ways.next_multiple_of(4)].as_chunks::<4>().0;
+    let each = fours.iter().zip((0..u64::BITS).step_by(4));
+    let equal = each.fold(0, |equal, (four, at)| equal | u64::from(equal_of_4(four, tag)) << at);
+    equal & (u64::MAX >> (64 - ways))
 }
 
 /// Asks the processor to have an element in its caches soon. Does nothing where there is none, or
@@ -121,24 +158,18 @@ fn moving(equal: u32, last: u32) -> u32 {
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
     ($name:ident, $lanes:literal, $last:ident, $load:expr, $store:expr, $step:expr) => {
-        #[inline]
         #[target_feature(enable = "avx512f,avx512vl")]
-        fn $name<const ONE: bool>(
-            rows: &mut [[u32; $lanes]],
-            $last: u32,
-            asking: u64,
-            entry: impl Fn(usize) -> (usize, u32),
-        ) -> u64 {
+        fn $name<const ONE: bool>(rows: &mut [[u32; $lanes]], $last: u32, asking: u64, used: Used<'_>) -> u64 {
             let (load, store, step) = ($load, $store, $step);
-            let (mut kept, mut missed, mut used) = (load(&rows[0]), 0, rows[0][0]);
+            let (mut kept, mut missed, mut latest) = (load(&rows[0]), 0, rows[0][0]);
             for index in each(asking) {
-                let (row, tag) = entry(index);
+                let (row, tag) = used.at(index);
                 // The upper tables of a batch of walks are often the same: that need not wait for
                 // what is before it.
-                if ONE && tag == used {
+                if ONE && tag == latest {
                     continue;
                 }
-                used = tag;
+                latest = tag;
                 let held = if ONE { kept } else { load(&rows[row]) };
                 let equal: u32;
                 (kept, equal) = step(held, tag);
@@ -209,13 +240,12 @@ avx512! { avx512_of_32, 32, last,
 
 /// Rows of `PARTS` vectors of 8 lanes.
 #[cfg(target_arch = "x86_64")]
-#[inline]
 #[target_feature(enable = "avx2")]
 fn avx2<const LANES: usize, const PARTS: usize>(
     rows: &mut [[u32; LANES]],
     last: u32,
     asking: u64,
-    entry: impl Fn(usize) -> (usize, u32),
+    used: Used<'_>,
 ) -> u64 {
     const { assert!(LANES == 8 * PARTS) };
     let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -223,7 +253,7 @@ fn avx2<const LANES: usize, const PARTS: usize>(
     let first = _mm256_setr_epi32(-1, 0, 0, 0, 0, 0, 0, 0);
     let mut missed = 0;
     for index in each(asking) {
-        let (row, tag) = entry(index);
+        let (row, tag) = used.at(index);
         let parts = rows[row].as_chunks_mut::<8>().0;
         let wanted = _mm256_set1_epi32(tag as i32);
         let (mut held, mut equal) = ([wanted; PARTS], 0);

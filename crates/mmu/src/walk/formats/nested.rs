@@ -154,7 +154,7 @@ impl TableFormat for Nested {
             let pte = tables.ptes[id as usize];
             pte.is_leaf() && Mappings::head(id, pte) == id
         };
-        match cache.entries().find(|entry| !maps(entry.key)) {
+        match cache.entries().into_iter().find(|entry| !maps(entry.key)) {
             Some(Entry { key, .. }) => {
                 Err(format!("the nested TLB holds entry {key} of the host, which is no mapping"))
             }
@@ -225,7 +225,7 @@ impl Nested {
                 self.reached.used.push(head);
             }
             if let Some(cache) = &mut self.nested_tlb
-                && cache.access(1, |_| EntryId { number: 0, key: head }) == 0
+                && cache.access_one(EntryId { number: 0, key: head }).0
             {
                 return true;
             }

@@ -36,6 +36,8 @@ pub(crate) struct Radix {
     /// For each level the pointers that the walks of a batch reach; in the lowest their last
     /// entries.
     pointers: [[u32; BATCH]; MAX_LEVELS],
+    /// The tables of those at one level.
+    tables: [u32; BATCH],
 }
 
 impl TableFormat for Radix {
@@ -59,7 +61,7 @@ impl TableFormat for Radix {
         }
         let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
         let caches = WalkCaches::new(machine);
-        Radix { caches, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
+        Radix { caches, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS], tables: [0; BATCH] }
     }
 
     #[inline(always)]
@@ -161,9 +163,12 @@ impl Radix {
             // Those whose entry is below this level and that no cache has served yet.
             let climbing = coming[level - 1];
             let bits = self.node_bits;
-            let missed = self.caches.missed(level, climbing, pointer_hits, |index| below[index] >> bits);
+            let last = (u64::BITS - climbing.leading_zeros()) as usize;
+            self.tables.iter_mut().zip(&below[..last]).for_each(|(table, entry)| *table = entry >> bits);
+            let tables = &self.tables;
+            let missed = self.caches.missed(level, climbing, pointer_hits, tables);
             for index in each(missed) {
-                here[index] = mappings.parents[(below[index] >> bits) as usize];
+                here[index] = mappings.parents[tables[index] as usize];
             }
             reads.counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
             if absent != 0 {

@@ -118,7 +118,7 @@ impl TableFormat for Victima {
 
     fn drop_kept(&mut self, lines: &mut Lines) {
         if !self.blocks.is_empty() {
-            lines.caches[CACHE].drop_where(is_kept);
+            lines.caches[CACHE].drop_where(&is_kept);
             self.blocks.clear();
         }
     }
@@ -126,7 +126,7 @@ impl TableFormat for Victima {
     /// Checks that each block translates something, all of which is mapped, and is in its set.
     fn validate_kept(&self, mappings: &Mappings, lines: &Lines) -> Result<(), String> {
         let cache = &lines.caches[CACHE];
-        for Entry { set, way, key, .. } in cache.entries().filter(|entry| is_kept(entry.key)) {
+        for Entry { set, way, key, .. } in cache.entries().into_iter().filter(|entry| is_kept(entry.key)) {
             let line = (key & !KEPT) >> 1;
             let block = self.blocks.get(line as usize).copied().unwrap_or(0);
             let stale = each(block).any(|place| !mappings.ptes[(line << self.shift) as usize + place].is_leaf());
@@ -167,6 +167,6 @@ impl Victima {
         self.blocks[line as usize] = leaves.fold(0, |block, place| block | 1 << place);
         let cache = &mut lines.caches[CACHE];
         cache.forget(&(line.into()..u64::from(line) + 1), of_table(line));
-        cache.access(1, |_| self.block(mappings, entry));
+        cache.access_one(self.block(mappings, entry));
     }
 }
