@@ -140,8 +140,8 @@ def simulate(
         - an array of addresses in bytes, of 64-bit whole numbers (``numpy.uint64``, or a column of pandas, polars or pyarrow), in the order of the accesses, with `writes`;
         - a generator of such arrays, or of pairs ``(addresses, writes)``.
 
-        What an array or a generator touches is mapped before the first access, as for imported traces. Its accesses are kept in memory,
-        compressed, until they have run.
+        What an array or a generator touches is mapped before the first access, as for imported traces. An array is copied; what a
+        generator yields is kept in memory, compressed, until it has run.
     machines : str, dict or list of them
         Names with overlays and values, as ``"zen5+nested"`` or ``"zen5:costs.fault=900"``; paths of machine files; dicts with the keys of a
         machine file, or with ``"from"`` and what differs: ``{"from": "zen5", "name": "mine", "costs": {"fault": 900}}``.

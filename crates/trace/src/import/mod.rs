@@ -8,11 +8,13 @@ mod champsim;
 mod collected;
 mod drmemtrace;
 mod lackey;
+mod listed;
 mod packed;
 mod page_table;
 mod regions;
 
 pub use collected::Collected;
+pub use listed::Listed;
 
 use crate::{Batch, Error, Event, Info, ProcessId, RunBuilder, Source};
 use hashbrown::HashMap;
