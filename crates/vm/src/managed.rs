@@ -1,13 +1,14 @@
 //! The manager as a [`System`] for the policy's background, and the clock that calls it.
 
 use crate::object::Growth;
+use crate::outcome::Promotion;
 use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
-use crate::space::Window;
-use crate::space::{Entry, Pooled};
+use crate::space::{Entry, Window};
 use crate::vm::Vm;
 use crate::{Address, Candidate, Compacted, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 use superpage_pages::{Extent, Ladder, Level, Mapped, PageRange, Vpn};
 
 impl Vm {
@@ -142,7 +143,7 @@ impl<P: Pmap, M: Memory> Managed<'_, P, M> {
 /// The regions that runs of populated pages lie in, ascending, each with how many pages of it those
 /// are.
 struct Regions<'a> {
-    runs: &'a [(u64, u64)],
+    runs: &'a [Range<u64>],
     /// What lies below was returned.
     at: u64,
     pages: u64,
@@ -152,13 +153,13 @@ impl Iterator for Regions<'_> {
     type Item = (u64, u32);
 
     fn next(&mut self) -> Option<(u64, u32)> {
-        let from = self.runs.first()?.0.max(self.at);
+        let from = self.runs.first()?.start.max(self.at);
         let region = from / self.pages;
         self.at = (region + 1) * self.pages;
         let mut populated = 0;
-        while let Some((first, end)) = self.runs.first().filter(|run| run.0 < self.at) {
-            populated += end.min(&self.at) - first.max(&from);
-            if *end > self.at {
+        while let Some(run) = self.runs.first().filter(|run| run.start < self.at) {
+            populated += run.end.min(self.at) - run.start.max(from);
+            if run.end > self.at {
                 break;
             }
             self.runs = &self.runs[1..];
@@ -306,7 +307,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let each = |&Candidate { region, least, .. }: &Candidate| {
             let start = self.start(level, region).ok_or(Why::TooSmall)?;
             let region = Region { space, start, level };
-            let done = self.vm.promote_populated(self.pmap, self.memory, (region, least), how);
+            let done = self.vm.promote_populated(self.pmap, self.memory, Promotion { region, least, how });
             done.map(|_| ()).map_err(Refusal::from)
         };
         regions.iter().map(each).collect()
@@ -327,12 +328,12 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
 
     fn zeroes(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u64> {
         let Some(start) = self.start(level, region) else { return Some(0) };
-        Some(self.vm.count_zeroes(self.memory, Region { space, start, level }))
+        Some(self.vm.count_zero_filled(self.memory, Region { space, start, level }))
     }
 
     fn shrink(&mut self, space: SpaceId, level: Level, region: u64) -> u64 {
         let Some(start) = self.start(level, region) else { return 0 };
-        self.vm.free_zeroes(self.pmap, self.memory, Region { space, start, level }).unwrap_or(0)
+        self.vm.free_zero_filled(self.pmap, self.memory, Region { space, start, level }).unwrap_or(0)
     }
 
     fn compact(&mut self, level: Level, target: Option<Extent>) -> Option<Compacted> {
@@ -346,7 +347,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
         let Some(start) = self.start(level, region) else { return false };
         let Some(entry) = self.vm.spaces.get(space).ok().and_then(|map| map.find(start.0)) else { return false };
-        if entry.pooled != Pooled::Not {
+        if entry.is_pooled() {
             return false;
         }
         let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.frames.level(mapped.size));

@@ -95,6 +95,15 @@ pub enum How {
     Either,
 }
 
+/// A promotion that is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Promotion {
+    pub(crate) region: Region,
+    /// How many of its pages must be populated.
+    pub(crate) least: u32,
+    pub(crate) how: How,
+}
+
 /// What the promotion of a region did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Promoted {

@@ -1,5 +1,6 @@
 //! Counters of the memory manager.
 
+use crate::FaultKind;
 use superpage_pages::MAX_LEVELS;
 
 /// Counts since the start, except those marked *now*, which also decrease. Arrays are indexed by
@@ -34,7 +35,7 @@ pub struct Stats {
     pub promotions_at_fault: u64,
     /// Those of them whose pages were copied into an extent.
     pub promotions_by_copying: u64,
-    /// Superpages demoted, by level; with huge pages of zeroes that were split.
+    /// Superpages demoted, by level; with huge zero leaves that were split.
     pub demotions: [u64; MAX_LEVELS],
     /// Extents allocated by faults, by level: base pages, and reservations above them.
     pub allocations: [u64; MAX_LEVELS],
@@ -50,7 +51,7 @@ pub struct Stats {
     pub reservations_preempted: u64,
     /// Frames of reservations that the background of the policy freed.
     pub reserved_released: u64,
-    /// Pages of zeroes that were given back: by the background, and of underused huge pages by the
+    /// Zero-filled pages that were given back: by the background, and of underused huge pages by the
     /// page daemon.
     pub zeroes_given_back: u64,
     /// Compactions of an extent, direct and by the background.
@@ -177,6 +178,23 @@ impl Stats {
     /// Bytes zeroed and copied.
     pub(crate) fn filled(&self) -> [u64; 2] {
         [self.bytes_zeroed, self.bytes_copied]
+    }
+
+    /// Counts a fault that was resolved.
+    #[inline]
+    pub(crate) fn count_fault(&mut self, kind: FaultKind) {
+        self.faults += 1;
+        *match kind {
+            FaultKind::Zero => &mut self.faults_zero,
+            FaultKind::ZeroPage => &mut self.faults_zero_page,
+            FaultKind::File => &mut self.faults_file,
+            FaultKind::Swap => &mut self.faults_swap,
+            FaultKind::Cached => &mut self.faults_cached,
+            FaultKind::Resident => &mut self.faults_resident,
+            FaultKind::Copy => &mut self.faults_copy,
+            FaultKind::Rights => &mut self.faults_rights,
+            FaultKind::Spurious => &mut self.faults_spurious,
+        } += 1;
     }
 
     /// Counts a page populated by an access.

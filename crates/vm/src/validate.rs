@@ -5,7 +5,7 @@ use crate::frame::static_pool::HugePool;
 use crate::frame::validate::check;
 use crate::object::{ObjectId, PageOf};
 use crate::queue::pages::List;
-use crate::space::{Entry, Pooled};
+use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{PAGES_LIMIT, Pmap, SpaceId};
 use alloc::collections::BTreeMap;
@@ -153,7 +153,7 @@ impl Vm {
 
     /// Also counts the superpages below each node of objects that are mapped only once.
     fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
-        let mut counted = MappedPages { by_level: self.validate_zeroes(pmap)?, ..MappedPages::default() };
+        let mut counted = MappedPages { by_level: self.validate_zero_leaves(pmap)?, ..MappedPages::default() };
         for (space, map) in self.spaces.iter() {
             let (mut end, SpaceId(number)) = (0, space);
             check(map.index_is_right(), || {
@@ -185,7 +185,7 @@ impl Vm {
         counted: &mut MappedPages,
     ) -> Result<(), String> {
         let (ladder, population) = (&self.frames.ladder, &self.frames.population);
-        if entry.pooled != Pooled::Not {
+        if entry.is_pooled() {
             let pool = self.frames.huge.as_ref().ok_or("a map entry is of the static pool, and there is none")?;
             let pages = ladder.pages(pool.level());
             let whole = [entry.start, entry.end, entry.offset].iter().all(|at| at.is_multiple_of(pages));
@@ -195,7 +195,7 @@ impl Vm {
         for object in self.objects.chain(entry.object) {
             population.runs(object, entry.offset, entry.offset_end(), &mut runs);
         }
-        let mut pages: Vec<u64> = runs.iter().flat_map(|(from, to)| *from..*to).collect();
+        let mut pages: Vec<u64> = runs.into_iter().flatten().collect();
         pages.sort_unstable();
         pages.dedup();
         for index in pages {
@@ -226,8 +226,9 @@ impl Vm {
             if level == Level::BASE {
                 continue;
             }
-            let inside = start.0 >= entry.start && start.0 + ladder.pages(level) <= entry.end;
-            check(inside, || format!("the superpage at {} reaches beyond its entry", name()))?;
+            check(entry.holds_region(at, ladder.pages(level)), || {
+                format!("the superpage at {} reaches beyond its entry", name())
+            })?;
             let whole = walk.covered >= level.0 && population.is_full(level.0, walk.slots[level.index()]);
             check(whole, || format!("the superpage at {} is not over a full extent", name()))?;
             if start == at && sole && level.0 < population.top {

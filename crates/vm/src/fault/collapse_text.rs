@@ -4,8 +4,10 @@
 //! mm/khugepaged.c, `collapse_file` and `retract_page_tables`.
 
 use crate::fault::leaves::Leaf;
-use crate::fault::promote_by_copying::Whole;
+use crate::fault::promote_by_copying::Located;
+use crate::frame::CopiedPage;
 use crate::object::ObjectId;
+use crate::outcome::Promotion;
 use crate::space::Entry;
 use crate::space::reverse::Mapping;
 use crate::vm::Vm;
@@ -24,16 +26,15 @@ impl Vm {
             && !entry.protection.allows(Access::Write)
     }
 
-    /// Collapses a region of text of which at least so many pages are in memory. O(pages of the
-    /// region, times the number of address spaces).
+    /// Collapses a region of text. O(pages of the region, times the number of address spaces).
     pub(super) fn collapse_text(
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        (whole, least): (&Whole, u32),
-        how: How,
+        located: &Located,
+        wanted: Promotion,
     ) -> Result<Promoted, Why> {
-        let Whole { region, object, low, .. } = *whole;
+        let Located { region, object, low, .. } = *located;
         let (pages, size) = (self.frames.ladder.pages(region.level), self.frames.ladder.size(region.level));
         if pmap.lookup(region.space, region.start).is_some_and(|mapped| mapped.size >= size) {
             return Err(Why::Superpage);
@@ -42,27 +43,27 @@ impl Vm {
             return Err(Why::Busy);
         }
         let populated = (low..low + pages).filter(|index| self.frames.population.walk(object, *index).populated);
-        if populated.count() < (least as usize).max(1) {
+        if populated.count() < (wanted.least as usize).max(1) {
             return Err(Why::NotPopulated);
         }
         let first = self.frames.population.walk(object, low);
         if first.populated && self.frames.population.full_level(&first) >= region.level.0 {
-            return match how {
+            return match wanted.how {
                 How::ByCopying => Err(Why::Otherwise),
                 How::InPlace | How::Either => {
-                    let mut mappings = self.mappings_of_region(pmap, whole);
+                    let mut mappings = self.mappings_of_region(pmap, located);
                     mappings.retain(|mapping| mapping.space == region.space);
                     self.remove_mappings(pmap, object, &mappings);
                     Ok(Promoted::default())
                 }
             };
         }
-        if how == How::InPlace {
+        if wanted.how == How::InPlace {
             return Err(Why::Otherwise);
         }
         let extent = self.frames.buddy.allocate(region.level).ok_or(Why::NoExtent)?;
         self.frames.taken(extent);
-        let done = self.copy_text(pmap, memory, whole, extent);
+        let done = self.copy_text(pmap, memory, located, extent);
         done.inspect_err(|_| self.frames.free(extent))
     }
 
@@ -71,10 +72,10 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        whole: &Whole,
+        located: &Located,
         extent: Extent,
     ) -> Result<Promoted, Why> {
-        let Whole { region, object, low, .. } = *whole;
+        let Located { region, object, low, .. } = *located;
         let pages = self.frames.ladder.pages(region.level);
         for index in low..low + pages {
             let walk = self.frames.population.walk(object, index);
@@ -102,17 +103,17 @@ impl Vm {
         if pages_and_frames().any(|(page, frame)| self.is_dirty(pmap, page, frame)) {
             return Err(Why::Busy);
         }
-        let mappings = self.mappings_of_region(pmap, whole);
+        let mappings = self.mappings_of_region(pmap, located);
         let names: Option<Vec<_>> = pages_and_frames().map(|(page, _)| self.name(page, None)).collect();
         let names = names.ok_or(Why::Contents)?;
         self.remove_mappings(pmap, object, &mappings);
-        let mut states = Vec::new();
+        let mut copied = Vec::new();
         for ((position, frame), name) in (0..).zip(&frames).zip(names) {
             memory.copy(Pfn(u64::from(*frame)), extent.start + position, name);
-            states.push((position, false, self.frames.is_untouched(*frame)));
+            copied.push(CopiedPage { position, dirty: false, untouched: self.frames.is_untouched(*frame) });
         }
         self.frames.unpopulate(object, low, low + pages);
-        self.frames.install_copied(object, low, extent, &states);
+        self.frames.install_copied(object, low, extent, &copied);
         let stats = &mut self.frames.stats;
         stats.bytes_copied += pages * self.frames.ladder.base().bytes();
         stats.promotions_by_copying += 1;
@@ -120,8 +121,8 @@ impl Vm {
     }
 
     /// All mappings of the pages of a region, each once, by address space and address.
-    fn mappings_of_region(&self, pmap: &impl Pmap, whole: &Whole) -> Vec<Mapping> {
-        let Whole { region, object, low, .. } = *whole;
+    fn mappings_of_region(&self, pmap: &impl Pmap, located: &Located) -> Vec<Mapping> {
+        let Located { region, object, low, .. } = *located;
         let mut found = Vec::new();
         for index in low..low + self.frames.ladder.pages(region.level) {
             let walk = self.frames.population.walk(object, index);

@@ -47,20 +47,18 @@ impl Vm {
     /// smaller one that holds `at`, until `at` is mapped by a base page or is the start of what
     /// maps it and `keep_start` is set.
     pub(crate) fn demote_around(&mut self, pmap: &mut impl Pmap, window: Window<'_>, at: Vpn, keep_start: bool) {
-        while let Some(mapped) = pmap.lookup(window.space, at) {
-            let from = self.frames.level(mapped.size);
-            let start = at.align_down(self.frames.ladder.pages(from));
-            if from == Level::BASE || keep_start && start == at {
+        while let Some(leaf) = self.frames.leaf(pmap, window.space, at) {
+            if leaf.level == Level::BASE || keep_start && leaf.at == at {
                 return;
             }
-            self.demote_once(pmap, window, start, from);
+            self.demote_once(pmap, window, leaf.at, leaf.level);
         }
     }
 
     /// Demotes what lies across the edge between `at` and the page before it, both of the entry.
     pub(crate) fn demote_edge(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, at: u64) {
         if at > entry.start && at < entry.end {
-            self.split_zeroes(pmap, space, Vpn(at));
+            self.split_zero_leaf(pmap, space, Vpn(at));
             if let Some(walk) = self.frames.holder(&self.objects, entry.object, entry.index(at)) {
                 let window = Window { space, entry, object: walk.page.object };
                 self.demote_around(pmap, window, Vpn(at), true);

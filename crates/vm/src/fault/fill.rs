@@ -3,13 +3,12 @@
 
 use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
-use crate::frame::taken::{Content, Taken};
+use crate::frame::taken::{Content, Provided, Taken};
 use crate::object::PageOf;
 use crate::object::population::Walk;
 use crate::policy::huge;
 use crate::vm::Vm;
-use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap};
-use crate::{Fault, FaultKind};
+use crate::{Backed, Fault, FaultError, FaultKind, Filled, Growth, Memory, NoContents, Page, Pmap};
 use superpage_pages::{Access, Extent, Level, Mapped, Pfn};
 
 impl Vm {
@@ -74,20 +73,12 @@ impl Vm {
             return self.fill(context, walk, content);
         }
         let provided = self.provide(context.memory, context.site.page(), taken);
-        let (taken, kind, filled) = provided.map_err(|NoContents| FaultError::Contents(at))?;
+        let Provided { taken, kind, filled } = provided.map_err(|NoContents| FaultError::Contents(at))?;
         let owner = self.objects.get_mut(object);
         if owner.growth == Growth::Down {
             owner.low = owner.low.min(index);
         }
-        let stats = &mut self.frames.stats;
-        stats.faults += 1;
-        *match kind {
-            FaultKind::Copy => &mut stats.faults_copy,
-            FaultKind::File => &mut stats.faults_file,
-            FaultKind::Swap => &mut stats.faults_swap,
-            FaultKind::Cached => &mut stats.faults_cached,
-            _ => &mut stats.faults_zero,
-        } += 1;
+        self.frames.stats.count_fault(kind);
         match filled {
             Filled::Now => Ok(self.enter(context, &taken, kind)),
             Filled::Later => Err(FaultError::Busy(Pfn(u64::from(taken.walk.frame)))),
@@ -113,10 +104,9 @@ impl Vm {
         // it.
         let wanted = preferred.min(huge(&self.frames.ladder));
         let pages = self.frames.ladder.pages(wanted);
-        let whole = at.align_down(pages).0 >= entry.start && at.align_down(pages).0 + pages <= entry.end;
         if compacts
             && wanted > Level::BASE
-            && whole
+            && entry.holds_region(at, pages)
             && matches!(content, Content::Zero | Content::Read { .. })
             && self.objects.get(object).file.is_none()
             && self.compact_for(context.pmap, context.memory, wanted)
@@ -138,7 +128,7 @@ impl Vm {
         memory: &mut impl Memory,
         page: Page,
         taken: Taken,
-    ) -> Result<(Taken, FaultKind, Filled), NoContents> {
+    ) -> Result<Provided, NoContents> {
         let Taken { walk, populated, frames: to, content, .. } = &taken;
         let source = content.source(to.start);
         let filled = source.is_some() || matches!(content, Content::Zero | Content::Read { .. });
@@ -164,7 +154,7 @@ impl Vm {
         match filled {
             Ok(filled) => {
                 let kind = self.note_filled(&taken, filled);
-                Ok((taken, kind, filled))
+                Ok(Provided { taken, kind, filled })
             }
             Err(NoContents) => {
                 taken.undo(&mut self.frames);

@@ -1,13 +1,22 @@
-//! Memory that a policy's background gives back: reserved frames that nobody populates, and pages
-//! of zeroes.
+//! Memory that a policy's background gives back: reserved frames that nobody populates, and
+//! zero-filled pages, which are populated and hold zeroes.
 
 use crate::fault::site::{FaultContext, Site};
 use crate::policy::{Pieces, ZeroPage};
-use crate::space::{Entry, Pooled};
+use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Memory, Pmap, Region, Why};
 use alloc::vec::Vec;
+use core::ops::Range;
 use superpage_pages::{Access, Level, Pfn, Vpn};
+
+/// The zero-filled pages of a region.
+struct ZeroFilled {
+    /// The map entry of the region.
+    entry: Entry,
+    /// Runs of them, by index in the object, ascending.
+    runs: Vec<Range<u64>>,
+}
 
 impl Vm {
     /// Frees the frames that are reserved around a region and not populated: breaks its
@@ -38,37 +47,37 @@ impl Vm {
         freed
     }
 
-    /// Frees the pages of a region that hold zeroes, and maps the zero page there if the policy has
-    /// it; superpages that hold some are demoted as far as needed. Returns how many.
+    /// Frees the zero-filled pages of a region, and maps the zero page there if the policy has it;
+    /// superpages that hold some are demoted as far as needed. Returns how many.
     ///
     /// # Errors
     /// [`Why`]: the region is not private anonymous memory that no other space shares, or a page of
     /// it is busy.
-    pub(crate) fn free_zeroes(
+    pub(crate) fn free_zero_filled(
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
         region: Region,
     ) -> Result<u64, Why> {
-        let (entry, zeroes) = self.zeroes(memory, region)?;
-        if zeroes.is_empty() {
+        let ZeroFilled { entry, runs } = self.zero_filled(memory, region)?;
+        if runs.is_empty() {
             return Ok(0);
         }
         let (object, space) = (entry.object, region.space);
         self.frames.stats.note_peak();
         let before = self.frames.stats.resident_pages;
         pmap.gather(space, region.start..region.start + self.frames.ladder.pages(region.level), |pmap| {
-            for (from, to) in zeroes {
+            for Range { start: from, end: to } in runs {
                 let part = entry.within(entry.page(from).0, entry.page(to).0);
                 self.remove_mapped(pmap, space, &entry, &part);
-                // What loses its zeroes is split at once.
+                // A huge page that loses zero-filled pages is split at once.
                 let ends = [from, to - 1].map(|index| self.frames.population.walk(object, index).frame);
                 self.frames.release(object, from, to);
                 ends.into_iter().for_each(|frame| self.frames.split_at(frame));
                 if self.policy.answers.place.zero_page != ZeroPage::Off {
                     for at in (part.start..part.end).map(Vpn) {
                         let site = Site { space, entry, at, access: Access::Read, most: Level::BASE };
-                        self.enter_zeroes(&mut FaultContext { pmap, memory, site }, Level::BASE);
+                        self.enter_zero_leaf(&mut FaultContext { pmap, memory, site }, Level::BASE);
                     }
                 }
             }
@@ -79,18 +88,17 @@ impl Vm {
         Ok(freed)
     }
 
-    /// How many pages [`Vm::free_zeroes`] would free.
-    pub(crate) fn count_zeroes(&mut self, memory: &mut impl Memory, region: Region) -> u64 {
+    /// How many pages [`Vm::free_zero_filled`] would free.
+    pub(crate) fn count_zero_filled(&mut self, memory: &mut impl Memory, region: Region) -> u64 {
         self.frames.stats.background_scanned += self.frames.ladder.pages(region.level);
-        self.zeroes(memory, region).map_or(0, |(_, zeroes)| zeroes.iter().map(|(from, to)| to - from).sum())
+        self.zero_filled(memory, region).map_or(0, |found| found.runs.iter().map(|run| run.end - run.start).sum())
     }
 
-    /// The map entry of a region, and runs of its pages that hold zeroes, by their index in the
-    /// object.
-    fn zeroes(&self, memory: &mut impl Memory, region: Region) -> Result<(Entry, Vec<(u64, u64)>), Why> {
+    /// The zero-filled pages of a region.
+    fn zero_filled(&self, memory: &mut impl Memory, region: Region) -> Result<ZeroFilled, Why> {
         let Region { space, start, level } = region;
         let entry = self.spaces.get(space).ok().and_then(|map| map.find(start.0)).ok_or(Why::TooSmall)?;
-        if entry.pooled != Pooled::Not {
+        if entry.is_pooled() {
             return Err(Why::Otherwise);
         }
         let (object, end) = (entry.object, start + self.frames.ladder.pages(level));
@@ -112,21 +120,21 @@ impl Vm {
         if self.frames.busy.of(object, &(low..high)).is_some() {
             return Err(Why::Busy);
         }
-        let mut runs = Vec::new();
-        self.frames.population.runs(object, low, high, &mut runs);
-        let mut zeroes: Vec<(u64, u64)> = Vec::new();
-        for index in runs.into_iter().flat_map(|(from, to)| from..to) {
+        let mut populated = Vec::new();
+        self.frames.population.runs(object, low, high, &mut populated);
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for index in populated.into_iter().flatten() {
             let frame = self.frames.population.walk(object, index).frame;
             // A cache page that holds its frame may be taken at any time, and counts as free
             // already.
             if self.frames.is_held(frame) || !memory.is_zero(Pfn(u64::from(frame))) {
                 continue;
             }
-            match zeroes.last_mut() {
-                Some(last) if last.1 == index => last.1 += 1,
-                _ => zeroes.push((index, index + 1)),
+            match runs.last_mut() {
+                Some(last) if last.end == index => last.end += 1,
+                _ => runs.push(index..index + 1),
             }
         }
-        Ok((entry, zeroes))
+        Ok(ZeroFilled { entry, runs })
     }
 }

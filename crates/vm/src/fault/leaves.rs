@@ -1,6 +1,7 @@
 //! Leaves of page tables: removing and moving them, superpages among them.
 
-use crate::space::{Entry, Pooled, Window};
+use crate::frame::Frames;
+use crate::space::{Entry, Window};
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId, Used};
 use alloc::vec::Vec;
@@ -18,6 +19,17 @@ pub(crate) struct Leaf {
     pub(crate) rights: Protection,
 }
 
+impl Frames {
+    /// The leaf that maps a page, as of the first page that it maps.
+    pub(crate) fn leaf(&self, pmap: &impl Pmap, space: SpaceId, at: Vpn) -> Option<Leaf> {
+        let mapped = pmap.lookup(space, at)?;
+        let level = self.level(mapped.size);
+        let start = at.align_down(self.ladder.pages(level));
+        let frame = (mapped.frame.0 - (at - start)) as u32;
+        Some(Leaf { at: start, frame, level, rights: mapped.protection })
+    }
+}
+
 impl Vm {
     /// Calls `change` with each mapping of the entry's pages, as of the first page that it maps.
     /// Nothing may be mapped across either end. O(pages populated there).
@@ -32,19 +44,15 @@ impl Vm {
         for object in self.objects.chain(entry.object) {
             self.frames.population.runs(object, entry.offset, entry.offset_end(), &mut runs);
         }
-        for (from, to) in runs {
-            let (mut at, end) = (entry.page(from), entry.page(to));
+        for run in runs {
+            let (mut at, end) = (entry.page(run.start), entry.page(run.end));
             while at < end {
-                let Some(mapped) = pmap.lookup(space, at) else {
+                let Some(leaf) = self.frames.leaf(pmap, space, at) else {
                     at = at + 1;
                     continue;
                 };
-                let level = self.frames.level(mapped.size);
-                let pages = self.frames.ladder.pages(level);
-                let start = at.align_down(pages);
-                let frame = (mapped.frame.0 - (at - start)) as u32;
-                change(self, pmap, Leaf { at: start, frame, level, rights: mapped.protection });
-                at = start + pages;
+                change(self, pmap, leaf);
+                at = leaf.at + self.frames.ladder.pages(leaf.level);
             }
         }
     }
@@ -97,7 +105,7 @@ impl Vm {
     /// are demoted until they are.
     pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
         let by = Move { space, entry, to: Vpn(moved.start) };
-        self.move_zeroes(pmap, by);
+        self.move_zero_leaves(pmap, by);
         self.each_mapped(pmap, space, entry, |vm, pmap, leaf| vm.move_mapping(pmap, by, leaf));
     }
 
@@ -105,7 +113,7 @@ impl Vm {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
-        let stays = level == Level::BASE || entry.pooled != Pooled::Not || !self.policy.answers.demote.on_move;
+        let stays = level == Level::BASE || entry.is_pooled() || !self.policy.answers.demote.on_move;
         if to.is_aligned(pages) && stays {
             let used = pmap.remove(space, at, size);
             // Only now: that may have emptied the tables that both places share.

@@ -21,7 +21,6 @@ use crate::frame::static_pool::HugePool;
 use crate::frame::taken::Content;
 use crate::object::PageOf;
 use crate::object::population::Walk;
-use crate::space::Pooled;
 use crate::vm::Vm;
 use crate::{Address, Backed, Fault, FaultError, FaultKind, Memory, Pmap};
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
@@ -69,7 +68,7 @@ impl Vm {
         }
         // Before anything is decided: making room for a table may take a reservation or a cache
         // page.
-        let pool = self.frames.huge.as_ref().filter(|_| entry.pooled != Pooled::Not);
+        let pool = self.frames.huge.as_ref().filter(|_| entry.is_pooled());
         let least = pool.map_or(Level::BASE, HugePool::level);
         if !self.frames.give_tables(&self.policy.answers, pmap, space.page(at), least) {
             self.frames.stats.faults_out_of_memory += 1;
@@ -80,9 +79,9 @@ impl Vm {
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
         let mut context = FaultContext { pmap, memory, site };
-        let ended = if entry.pooled != Pooled::Not {
+        let ended = if entry.is_pooled() {
             self.fault_in_pool(&mut context)
-        } else if let Some(fault) = self.map_zeroes(&mut context) {
+        } else if let Some(fault) = self.map_zero_page(&mut context) {
             Ok(fault)
         } else if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
             let content = Content::new(entry.object, file, site.index());
@@ -220,13 +219,7 @@ impl Vm {
         };
         self.frames.used_again(walk.frame);
         self.frames.served(walk.frame);
-        let stats = &mut self.frames.stats;
-        stats.faults += 1;
-        *match kind {
-            FaultKind::Spurious => &mut stats.faults_spurious,
-            FaultKind::Rights => &mut stats.faults_rights,
-            _ => &mut stats.faults_resident,
-        } += 1;
+        self.frames.stats.count_fault(kind);
         let full = Level(self.frames.population.full_level(walk));
         let leaf = Leaf { at, frame: walk.frame, level: from, rights: uniform };
         let mapped = self.promote(pmap, site.window(object), leaf, full);

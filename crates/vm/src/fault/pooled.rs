@@ -8,8 +8,7 @@ use crate::frame::static_pool::HugePool;
 use crate::object::population::Walk;
 use crate::space::{Entry, Pooled};
 use crate::vm::Vm;
-use crate::{Backing, Error, FaultError, Growth, Map, Memory, NoContents, Page, Pmap, SpaceId};
-use crate::{Fault, FaultKind};
+use crate::{Backing, Error, Fault, FaultError, FaultKind, Growth, Map, Memory, NoContents, Page, Pmap, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Access, Extent, Level, Mapped, PageRange, Pfn, Protection, Vpn};
 
@@ -33,7 +32,7 @@ impl Vm {
     /// is not. O(log entries).
     pub fn pool_page(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
         let pages = self.frames.pool_pages()?;
-        let entry = self.spaces.get(space).ok()?.find(at.0).filter(|entry| entry.pooled != Pooled::Not)?;
+        let entry = self.spaces.get(space).ok()?.find(at.0).filter(Entry::is_pooled)?;
         debug_assert!(entry.start.is_multiple_of(pages));
         Some(at.align_down(pages).pages(pages))
     }
@@ -81,15 +80,14 @@ impl Vm {
         let space = self.spaces.get(space)?;
         let Some(pages) = self.frames.pool_pages() else { return Ok(()) };
         let cut = [low, high].into_iter().find(|at| {
-            !at.is_multiple_of(pages)
-                && space.find(*at).is_some_and(|entry| entry.pooled != Pooled::Not && entry.start < *at)
+            !at.is_multiple_of(pages) && space.find(*at).is_some_and(|entry| entry.is_pooled() && entry.start < *at)
         });
         cut.map_or(Ok(()), |at| Err(Error::PoolPage(Vpn(at))))
     }
 
-    /// Checks what a move may do to pages of the pool: it moves them whole, and to where they are
-    /// aligned; what is mapped from the pool does not grow, as in Linux.
-    pub(crate) fn may_move_pool(&self, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
+    /// An error if a move would cut a page of the pool or move one to where it is not aligned, or
+    /// if what grows is mapped from the pool, as in Linux.
+    pub(crate) fn refuse_move_of_pool(&self, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
         let Some(pages) = self.frames.pool_pages() else { return Ok(()) };
         let ends = |range: PageRange| (range.start.0, range.start.0 + range.pages);
         let moving = from.pages.min(to.pages);
@@ -98,17 +96,16 @@ impl Vm {
         }
         let (low, high) = ends(from.start.pages(moving));
         let entries = self.spaces.get(space)?.overlapping(low, high);
-        let pooled = |entry: &&Entry| entry.pooled != Pooled::Not;
         let aligned = (from.start.0 ^ to.start.0).is_multiple_of(pages);
-        let grows = to.pages > from.pages && entries.last().filter(pooled).is_some();
-        let moves = entries.iter().find(pooled).is_some() && !aligned;
+        let grows = to.pages > from.pages && entries.last().is_some_and(Entry::is_pooled);
+        let moves = entries.iter().any(Entry::is_pooled) && !aligned;
         if grows || moves { Err(Error::PoolPage(from.start)) } else { Ok(()) }
     }
 
     /// An error if a range has pages of the pool, of which a program cannot ask anything.
     pub(crate) fn refuse_pool_pages(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let entries = self.spaces.get(space)?.overlapping(low, high);
-        let pooled = entries.iter().find(|entry| entry.pooled != Pooled::Not);
+        let pooled = entries.into_iter().find(Entry::is_pooled);
         pooled.map_or(Ok(()), |entry| Err(Error::PoolPage(Vpn(entry.start.max(low)))))
     }
 
@@ -229,17 +226,15 @@ impl Vm {
         context.pmap.enter(space, start, mapped, access);
         self.frames.note_superpage(&self.objects, &walk, level, true);
         let stats = &mut self.frames.stats;
-        stats.faults += 1;
         stats.faults_pool += 1;
         let kind = if source.is_some() {
-            stats.faults_copy += 1;
             stats.bytes_copied += size.bytes();
             FaultKind::Copy
         } else {
-            stats.faults_zero += 1;
             stats.bytes_zeroed += size.bytes();
             FaultKind::Zero
         };
+        stats.count_fault(kind);
         Fault {
             source: source.map(|walk| Pfn(u64::from(walk.frame))),
             wanted: level,
@@ -254,26 +249,20 @@ impl Vm {
         let (ladder, level) = (self.frames.ladder, Level(walk.covered));
         let (pages, size) = (ladder.pages(level), ladder.size(level));
         let start = at.align_down(pages);
-        let stats = &mut self.frames.stats;
-        stats.faults += 1;
         let kind = match pmap.lookup(space, start) {
-            Some(mapped) if mapped.protection.allows(access) => {
-                stats.faults_spurious += 1;
-                FaultKind::Spurious
-            }
+            Some(mapped) if mapped.protection.allows(access) => FaultKind::Spurious,
             Some(_) => {
-                stats.faults_rights += 1;
                 pmap.protect(space, start, size, rights);
                 FaultKind::Rights
             }
             None => {
-                stats.faults_resident += 1;
                 let frame = Pfn(u64::from(walk.frame)).align_down(pages);
                 pmap.enter(space, start, Mapped { frame, size, protection: rights }, access);
                 self.frames.note_superpage(&self.objects, walk, level, true);
                 FaultKind::Resident
             }
         };
+        self.frames.stats.count_fault(kind);
         Fault::new(kind, Pfn(u64::from(walk.frame)), level)
     }
 }

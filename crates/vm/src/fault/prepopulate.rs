@@ -3,9 +3,8 @@
 //! ASPLOS 1994), or pages of a reservation around one that is touched (fault-around), so that a
 //! sequential fill has fewer faults.
 
-use crate::fault::leaves::Leaf;
 use crate::fault::site::{FaultContext, Site};
-use crate::frame::taken::{Content, Taken};
+use crate::frame::taken::{Content, Provided};
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Accessed, Promote, Resident};
@@ -131,14 +130,8 @@ impl Vm {
             let to = (1..=full).rev().find(apart).map_or(Level::BASE, Level);
             let mut reached = Level::BASE;
             if to > Level::BASE
-                && let Some(mapped) = context.pmap.lookup(site.space, site.entry.page(page))
+                && let Some(leaf) = self.frames.leaf(context.pmap, site.space, site.entry.page(page))
             {
-                let leaf = Leaf {
-                    at: site.entry.page(page),
-                    frame: walk.frame,
-                    level: self.frames.level(mapped.size),
-                    rights: mapped.protection,
-                };
                 reached = self.promote(context.pmap, site.window(object), leaf, to.max(leaf.level));
             }
             page = (page | (self.frames.population.pages(reached.0.max(1)) - 1)) + 1;
@@ -161,14 +154,12 @@ impl Vm {
     /// page in it.
     pub(crate) fn fills_whole(&self, site: &Site, object: ObjectId, level: Level) -> bool {
         let (entry, pages) = (&site.entry, self.frames.ladder.pages(level));
-        let index = entry.index(site.at.0);
-        let (low, at) = (index & !(pages - 1), site.at.align_down(pages));
+        let low = site.index() & !(pages - 1);
         let known = self.objects.get(object);
         let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
         let plain = known.backing.is_none() && known.file.is_none() && object == entry.object;
-        let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
         let plain = plain && !entry.copy && !entry.shared && cached.is_empty() && swapped.is_empty();
-        plain && inside && self.may_replace_zeroes(site, level)
+        plain && entry.holds_extent(site.at, pages) && self.may_replace_zero_leaves(site, level)
     }
 
     /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the
@@ -233,9 +224,7 @@ impl Vm {
         let fits = |level: &Level| {
             let pages = ladder.pages(*level);
             let low = index & !(pages - 1);
-            let inside =
-                low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at.align_down(pages);
-            inside
+            entry.holds_extent(*at, pages)
                 && pmap.contiguity(ladder.size(*level)).is_whole()
                 && (low..low + pages).all(|page| {
                     // A private copy may hide a page of the file.
@@ -275,8 +264,8 @@ impl Vm {
         let content = Content::new(object, self.objects.get(object).file, index);
         let taken = self.frames.take_untouched(&self.policy.answers, object.page(index), content);
         let page = Page::Mapped { space: site.space, at };
-        let Ok((Taken { walk, .. }, _, Filled::Now)) = self.provide(*memory, page, taken) else { return false };
-        let (frame, protection) = (Pfn(u64::from(walk.frame)), self.rights_if_clean(object, rights));
+        let Ok(Provided { taken, filled: Filled::Now, .. }) = self.provide(*memory, page, taken) else { return false };
+        let (frame, protection) = (Pfn(u64::from(taken.walk.frame)), self.rights_if_clean(object, rights));
         let to = Mapped { frame, size: base, protection };
         self.unmap_zero_leaves(*pmap, site.space, at..at + 1);
         match self.policy.answers.promote.accessed {

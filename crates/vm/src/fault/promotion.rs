@@ -34,12 +34,11 @@ impl Vm {
         let start = leaf.at.align_down(pages);
         let mut at = start;
         while at - start < pages {
-            let Some(mapped) = pmap.lookup(window.space, at) else { return false };
-            let first = at.align_down(ladder.pages(self.frames.level(mapped.size)));
-            if !pmap.used(window.space, first, mapped.size).referenced {
+            let Some(leaf) = self.frames.leaf(pmap, window.space, at) else { return false };
+            if !pmap.used(window.space, leaf.at, ladder.size(leaf.level)).referenced {
                 return false;
             }
-            at = first + ladder.pages(self.frames.level(mapped.size));
+            at = leaf.at + ladder.pages(leaf.level);
         }
         true
     }
@@ -63,12 +62,10 @@ impl Vm {
         }
         let Window { space, entry, object } = window;
         let pages = ladder.pages(level);
-        let start = at.align_down(pages);
-        let index = entry.index(at.0);
-        // An object may be mapped where virtual and physical alignment differ (section 5.3).
-        if (at.0 ^ index) & (pages - 1) != 0 || start.0 < entry.start || start.0 + pages > entry.end {
+        if !entry.holds_extent(at, pages) {
             return false;
         }
+        let (start, index) = (at.align_down(pages), entry.index(at.0));
         if !self.known_uniform(object, index, level) && !self.scan(pmap, window, leaf) {
             return false;
         }

@@ -1,25 +1,33 @@
 //! The zero page ([`ZeroPage`]): frames of zeroes that the kernel keeps, and that reads of memory
-//! without contents map, without the right to write. No object holds such a frame, so whatever
-//! starts from objects or frames never finds a leaf that maps one; each space lists its own. A leaf
-//! of zeroes lies in one map entry, of private anonymous memory, and maps only pages without
-//! contents: whatever gives such a page contents removes the leaf first ([`Vm::uncover`]), or
-//! splits it if it is huge. The rest of the crate treats it as if nothing were mapped there.
+//! without contents map, without the right to write. A leaf of a page table that maps one is a
+//! *zero leaf*. No object holds such a frame, so a search from objects or frames never finds a zero
+//! leaf; each space lists its zero leaves. A zero leaf lies in one map entry, of private anonymous
+//! memory, and maps only pages without contents: whatever gives such a page contents first removes
+//! the leaf ([`Vm::unmap_zero_leaves`]), or splits it if it is huge. The rest of the crate treats
+//! it as if nothing were mapped there.
 
 use crate::fault::leaves::Move;
 use crate::fault::site::{FaultContext, Site};
 use crate::policy::{Place, Promote, ZeroPage, huge};
 use crate::space::{Entry, Space};
 use crate::vm::Vm;
-use crate::{Fault, FaultKind};
-use crate::{Memory, Pmap, SpaceId, Used};
+use crate::{Fault, FaultKind, Memory, Pmap, SpaceId, Used};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 use superpage_pages::{Access, Extent, Level, MAX_LEVELS, Mapped, Vpn};
 
+/// A leaf that maps the zero page of a level, by its first page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ZeroLeaf {
+    at: Vpn,
+    level: Level,
+}
+
 impl Vm {
-    /// The frames of the zero page, which are wired; none before it is first mapped.
+    /// The frames of the zero page, which are wired; none before it is first mapped. For embedders:
+    /// a kernel keeps these frames filled with zeroes.
     pub fn zero_page(&self) -> impl Iterator<Item = Extent> + '_ {
         self.frames.zero_pages()
     }
@@ -27,37 +35,33 @@ impl Vm {
     /// Resolves a fault by mapping the zero page: a huge one if it may, else a base one. `None`,
     /// with no mapping changed, if the access is a write, the page has contents, or there is no
     /// zero page. O(pages populated around it).
-    pub(crate) fn map_zeroes(&mut self, context: &mut FaultContext<'_, impl Pmap, impl Memory>) -> Option<Fault> {
+    pub(crate) fn map_zero_page(&mut self, context: &mut FaultContext<'_, impl Pmap, impl Memory>) -> Option<Fault> {
         let Site { space, entry, at, access, .. } = context.site;
         let off = self.policy.answers.place.zero_page == ZeroPage::Off;
-        if off || access == Access::Write || !self.reads_zeroes(&entry, at, Level::BASE) {
+        if off || access == Access::Write || !self.has_no_contents(&entry, at, Level::BASE) {
             return None;
         }
         let fault = match context.pmap.lookup(space, at) {
-            Some(mapped) => {
-                self.frames.stats.faults_spurious += 1;
-                Fault::new(FaultKind::Spurious, mapped.frame, self.frames.level(mapped.size))
-            }
+            Some(mapped) => Fault::new(FaultKind::Spurious, mapped.frame, self.frames.level(mapped.size)),
             None => {
                 let huge = huge(&self.frames.ladder);
-                let large = self.may_map_huge_zeroes(context.pmap, &context.site, huge);
-                let level = match large && self.enter_zeroes(context, huge) {
+                let large = self.may_map_huge_zero_page(context.pmap, &context.site, huge);
+                let level = match large && self.enter_zero_leaf(context, huge) {
                     true => huge,
-                    false if self.enter_zeroes(context, Level::BASE) => Level::BASE,
+                    false if self.enter_zero_leaf(context, Level::BASE) => Level::BASE,
                     false => return None,
                 };
-                self.frames.stats.faults_zero_page += 1;
                 let frame = context.pmap.lookup(space, at).expect("it was entered").frame;
                 Fault::new(FaultKind::ZeroPage, frame, level)
             }
         };
-        self.frames.stats.faults += 1;
+        self.frames.stats.count_fault(fault.kind);
         Some(fault)
     }
 
     /// Maps the zero page of a level around the page of the site, where nothing is mapped. `false`
     /// if there is no room for it or for its page tables.
-    pub(crate) fn enter_zeroes(
+    pub(crate) fn enter_zero_leaf(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
         level: Level,
@@ -70,13 +74,14 @@ impl Vm {
         }
         let (size, protection) = (self.frames.ladder.size(level), entry.rights_without_write());
         pmap.enter(*space, start, Mapped { frame, size, protection }, Access::Read);
-        self.put_zeroes(*space, start, level);
+        self.put_zero_leaf(*space, ZeroLeaf { at: start, level });
         true
     }
 
-    /// Whether no page around `at` of this level has contents: in a file, populated, or elsewhere.
+    /// Whether no page of the region of this level around `at` has contents: in a file, populated,
+    /// or elsewhere.
     /// O(nodes there).
-    fn reads_zeroes(&self, entry: &Entry, at: Vpn, level: Level) -> bool {
+    fn has_no_contents(&self, entry: &Entry, at: Vpn, level: Level) -> bool {
         let pages = self.frames.ladder.pages(level);
         let low = entry.index(at.align_down(pages).0);
         let mut runs = Vec::new();
@@ -88,16 +93,16 @@ impl Vm {
         !entry.shared && self.objects.chain(entry.object).all(&mut empty)
     }
 
-    /// Whether the huge page of zeroes may be mapped around the page of a site: where a fault might
-    /// take a huge page, and nothing is mapped.
-    fn may_map_huge_zeroes(&self, pmap: &impl Pmap, site: &Site, level: Level) -> bool {
+    /// Whether the huge zero page may be mapped around the page of a site: where a fault might take
+    /// a huge page, and nothing is mapped.
+    fn may_map_huge_zero_page(&self, pmap: &impl Pmap, site: &Site, level: Level) -> bool {
         let Site { space, entry, at, .. } = site;
         let (ladder, place) = (
             &self.frames.ladder,
             self.policy.answers_in(entry.prefer, entry.hint).unwrap_or(self.policy.answers).place,
         );
         let pages = ladder.pages(level);
-        let (start, end) = (at.align_down(pages), at.align_down(pages) + pages);
+        let start = at.align_down(pages);
         let wanted = matches!(place.zero_page, ZeroPage::Huge | ZeroPage::HugeSplit)
             && place.frames != Place::BasePage
             && place.size.allows(ladder, level)
@@ -106,109 +111,110 @@ impl Vm {
         wanted
             && level > Level::BASE
             && pmap.contiguity(ladder.size(level)).is_whole()
-            && start.0 >= entry.start
-            && end.0 <= entry.end
-            && self.zero_leaves(*space, start..end).is_empty()
-            && self.reads_zeroes(entry, start, level)
+            && entry.holds_region(*at, pages)
+            && self.zero_leaves(*space, start..start + pages).is_empty()
+            && self.has_no_contents(entry, start, level)
     }
 
-    /// Whether an extent may be populated around the page of a site at once, as far as leaves of
-    /// zeroes go: where there is none, as in Linux, or where one that a write replaces maps all of
-    /// it.
-    pub(crate) fn may_replace_zeroes(&self, site: &Site, level: Level) -> bool {
+    /// Whether an extent may be populated around the page of a site at once, as far as zero leaves
+    /// go: where there is none, as in Linux, or where one that a write replaces maps all of it.
+    pub(crate) fn may_replace_zero_leaves(&self, site: &Site, level: Level) -> bool {
         let pages = self.frames.ladder.pages(level);
         let start = site.at.align_down(pages);
         let leaves = self.zero_leaves(site.space, start..start + pages);
-        leaves.is_empty() || self.policy.answers.place.zero_page == ZeroPage::Huge && leaves == [(start, level)]
+        leaves.is_empty()
+            || self.policy.answers.place.zero_page == ZeroPage::Huge && leaves == [ZeroLeaf { at: start, level }]
     }
 
-    /// The leaves of zeroes that map any of these pages, ascending. O(log leaves) and one step for
-    /// each.
-    fn zero_leaves(&self, space: SpaceId, Range { start, end }: Range<Vpn>) -> Vec<(Vpn, Level)> {
-        let Ok(Space { zeroes, .. }) = self.spaces.get(space) else { return Vec::new() };
-        let before = zeroes.range(..start.0).next_back();
+    /// The zero leaves that map any of these pages, ascending. O(log leaves) and one step for each.
+    fn zero_leaves(&self, space: SpaceId, Range { start, end }: Range<Vpn>) -> Vec<ZeroLeaf> {
+        let Ok(Space { zero_leaves, .. }) = self.spaces.get(space) else { return Vec::new() };
+        let before = zero_leaves.range(..start.0).next_back();
         let across = before.filter(|(at, level)| *at + self.frames.ladder.pages(**level) > start.0);
-        across.into_iter().chain(zeroes.range(start.0..end.0)).map(|(at, level)| (Vpn(*at), *level)).collect()
+        let leaves = across.into_iter().chain(zero_leaves.range(start.0..end.0));
+        leaves.map(|(at, level)| ZeroLeaf { at: Vpn(*at), level: *level }).collect()
     }
 
-    fn put_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
-        self.spaces.get_mut(space).zeroes.insert(at.0, level);
+    fn put_zero_leaf(&mut self, space: SpaceId, ZeroLeaf { at, level }: ZeroLeaf) {
+        self.spaces.get_mut(space).zero_leaves.insert(at.0, level);
         self.frames.stats.mapped[level.index()] += 1;
         self.frames.stats.zero_page_mapped += self.frames.ladder.pages(level);
     }
 
-    fn take_zeroes(&mut self, space: SpaceId, at: Vpn, level: Level) {
-        self.spaces.get_mut(space).zeroes.remove(&at.0);
+    fn take_zero_leaf(&mut self, space: SpaceId, ZeroLeaf { at, level }: ZeroLeaf) {
+        self.spaces.get_mut(space).zero_leaves.remove(&at.0);
         self.frames.stats.mapped[level.index()] -= 1;
         self.frames.stats.zero_page_mapped -= self.frames.ladder.pages(level);
     }
 
-    fn remove_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> Used {
-        self.take_zeroes(space, at, level);
-        pmap.remove(space, at, self.frames.ladder.size(level))
+    fn remove_zero_leaf(&mut self, pmap: &mut impl Pmap, space: SpaceId, leaf: ZeroLeaf) -> Used {
+        self.take_zero_leaf(space, leaf);
+        pmap.remove(space, leaf.at, self.frames.ladder.size(leaf.level))
     }
 
-    /// Splits the huge leaf of zeroes that lies across the edge between `at` and the page before
-    /// it, if one does, into base ones.
-    pub(crate) fn split_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn) {
-        for (start, level) in self.zero_leaves(space, at..at) {
-            let ladder = self.frames.ladder;
+    /// Splits the huge zero leaf that lies across the edge between `at` and the page before it, if
+    /// one does, into base ones.
+    pub(crate) fn split_zero_leaf(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn) {
+        for leaf in self.zero_leaves(space, at..at) {
+            let (ladder, ZeroLeaf { at: start, level }) = (self.frames.ladder, leaf);
             pmap.demote(space, start, ladder.size(level), ladder.base());
             self.frames.stats.demotions[level.index()] += 1;
-            self.take_zeroes(space, start, level);
-            (0..ladder.pages(level)).for_each(|page| self.put_zeroes(space, start + page, Level::BASE));
+            self.take_zero_leaf(space, leaf);
+            for page in 0..ladder.pages(level) {
+                self.put_zero_leaf(space, ZeroLeaf { at: start + page, level: Level::BASE });
+            }
         }
     }
 
-    /// Removes what maps zeroes of these pages: they get contents, or lose their mapping.
+    /// Removes the zero leaves of these pages: they get contents, or lose their mapping.
     pub(crate) fn unmap_zero_leaves(&mut self, pmap: &mut impl Pmap, space: SpaceId, pages: Range<Vpn>) {
         if self.frames.stats.zero_page_mapped == 0 {
             return;
         }
-        [pages.start, pages.end].into_iter().for_each(|edge| self.split_zeroes(pmap, space, edge));
-        for (at, level) in self.zero_leaves(space, pages) {
-            self.remove_zeroes(pmap, space, at, level);
+        [pages.start, pages.end].into_iter().for_each(|edge| self.split_zero_leaf(pmap, space, edge));
+        for leaf in self.zero_leaves(space, pages) {
+            self.remove_zero_leaf(pmap, space, leaf);
         }
     }
 
-    /// Gives what maps zeroes in a part of an entry, across whose ends nothing is mapped, the
-    /// rights of that part.
-    pub(crate) fn protect_zeroes(&mut self, pmap: &mut impl Pmap, space: SpaceId, part: &Entry) {
-        for (at, level) in self.zero_leaves(space, Vpn(part.start)..Vpn(part.end)) {
+    /// Gives the zero leaves in a part of an entry, across whose ends nothing is mapped, the rights
+    /// of that part.
+    pub(crate) fn protect_zero_leaves(&mut self, pmap: &mut impl Pmap, space: SpaceId, part: &Entry) {
+        for ZeroLeaf { at, level } in self.zero_leaves(space, Vpn(part.start)..Vpn(part.end)) {
             pmap.protect(space, at, self.frames.ladder.size(level), part.rights_without_write());
         }
     }
 
-    /// Moves what maps zeroes in an entry to its new place: huge leaves that are not aligned there
-    /// are split. What page tables have no room for is read again.
-    pub(crate) fn move_zeroes(&mut self, pmap: &mut impl Pmap, Move { space, entry, to }: Move<'_>) {
+    /// Moves the zero leaves of an entry to its new place; huge ones that are not aligned there are
+    /// split. Those for which page tables have no room are dropped: the next read maps them.
+    pub(crate) fn move_zero_leaves(&mut self, pmap: &mut impl Pmap, Move { space, entry, to }: Move<'_>) {
         let pages = Vpn(entry.start)..Vpn(entry.end);
         let moved = |at: Vpn| to + (at - pages.start);
-        for (at, level) in self.zero_leaves(space, pages.clone()) {
+        for ZeroLeaf { at, level } in self.zero_leaves(space, pages.clone()) {
             if self.policy.answers.demote.on_move || !moved(at).is_aligned(self.frames.ladder.pages(level)) {
-                self.split_zeroes(pmap, space, at + 1);
+                self.split_zero_leaf(pmap, space, at + 1);
             }
         }
-        for (at, level) in self.zero_leaves(space, pages.clone()) {
+        for leaf @ ZeroLeaf { at, level } in self.zero_leaves(space, pages.clone()) {
             let mapped = pmap.lookup(space, at).expect("it is mapped");
-            let used = self.remove_zeroes(pmap, space, at, level);
+            let used = self.remove_zero_leaf(pmap, space, leaf);
             if self.frames.give_spare_tables(&self.policy.answers, pmap, space.page(moved(at)), level) {
                 if used.referenced {
                     pmap.enter(space, moved(at), mapped, Access::Read)
                 } else {
                     pmap.enter_untouched(space, moved(at), mapped)
                 }
-                self.put_zeroes(space, moved(at), level);
+                self.put_zero_leaf(space, ZeroLeaf { at: moved(at), level });
             }
         }
     }
 
-    /// Checks that each leaf of zeroes is mapped, in one entry and with its rights, to a frame of
-    /// zeroes, and hides no contents; counts them by level.
-    pub(crate) fn validate_zeroes(&self, pmap: &impl Pmap) -> Result<[u64; MAX_LEVELS], String> {
+    /// Checks that each zero leaf is mapped, in one entry and with its rights, to a frame of the
+    /// zero page, and hides no contents; counts them by level.
+    pub(crate) fn validate_zero_leaves(&self, pmap: &impl Pmap) -> Result<[u64; MAX_LEVELS], String> {
         let (mut by_level, mut mapped) = ([0; MAX_LEVELS], 0);
         for (space, map) in self.spaces.iter() {
-            for (at, level) in map.zeroes.iter().map(|(at, level)| (Vpn(*at), *level)) {
+            for (at, level) in map.zero_leaves.iter().map(|(at, level)| (Vpn(*at), *level)) {
                 let pages = self.frames.ladder.pages(level);
                 let entry = map.find(at.0).filter(|entry| at.0 + pages <= entry.end);
                 let leaf = pmap.lookup(space, at);
@@ -216,10 +222,10 @@ impl Vm {
                     leaf.size == self.frames.ladder.size(level)
                         && leaf.protection == entry.rights_without_write()
                         && [leaf.frame, leaf.frame + (pages - 1)].iter().all(|frame| self.frames.is_zero_page(*frame))
-                        && self.reads_zeroes(&entry, at, level)
+                        && self.has_no_contents(&entry, at, level)
                 });
                 if !right {
-                    return Err(format!("{leaf:?} at page {:#x} of space {} is no leaf of zeroes", at.0, space.0));
+                    return Err(format!("{leaf:?} at page {:#x} of space {} is no zero leaf", at.0, space.0));
                 }
                 by_level[level.index()] += 1;
                 mapped += pages;

@@ -70,7 +70,13 @@ impl Frames {
     pub(crate) fn populated(&self, object: ObjectId) -> Vec<u64> {
         let mut runs = Vec::new();
         self.population.runs(object, 0, PAGES_LIMIT, &mut runs);
-        runs.into_iter().flat_map(|(from, to)| from..to).collect()
+        runs.into_iter().flatten().collect()
+    }
+
+    /// Whether the contents of the page in the frame differ from its backing store, apart from what
+    /// the dirty bits of its mappings say; `false` where there are no page lists.
+    pub(crate) fn is_dirty(&self, frame: u32) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.dirty(frame))
     }
 
     /// Whether the page in the frame was populated although nobody touched it.

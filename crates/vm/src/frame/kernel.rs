@@ -1,5 +1,5 @@
 //! Frames for the kernel's own use: in pools, or singly wherever a base page is free; for page
-//! tables; and those of zeroes, mapped or free.
+//! tables; and those of the zero page, mapped or free.
 
 use crate::frame::{Allocated, Frames};
 use crate::object::population::NONE;
@@ -123,7 +123,7 @@ impl Frames {
         self.zero_page.iter().copied()
     }
 
-    /// Whether it is a frame of zeroes: a leaf that maps it holds no page.
+    /// Whether it is a frame of the zero page: a leaf that maps it holds no page.
     pub(crate) fn is_zero_page(&self, frame: Pfn) -> bool {
         self.zero_page.iter().any(|extent| frame.align_down(self.ladder.pages(extent.level)) == extent.start)
     }

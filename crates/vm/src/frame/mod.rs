@@ -100,6 +100,15 @@ struct Allocated {
     zeroed: bool,
 }
 
+/// A page that was copied into an extent.
+#[derive(Clone, Copy)]
+pub(crate) struct CopiedPage {
+    /// Its place in the extent.
+    pub(crate) position: u64,
+    pub(crate) dirty: bool,
+    pub(crate) untouched: bool,
+}
+
 /// How a page got its frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Populated {
@@ -254,9 +263,8 @@ impl Frames {
     }
 
     /// Populates all pages of a region of an object, none of which is populated, in an extent that
-    /// was allocated for it. `copied` lists the pages whose contents were copied there: place in
-    /// the region, whether dirty, and whether untouched.
-    pub(crate) fn install_copied(&mut self, object: ObjectId, low: u64, extent: Extent, copied: &[(u64, bool, bool)]) {
+    /// was allocated for it. `copied` lists the pages whose contents were copied there, ascending.
+    pub(crate) fn install_copied(&mut self, object: ObjectId, low: u64, extent: Extent, copied: &[CopiedPage]) {
         let (level, first) = (extent.level.0, extent.start.0 as u32);
         let mut copied = copied.iter().copied().peekable();
         for position in 0..self.ladder.pages(extent.level) {
@@ -266,8 +274,8 @@ impl Frames {
                 self.set_extent(level, walk.slots[level as usize], first);
             }
             let frame = first + position as u32;
-            match copied.next_if(|page| page.0 == position) {
-                Some((_, dirty, untouched)) => {
+            match copied.next_if(|page| page.position == position) {
+                Some(CopiedPage { dirty, untouched, .. }) => {
                     if untouched {
                         self.frame_used_untouched(frame)
                     } else {

@@ -5,7 +5,7 @@ use crate::frame::{Frames, Populated};
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::Answers;
-use crate::{Backed, Fault, FaultKind};
+use crate::{Backed, Fault, FaultKind, Filled};
 use superpage_pages::{Extent, Level, Pfn};
 
 /// Where the contents of a page that is being populated come from.
@@ -51,6 +51,13 @@ pub(crate) struct Taken {
     /// All that was populated.
     pub(crate) frames: Extent,
     pub(crate) content: Content,
+}
+
+/// What was taken, with its contents or waiting for them.
+pub(crate) struct Provided {
+    pub(crate) taken: Taken,
+    pub(crate) kind: FaultKind,
+    pub(crate) filled: Filled,
 }
 
 impl Taken {

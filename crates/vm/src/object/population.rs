@@ -395,7 +395,7 @@ impl Population {
 
     /// Appends the populated pages of an object from `low` up to `high` as runs, ascending. O(nodes
     /// that are not full).
-    pub(crate) fn runs(&self, object: ObjectId, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
+    pub(crate) fn runs(&self, object: ObjectId, low: u64, high: u64, out: &mut Vec<Range<u64>>) {
         for (slot, index) in self.roots_in(object, low, high) {
             let root = NodeId { level: self.top, slot };
             self.runs_below(root, index << self.orders[self.top as usize], low..high, out);
@@ -403,15 +403,15 @@ impl Population {
     }
 
     /// The same below a node, whose region starts at `start`.
-    fn runs_below(&self, node: NodeId, start: u64, pages: Range<u64>, out: &mut Vec<(u64, u64)>) {
+    fn runs_below(&self, node: NodeId, start: u64, pages: Range<u64>, out: &mut Vec<Range<u64>>) {
         let NodeId { level, slot } = node;
         let (from, to) = (start.max(pages.start), (start + self.pages(level)).min(pages.end));
         if from >= to {
             return;
         }
         let mut push = |from: u64, to: u64| match out.last_mut() {
-            Some(last) if last.1 == from => last.1 = to,
-            _ => out.push((from, to)),
+            Some(last) if last.end == from => last.end = to,
+            _ => out.push(from..to),
         };
         if self.is_full(level, slot) {
             push(from, to);

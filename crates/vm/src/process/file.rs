@@ -2,11 +2,10 @@
 //! memory object like any other; if the policy reclaims pages, its pages outlive its mappings and
 //! opens: the page cache.
 
-use crate::frame::taken::Content;
+use crate::frame::taken::{Content, Provided};
 use crate::object::PageOf;
 use crate::vm::Vm;
-use crate::{Error, FaultError, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};
-use crate::{Fault, FaultKind};
+use crate::{Error, Fault, FaultError, FaultKind, Filled, Memory, NoContents, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
 use superpage_pages::{Level, Pfn, Vpn};
 
@@ -51,7 +50,7 @@ impl Vm {
         file: u32,
         page: u64,
     ) -> Result<Fault, FaultError> {
-        let fault = self.access_file(memory, (file, page), true)?;
+        let fault = self.access_file(memory, file, page, true)?;
         self.hash_if_wanted(pmap, memory);
         Ok(fault)
     }
@@ -63,7 +62,7 @@ impl Vm {
     /// # Errors
     /// As [`Vm::read`].
     pub fn write(&mut self, memory: &mut impl Memory, file: u32, page: u64) -> Result<Fault, FaultError> {
-        let fault = self.access_file(memory, (file, page), false)?;
+        let fault = self.access_file(memory, file, page, false)?;
         if let Some(pages) = &mut self.frames.pages {
             pages.set_dirty(fault.frame.0 as u32, true);
         }
@@ -73,7 +72,8 @@ impl Vm {
     fn access_file(
         &mut self,
         memory: &mut impl Memory,
-        (file, page): (u32, u64),
+        file: u32,
+        page: u64,
         reading: bool,
     ) -> Result<Fault, FaultError> {
         let before = self.frames.stats.filled();
@@ -113,7 +113,7 @@ impl Vm {
         let taken = self.frames.take(&self.policy.answers, (walk, content), preferred, page);
         let taken = taken.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
         let provided = self.provide(memory, Page::File { file, page }, taken);
-        let (taken, kind, filled) = provided.map_err(|NoContents| FaultError::Contents(Vpn(page)))?;
+        let Provided { taken, kind, filled } = provided.map_err(|NoContents| FaultError::Contents(Vpn(page)))?;
         match filled {
             Filled::Now => Ok(taken.fault(kind, Level::BASE)),
             Filled::Later => Err(FaultError::Busy(Pfn(u64::from(taken.walk.frame)))),

@@ -245,7 +245,7 @@ impl Vm {
                     pmap.protect(space, at, size, rights);
                 }
             });
-            vm.protect_zeroes(pmap, space, &part);
+            vm.protect_zero_leaves(pmap, space, &part);
             vm.spaces.put_part(&mut vm.objects, space, part);
         });
         Ok(())
@@ -267,7 +267,7 @@ impl Vm {
         for entry in self.spaces.get(space)?.overlapping(low, high) {
             let part = Entry { hint, ..entry.within(low, high) };
             if entry.hint != hint && self.spaces.is_unused(&part, &self.objects, &self.frames) {
-                [part.start, part.end].into_iter().for_each(|edge| self.split_zeroes(pmap, space, Vpn(edge)));
+                [part.start, part.end].into_iter().for_each(|edge| self.split_zero_leaf(pmap, space, Vpn(edge)));
                 self.map_again(space, part);
             }
         }
@@ -499,7 +499,7 @@ impl Vm {
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
-        self.may_move_pool(space, from.pages(from_pages), to.pages(to_pages))?;
+        self.refuse_move_of_pool(space, from.pages(from_pages), to.pages(to_pages))?;
         let moving = from_pages.min(to_pages);
         // Both parts that go are asked about at once: an object may be mapped in these two alone.
         let (tail, new) = (low + moving..from_end, if from == to { to_low + moving } else { to_low }..to_end);

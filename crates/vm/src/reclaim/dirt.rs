@@ -93,10 +93,10 @@ impl Vm {
 
     /// Whether a populated page must be treated as dirty.
     pub(crate) fn is_dirty(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> bool {
-        let kept = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame));
-        kept || self.spaces.mappings(&self.objects, pmap, page, frame).into_iter().any(|mapping| {
-            let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
-            pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
-        })
+        self.frames.is_dirty(frame)
+            || self.spaces.mappings(&self.objects, pmap, page, frame).into_iter().any(|mapping| {
+                let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
+                pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
+            })
     }
 }

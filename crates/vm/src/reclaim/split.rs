@@ -57,6 +57,6 @@ impl Vm {
             return false;
         };
         let region = Region { space: mapping.space, start: mapping.at, level: extent.level };
-        zeroes > most && self.free_zeroes(pmap, memory, region).is_ok_and(|freed| freed > 0)
+        zeroes > most && self.free_zero_filled(pmap, memory, region).is_ok_and(|freed| freed > 0)
     }
 }

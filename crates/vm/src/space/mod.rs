@@ -70,6 +70,23 @@ impl Entry {
         Entry { start, end, offset: self.index(start), ..*self }
     }
 
+    /// Whether it is of the static pool.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled != Pooled::Not
+    }
+
+    /// Whether the aligned region of so many pages around a page of the entry lies in it.
+    pub(crate) fn holds_region(&self, at: Vpn, pages: u64) -> bool {
+        let start = at.align_down(pages).0;
+        start >= self.start && start + pages <= self.end
+    }
+
+    /// Whether it does and is aligned in the object too, as what a superpage maps must be: an
+    /// object may be mapped where the two differ (Navarro et al., section 5.3).
+    pub(crate) fn holds_extent(&self, at: Vpn, pages: u64) -> bool {
+        (self.start ^ self.offset) & (pages - 1) == 0 && self.holds_region(at, pages)
+    }
+
     /// The rights of a mapping of pages that the entry must not write.
     pub(crate) fn rights_without_write(&self) -> Protection {
         self.protection & !Protection::WRITE
@@ -111,7 +128,7 @@ pub(crate) struct Space {
     /// when that was last looked at.
     pub(crate) forked: Option<u64>,
     /// The leaves that map the zero page, by their first page.
-    pub(crate) zeroes: BTreeMap<u64, Level>,
+    pub(crate) zero_leaves: BTreeMap<u64, Level>,
 }
 
 impl Space {
@@ -123,10 +140,10 @@ impl Space {
         {
             return Some(entry);
         }
-        self.find_anew(at)
+        self.search(at)
     }
 
-    fn find_anew(&self, at: u64) -> Option<Entry> {
+    fn search(&self, at: u64) -> Option<Entry> {
         let found = self.entries.range(..=at).next_back().map(|(_, entry)| *entry).filter(|entry| at < entry.end);
         if found.is_some() {
             self.recent.set(found);
@@ -242,6 +259,6 @@ impl Space {
     /// Bytes held; an estimate, since the tree does not tell how full its nodes are.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.entries.len() * (size_of::<Entry>() + size_of::<u64>() + size_of::<(ObjectId, u64, u64)>())
-            + self.zeroes.len() * size_of::<(u64, Level)>()
+            + self.zero_leaves.len() * size_of::<(u64, Level)>()
     }
 }

@@ -4,13 +4,13 @@
 use crate::SpaceId;
 use crate::frame::Frames;
 use crate::object::{Growth, Object, ObjectId, Objects};
-use crate::space::{Entry, Pooled, Spaces};
+use crate::space::{Entry, Spaces};
 use alloc::vec::Vec;
 
 impl Entry {
     /// Whether it is of a kind that may be of one object with its neighbours.
     fn may_continue(&self) -> bool {
-        !self.shared && self.growth == Growth::Fixed && self.pooled == Pooled::Not
+        !self.shared && self.growth == Growth::Fixed && !self.is_pooled()
     }
 }
 

@@ -76,7 +76,6 @@ impl Spaces {
         for copy in objects.copies_of(object) {
             let mut held = Vec::new();
             pages.iter().for_each(|part| frames.population.runs(copy, part.start, part.end, &mut held));
-            let held: Vec<Range<u64>> = held.into_iter().map(|(start, end)| start..end).collect();
             held.iter().for_each(|held| subtract(pages, held));
             self.subtract_reached(objects, frames, copy, pages);
             pages.extend(held);

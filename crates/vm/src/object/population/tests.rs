@@ -102,10 +102,10 @@ fn runs_are_whole_however_the_tree_is_cut() {
     populate(&mut map, (3..40).chain(62..70).chain([1000]));
     let mut runs = Vec::new();
     map.runs(OBJECT, 0, 1 << 40, &mut runs);
-    assert_eq!(runs, [(3, 40), (62, 70), (1000, 1001)]);
+    assert_eq!(runs, [3..40, 62..70, 1000..1001]);
     runs.clear();
     map.runs(OBJECT, 10, 64, &mut runs);
-    assert_eq!(runs, [(10, 40), (62, 64)]);
+    assert_eq!(runs, [10..40, 62..64]);
     assert_eq!(map.walk(OBJECT, 63).frame, 1063);
 }
 
