@@ -80,10 +80,10 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     }
     let inside = path.strip_prefix("/").unwrap_or(path);
     let mounts = crate::proc::read("/proc/self/mountinfo").unwrap_or_default();
-    let mut folders: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
-    folders.sort();
+    let mut hierarchies: Vec<Hierarchy> = mounts.lines().filter_map(hierarchy).collect();
+    hierarchies.sort();
     let mut found = None;
-    for (.., folder) in folders {
+    for Hierarchy { folder, .. } in hierarchies {
         found = if is_unit(path) && path.parent() == Some(Path::new("")) {
             let mut found = Vec::new();
             units(&folder, path.as_os_str(), &mut found);
@@ -103,10 +103,20 @@ pub fn find(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is
-/// mounted, and where. Read before each batch of promotions: procfs would make tables of all
-/// options of all mounts.
-pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
+/// A mounted hierarchy of control groups.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Hierarchy {
+    /// 0 for version 2, 1 for the memory controller's of version 1, 2 for the others.
+    pub(crate) rank: u8,
+    /// The group that is mounted.
+    pub(crate) top: PathBuf,
+    /// Where.
+    pub(crate) folder: PathBuf,
+}
+
+/// The hierarchy of a line in `mountinfo`. Read before each batch of promotions: procfs would make
+/// tables of all options of all mounts.
+pub(crate) fn hierarchy(line: &str) -> Option<Hierarchy> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = mount.split(' ').skip(3);
     let (top, folder) = (PathBuf::from(words.next()?), PathBuf::from(words.next()?));
@@ -117,7 +127,7 @@ pub(crate) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
         "cgroup" => 2,
         _ => return None,
     };
-    Some((rank, top, folder))
+    Some(Hierarchy { rank, top, folder })
 }
 
 /// The path of a group relative to one above it; `None` if it is elsewhere, or outside of the
@@ -133,7 +143,7 @@ mod tests {
 
     #[test]
     fn hierarchies_have_their_order() {
-        let rank = |line| hierarchy(line).map(|(rank, _, folder)| (rank, folder.display().to_string()));
+        let rank = |line| hierarchy(line).map(|found| (found.rank, found.folder.display().to_string()));
         let unified = "31 23 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
         let memory = "36 25 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
         let cpu = "37 25 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";

@@ -23,7 +23,8 @@
 //! `/proc/meminfo` and `/proc/pressure/memory`. A limit that the kernel does not show does not
 //! apply.
 
-use crate::cgroup::{hierarchy, within};
+use crate::cgroup::{Hierarchy, hierarchy, within};
+use crate::memory::Left;
 use crate::proc::bytes_of;
 use procfs::{FromBufRead, ProcessCGroups};
 use std::fmt;
@@ -63,12 +64,19 @@ pub struct Room {
     pub place: Place,
 }
 
+/// A limit of memory, and how much of it is unused, in bytes.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: u64,
+    free: u64,
+}
+
 impl Room {
     /// The room where `free` of a limit is unused; pages leave its `pages`-th part, copies its
     /// `copies`-th.
-    fn of(free: u64, limit: u64, (pages, copies): (u64, u64), place: Place) -> Room {
-        let beside = |part: u64| free.saturating_sub((limit / part).max(16 << 20));
-        Room { pages: beside(pages), copies: beside(copies), place }
+    fn of(Limit { free, bytes: limit }: Limit, pages: u64, copies: u64, place: Place) -> Room {
+        let without = |part: u64| free.saturating_sub((limit / part).max(16 << 20));
+        Room { pages: without(pages), copies: without(copies), place }
     }
 
     /// The room under all of these limits.
@@ -105,19 +113,19 @@ impl Headroom {
     pub fn rooms(&self, pid: i32) -> Vec<Room> {
         let system = || {
             let text = self.read("proc/meminfo");
-            let (available, total) = (bytes_of(&text, "MemAvailable")?, bytes_of(&text, "MemTotal")?);
-            Some(Room::of(available, total, (8, 64), Place::System))
+            let limit = Limit { free: bytes_of(&text, "MemAvailable")?, bytes: bytes_of(&text, "MemTotal")? };
+            Some(Room::of(limit, 8, 64, Place::System))
         };
         self.groups(pid).into_iter().filter_map(group_room).chain(system()).collect()
     }
 
-    /// What is left to a process of each limit of memory, and what the limit is of, in words.
-    pub fn left(&self, pid: i32) -> Vec<(u64, String)> {
+    /// What is left to a process of each limit of memory.
+    pub fn left(&self, pid: i32) -> Vec<Left> {
         let system = bytes_of(&self.read("proc/meminfo"), "MemAvailable");
-        let groups =
-            self.groups(pid).into_iter().filter_map(|folder| Some((group_free(&folder)?.0, Place::Group(folder))));
-        let all = groups.chain(system.map(|bytes| (bytes, Place::System)));
-        all.map(|(bytes, place)| (bytes, place.to_string())).collect()
+        let left = |bytes, place: Place| Left { bytes, of: place.to_string(), counts_untouched: false };
+        let groups = self.groups(pid).into_iter();
+        let groups = groups.filter_map(|folder| Some(left(group_limit(&folder)?.free, Place::Group(folder))));
+        groups.chain(system.map(|bytes| left(bytes, Place::System))).collect()
     }
 
     /// Where tasks wait for memory, if they do and that concerns the process: in a control group of
@@ -129,7 +137,7 @@ impl Headroom {
         let below_root = |folder: &PathBuf| ["memory.max", "cgroup.type"].iter().any(|name| folder.join(name).exists());
         let own = groups.iter().find(|folder| folder.join("memory.pressure").exists() && below_root(folder));
         if let Some(own) = own {
-            let counts = |folder: &&PathBuf| *folder == own || group_free(folder).is_some();
+            let counts = |folder: &&PathBuf| *folder == own || group_limit(folder).is_some();
             let mut pressed = groups.iter().filter(counts).filter(|folder| pressed(&file(folder, "memory.pressure")));
             return pressed.next().cloned().map(Place::Group);
         }
@@ -145,7 +153,7 @@ impl Headroom {
     /// The folders of the control groups that a process is in, each with those above it.
     fn groups(&self, pid: i32) -> Vec<PathBuf> {
         let mounts = self.read("proc/self/mountinfo");
-        let mounts: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
+        let mounts: Vec<Hierarchy> = mounts.lines().filter_map(hierarchy).collect();
         let mut folders = Vec::new();
         let member = self.read(&format!("proc/{pid}/cgroup"));
         for group in ProcessCGroups::from_buf_read(member.as_bytes()).map_or(Vec::new(), |groups| groups.0) {
@@ -154,7 +162,7 @@ impl Headroom {
                 controllers if controllers.iter().any(|controller| controller == "memory") => 1,
                 _ => continue,
             };
-            for (_, top, mount) in mounts.iter().filter(|(of, ..)| *of == rank) {
+            for Hierarchy { top, folder: mount, .. } in mounts.iter().filter(|mount| mount.rank == rank) {
                 let mount = self.root.join(mount.strip_prefix("/").unwrap_or(mount));
                 let Some(inside) = within(Path::new(&group.pathname), top) else { continue };
                 let levels = inside.ancestors().map(|level| mount.join(level));
@@ -172,21 +180,20 @@ fn file(folder: &Path, name: &str) -> String {
 
 /// The room in a group; `None` if it has no limit.
 fn group_room(folder: PathBuf) -> Option<Room> {
-    let (free, limit) = group_free(&folder)?;
-    Some(Room::of(free, limit, (4, 16), Place::Group(folder)))
+    Some(Room::of(group_limit(&folder)?, 4, 16, Place::Group(folder)))
 }
 
-/// What is free of a group's limit, and the limit; `None` if it has none.
-fn group_free(folder: &Path) -> Option<(u64, u64)> {
+/// A group's limit; `None` if it has none.
+fn group_limit(folder: &Path) -> Option<Limit> {
     let value = |name: &str| file(folder, name).trim().parse::<u64>().ok();
     // "max" is not a number, and in version 1 no limit is nearly all of 63 bits.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(value);
-    let limit = limits.filter(|limit| *limit < 1 << 60).min()?;
+    let bytes = limits.filter(|limit| *limit < 1 << 60).min()?;
     let used = value("memory.current").or_else(|| value("memory.usage_in_bytes"))?;
     let stat = file(folder, "memory.stat");
     // In version 1, the plain one is of the group without its descendants.
     let cached = number(&stat, "total_inactive_file ").or_else(|| number(&stat, "inactive_file ")).unwrap_or(0);
-    Some((limit.saturating_sub(used.saturating_sub(cached)), limit))
+    Some(Limit { bytes, free: bytes.saturating_sub(used.saturating_sub(cached)) })
 }
 
 /// The number after a name at the start of a line.
@@ -255,9 +262,9 @@ mod tests {
         let room = headroom.room(7);
         assert_eq!((room.pages, room.copies), (0, (200 - 160 + 10 - 16) * MB));
         assert_eq!(room.place, Place::Group(folder.path().join("sys/fs/cgroup/a")));
-        let left: Vec<u64> = headroom.left(7).into_iter().map(|(bytes, _)| bytes / MB).collect();
+        let left: Vec<u64> = headroom.left(7).into_iter().map(|left| left.bytes / MB).collect();
         assert_eq!(left, [1024 - 100, 200 - 160 + 10, 1024], "from its own group to the system");
-        assert!(headroom.left(7)[1].1.starts_with("control group /"));
+        assert!(headroom.left(7)[1].of.starts_with("control group /"));
         fs::write(folder.path().join("sys/fs/cgroup/a/b/memory.current"), "1073741824\n").unwrap();
         assert_eq!(headroom.room(7).copies, 0);
         assert_eq!(headroom.room(8).place, Place::System, "a process of no group");
@@ -278,7 +285,7 @@ mod tests {
         let (_folder, headroom) = system(&files);
         let room = headroom.room(7);
         assert_eq!((room.pages, room.copies), ((512 - 256 + 1 - 128) * MB, (512 - 256 + 1 - 32) * MB));
-        assert_eq!(headroom.left(7)[0].0, (512 - 256 + 1) * MB);
+        assert_eq!(headroom.left(7)[0].bytes, (512 - 256 + 1) * MB);
         let inside = "36 25 0:30 /outer/box /sys/fs/cgroup/memory/box rw - cgroup cgroup rw,memory\n";
         let (folder, headroom) = system(&files);
         fs::write(folder.path().join("proc/self/mountinfo"), inside).unwrap();

@@ -175,7 +175,7 @@ impl Lock {
             }
             // Others could open it, and may have: an exclusive lock is one of ours, a shared one is
             // not.
-            if is_ours(&metadata) && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
+            if is_ours(&metadata) && lock.holders().iter().any(|holder| holder.exclusive) {
                 fchmod(&lock.file, Mode::RUSR | Mode::WUSR).map_err(Error::file("change", path))?;
                 return Ok(lock);
             }
@@ -195,10 +195,10 @@ impl Lock {
                 Err(Errno::INTR) => continue,
                 Err(Errno::WOULDBLOCK) => {
                     let holders = self.holders();
-                    let alive = || holders.iter().map(|(_, pid)| *pid).filter(|pid| State::of(*pid).runs());
+                    let alive = || holders.iter().map(|holder| holder.pid).filter(|pid| State::of(*pid).runs());
                     // Of several, one for which nobody may wait.
                     let alive = alive().find(|pid| is_ancestor(*pid)).or_else(|| alive().next());
-                    let shared = !holders.is_empty() && holders.iter().all(|(exclusive, _)| !exclusive);
+                    let shared = !holders.is_empty() && !holders.iter().any(|holder| holder.exclusive);
                     Ok(if shared { Tried::SharedBy(alive) } else { Tried::HeldBy(alive) })
                 }
                 Err(error) => Err(Error::file("lock", &self.path)(error)),
@@ -251,15 +251,21 @@ impl Lock {
     }
 
     /// The holders of locks on the file, as [`holders_of`] returns them.
-    fn holders(&self) -> Vec<(bool, i32)> {
+    fn holders(&self) -> Vec<Holder> {
         self.file.metadata().map(|file| holders_of(&file)).unwrap_or_default()
     }
 }
 
-/// The holders of locks on a file, as reported by the kernel: whether exclusive, and the process
-/// that took it. Those of other pid namespaces are not reported. Anybody may ask, also where
-/// `/proc` hides the processes of others.
-pub(crate) fn holders_of(file: &Metadata) -> Vec<(bool, i32)> {
+/// A process that took a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Holder {
+    pub(crate) exclusive: bool,
+    pub(crate) pid: i32,
+}
+
+/// The holders of locks on a file, as reported by the kernel; those of other pid namespaces are not
+/// reported. Anybody may ask, also where `/proc` hides the processes of others.
+pub(crate) fn holders_of(file: &Metadata) -> Vec<Holder> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     holders(&locks, file.dev(), file.ino())
 }
@@ -267,12 +273,14 @@ pub(crate) fn holders_of(file: &Metadata) -> Vec<(bool, i32)> {
 /// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK ADVISORY WRITE
 /// 712 fe:00:1234 0 EOF`; a waiting lock has an arrow after the number, which procfs does not
 /// report.
-fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
+fn holders(locks: &str, device: u64, inode: u64) -> Vec<Holder> {
     let id = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "FLOCK", _, kind, pid, file, ..] if file == id => Some((kind == "WRITE", pid.parse().ok()?)),
+            [_, "FLOCK", _, kind, pid, file, ..] if file == id => {
+                Some(Holder { exclusive: kind == "WRITE", pid: pid.parse().ok()? })
+            }
             _ => None,
         }
     };
@@ -438,7 +446,7 @@ mod tests {
         let locks = "1: FLOCK  ADVISORY  WRITE 712 fe:00:77 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 713 fe:00:77 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 714 fe:00:77 0 EOF\n3: FLOCK  ADVISORY  READ  715 fe:00:78 0 EOF\n";
         let device = rustix::fs::makedev(0xfe, 0);
-        assert_eq!(holders(locks, device, 77), [(true, 712)]);
-        assert_eq!(holders(locks, device, 78), [(false, 715)]);
+        assert_eq!(holders(locks, device, 77), [Holder { exclusive: true, pid: 712 }]);
+        assert_eq!(holders(locks, device, 78), [Holder { exclusive: false, pid: 715 }]);
     }
 }

@@ -25,8 +25,7 @@ pub struct Left {
 /// swapping, the limits of its control groups (versions 1 and 2) up to the root, and its own
 /// (`ulimit -v`, `ulimit -d`). A limit that the kernel does not show does not apply.
 pub fn left() -> Vec<Left> {
-    let of_memory = |(bytes, of)| Left { bytes, of, counts_untouched: false };
-    let mut all: Vec<Left> = Headroom::of("/").left(std::process::id() as i32).into_iter().map(of_memory).collect();
+    let mut all = Headroom::of("/").left(std::process::id() as i32);
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (resource, used, of) in [
         (Resource::As, "VmSize", "this process's address space (ulimit -v)"),

@@ -2,7 +2,7 @@
 
 use super::{FOLDERS, Recovered};
 use crate::Error;
-use crate::lock::holders_of;
+use crate::lock::{Holder, holders_of};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -133,7 +133,8 @@ impl Journal {
     /// Whether the kernel names that process as the holder of the lock. It goes on to do so where a
     /// child has inherited it.
     fn holds(&self, lock: &Path) -> bool {
-        fs::symlink_metadata(lock).is_ok_and(|file| holders_of(&file).contains(&(true, self.pid as i32)))
+        let holder = Holder { exclusive: true, pid: self.pid as i32 };
+        fs::symlink_metadata(lock).is_ok_and(|file| holders_of(&file).contains(&holder))
     }
 
     /// Whether that process has ended, and another holds the lock that it took. Only for whom

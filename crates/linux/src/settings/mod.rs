@@ -113,7 +113,7 @@ impl System {
 
     /// Another process that lives and has changed settings, and what it puts back, by file. `None`
     /// if there is none. Anybody may ask.
-    pub fn put_back_by_others(&self) -> Option<(u32, BTreeMap<PathBuf, String>)> {
+    pub(crate) fn put_back_by_others(&self) -> Option<(u32, BTreeMap<PathBuf, String>)> {
         let journal = self.journal_of_another()?;
         // The oldest change of a setting has what it was.
         let before = journal.changes.iter().rev().map(|change| (change.path.clone(), change.before.clone()));

@@ -24,7 +24,7 @@ impl Symbols {
     pub(super) fn write(pid: u32, code: &[(Code, File)]) -> Result<Symbols, Error> {
         let mut text = String::new();
         for (code, file) in code {
-            for (address, (bytes, name)) in functions(code, file)? {
+            for (address, Function { bytes, name }) in functions(code, file)? {
                 let _ = writeln!(text, "{address:x} {bytes:x} {name}");
             }
         }
@@ -58,9 +58,15 @@ impl Drop for Symbols {
     }
 }
 
-/// The functions in a piece of code: address -> length and name. Of a program without symbol table
-/// those that it exports.
-fn functions(code: &Code, mut file: &File) -> Result<BTreeMap<u64, (u64, String)>, Error> {
+/// A function of a program: its length and its name.
+struct Function {
+    bytes: u64,
+    name: String,
+}
+
+/// The functions in a piece of code, by address; of a program without symbol table those that it
+/// exports.
+fn functions(code: &Code, mut file: &File) -> Result<BTreeMap<u64, Function>, Error> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(Error::file("read", &code.path))?;
     let unreadable = |error| Error::Unable(format!("{} is no program that can be read: {error}", code.path.display()));
@@ -78,7 +84,7 @@ fn functions(code: &Code, mut file: &File) -> Result<BTreeMap<u64, (u64, String)
         let Some(into) = (at - start + offset).checked_sub(code.offset) else { continue };
         let address = code.range.start + into;
         if bytes > 0 && code.range.contains(&address) {
-            found.entry(address).or_insert_with(|| (bytes, name.to_string()));
+            found.entry(address).or_insert_with(|| Function { bytes, name: name.to_string() });
         }
     }
     Ok(found)
