@@ -13,19 +13,27 @@ pub(super) struct Space {
     /// First page of each mapping that grows up: its end, and the rights of what is added.
     growing: BTreeMap<u64, (u64, Protection)>,
     /// The range found last, since the next access is likely to be in it.
-    found: Option<(u64, u64, Protection)>,
+    found: Option<Part>,
+}
+
+/// A range of pages with the same rights: its first page, the one after its last, and these.
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    end: u64,
+    protection: Protection,
 }
 
 impl Space {
     /// The rights of a page; `None` if it is not mapped.
     pub(super) fn protection(&mut self, page: u64) -> Option<Protection> {
-        if let Some((start, end, protection)) = self.found
-            && (start..end).contains(&page)
+        if let Some(part) = self.found
+            && (part.start..part.end).contains(&page)
         {
-            return Some(protection);
+            return Some(part.protection);
         }
         let (start, (end, protection)) = self.ranges.range(..=page).next_back()?;
-        self.found = Some((*start, *end, *protection));
+        self.found = Some(Part { start: *start, end: *end, protection: *protection });
         (page < *end).then_some(*protection)
     }
 
@@ -40,7 +48,7 @@ impl Space {
     }
 
     /// Removes a range and returns what was mapped in it.
-    fn take(&mut self, start: u64, pages: u64) -> Vec<(u64, u64, Protection)> {
+    fn take(&mut self, start: u64, pages: u64) -> Vec<Part> {
         self.found = None;
         if pages == 0 {
             return Vec::new();
@@ -57,7 +65,7 @@ impl Space {
                 if last > end {
                     self.ranges.insert(end, (last, protection));
                 }
-                (first.max(start), last.min(end), protection)
+                Part { start: first.max(start), end: last.min(end), protection }
             })
             .collect()
     }
@@ -69,8 +77,8 @@ impl Space {
     }
 
     pub(super) fn protect(&mut self, start: u64, pages: u64, protection: Protection) {
-        for (first, last, _) in self.take(start, pages) {
-            self.ranges.insert(first, (last, protection));
+        for part in self.take(start, pages) {
+            self.ranges.insert(part.start, (part.end, protection));
         }
     }
 
@@ -89,16 +97,16 @@ impl Space {
 
     pub(super) fn remap(&mut self, from: u64, from_pages: u64, to: u64, to_pages: u64) {
         let moved = self.take(from, from_pages);
-        let Some(last) = moved.iter().max_by_key(|(_, end, _)| *end).copied() else { return };
+        let Some(last) = moved.iter().max_by_key(|part| part.end).copied() else { return };
         self.unmap(to, to_pages);
-        for (first, end, protection) in moved {
-            let (first, end) = (first - from, (end - from).min(to_pages));
+        for part in moved {
+            let (first, end) = (part.start - from, (part.end - from).min(to_pages));
             if first < end {
-                self.ranges.insert(to + first, (to + end, protection));
+                self.ranges.insert(to + first, (to + end, part.protection));
             }
         }
         if to_pages > from_pages {
-            self.ranges.insert(to + from_pages, (to + to_pages, last.2));
+            self.ranges.insert(to + from_pages, (to + to_pages, last.protection));
         }
     }
 }

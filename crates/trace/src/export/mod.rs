@@ -78,18 +78,18 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Res
     }
     .map_err(io)?;
     let mut table = start(Box::new(BufWriter::with_capacity(1 << 18, sink.take()))).map_err(io)?;
-    let (mut batch, mut current, lines) = (Batch::default(), (0, 0), source.info().lines);
+    let (mut batch, mut process, mut thread, lines) = (Batch::default(), 0, 0, source.info().lines);
     while source.fill(&mut batch)? {
         let mut next = 0;
         for (place, event) in batch.events.drain(..) {
-            runs(&mut *table, &batch.runs[next..place as usize], current, lines).map_err(io)?;
+            runs(&mut *table, &batch.runs[next..place as usize], process, thread, lines).map_err(io)?;
             next = place as usize;
-            if let Event::Switch { process, thread } = event {
-                current = (process.0, thread);
+            if let Event::Switch { process: to, thread: of } = event {
+                (process, thread) = (to.0, of);
             }
-            table.row(event_row(event, current)).map_err(io)?;
+            table.row(event_row(event, process, thread)).map_err(io)?;
         }
-        runs(&mut *table, &batch.runs[next..], current, lines).map_err(io)?;
+        runs(&mut *table, &batch.runs[next..], process, thread, lines).map_err(io)?;
     }
     table.finish().and_then(|mut out| out.flush()).and_then(|()| sink.commit()).map_err(io)
 }
@@ -97,7 +97,7 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Res
 /// The lines of a page.
 const LINES: u64 = 1 << (TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT);
 
-fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32), lines: bool) -> io::Result<()> {
+fn runs(table: &mut dyn Table, runs: &[Run], process: u32, thread: u32, lines: bool) -> io::Result<()> {
     runs.iter().try_for_each(|run| {
         table.row(Row {
             process,
@@ -117,7 +117,7 @@ fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32), line
     })
 }
 
-fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
+fn event_row(event: Event, process: u32, thread: u32) -> Row {
     let empty = (None, None, None, None, None);
     let kind = kind_name(&event);
     let (page, pages, references, instructions, detail) = match event {

@@ -1,14 +1,14 @@
 //! A block: up to 65536 runs as columns, and the events between them.
 //!
 //! A run is a code (an index into the block's dictionary of (page, kind)), a byte of references and
-//! a byte of instructions, each in a column of its own. Values that do not fit into a byte are in a
-//! list beside the column. So decoding is a gather and two widenings for each run, whatever they
+//! a byte of instructions, each in its own column. Values that do not fit into a byte are in a list
+//! next to the column. So decoding is a gather and two widenings for each run, whatever they
 //! hold, and a patch for the few long ones.
 
 use super::bytes::{Bytes, Damage, put_number};
 use super::events;
 use super::frame::Front;
-use super::totals::Counter;
+use super::totals::{Counter, RunSum};
 use crate::event::{Batch, Event, Info, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
 use superpage_pages::Access;
@@ -23,7 +23,7 @@ const EVENT_BYTES: usize = 1 << 20;
 /// room.
 pub(crate) const RAW_BYTES: usize = 4 << 20;
 
-/// The byte in a column that refers to the list beside it.
+/// The byte in a column that refers to its list.
 const LONG: u8 = 255;
 
 /// The runs and events of one block as columns, codes by first appearance.
@@ -39,7 +39,7 @@ pub(crate) struct Columns {
     last_event: u32,
 }
 
-/// Values of one byte, and beside them those that need more.
+/// Values of one byte, and a list of those that need more.
 #[derive(Debug, Default)]
 struct Column {
     short: Vec<u8>,
@@ -143,7 +143,7 @@ const MEMO: usize = 4096;
 /// Runs that are added at once.
 const TILE: usize = 1024;
 
-/// The bits of the sum of so many runs' references.
+/// The bits of the sum of that many runs' references.
 const SUM_BITS: u32 = 32 + TILE.trailing_zeros();
 
 impl Default for Encoder {
@@ -172,8 +172,8 @@ impl Encoder {
         runs.chunks(TILE).for_each(|runs| self.add_tile(runs, counter));
     }
 
-    /// Adds at most [`TILE`] runs. This is most of what recording costs beside the program: it has
-    /// no branches but those that nearly always go one way.
+    /// Adds at most [`TILE`] runs. This is most of what recording costs on top of the program: it
+    /// has no branches but those that nearly always go one way.
     fn add_tile(&mut self, runs: &[Run], counter: &mut Counter) {
         let (mut codes, mut references, mut instructions) = ([0u16; TILE], [0u8; TILE], [0u8; TILE]);
         // By kind: the accesses, and in the upper bits the runs.
@@ -203,8 +203,8 @@ impl Encoder {
         columns.codes.extend(&codes[..runs.len()]);
         columns.references.short.extend(&references[..runs.len()]);
         columns.instructions.short.extend(&instructions[..runs.len()]);
-        let sum = |kind: Access| (sums[kind as usize] >> SUM_BITS, sums[kind as usize] % (1 << SUM_BITS));
-        counter.runs(sum(Access::Read), sum(Access::Write), sum(Access::Execute), all);
+        let sums = sums.map(|sum| RunSum { runs: sum >> SUM_BITS, references: sum % (1 << SUM_BITS) });
+        counter.runs([sums[0], sums[1], sums[2]], all);
     }
 
     /// The place of a tag that the memo lacks, which then has it.

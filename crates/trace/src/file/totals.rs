@@ -130,20 +130,29 @@ pub(crate) struct Counter {
     threads: Threads,
 }
 
+/// The runs of one kind of access, and their references.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RunSum {
+    pub(crate) runs: u64,
+    pub(crate) references: u64,
+}
+
 impl Counter {
-    /// Counts runs, but not their pages: of each kind how many, with how many references, and the
-    /// instructions of all.
-    pub(crate) fn runs(&mut self, reads: (u64, u64), writes: (u64, u64), executes: (u64, u64), instructions: u64) {
+    /// Counts runs, but not their pages: by the number of the kind of access, and the instructions
+    /// of all.
+    pub(crate) fn runs(&mut self, sums: [RunSum; 3], instructions: u64) {
         let totals = &mut self.totals;
-        if reads.0 + writes.0 + executes.0 > 0 {
+        let [reads, writes, executes] = [Access::Read, Access::Write, Access::Execute].map(|kind| sums[kind as usize]);
+        let runs = reads.runs + writes.runs + executes.runs;
+        if runs > 0 {
             self.threads.access();
         }
-        totals.runs += reads.0 + writes.0 + executes.0;
-        totals.read_runs += reads.0;
-        totals.write_runs += writes.0;
-        totals.execute_runs += executes.0;
-        totals.references += reads.1 + writes.1;
-        totals.fetches += executes.1;
+        totals.runs += runs;
+        totals.read_runs += reads.runs;
+        totals.write_runs += writes.runs;
+        totals.execute_runs += executes.runs;
+        totals.references += reads.references + writes.references;
+        totals.fetches += executes.references;
         totals.instructions += instructions;
     }
 
@@ -186,20 +195,15 @@ impl Counter {
     }
 
     fn runs_and_pages(&mut self, runs: &[Run]) {
-        let (mut sums, mut instructions) = ([(0, 0); 3], 0);
+        let (mut sums, mut instructions) = ([RunSum::default(); 3], 0);
         for run in runs {
-            let (count, references) = &mut sums[run.access() as usize];
-            *count += 1;
-            *references += u64::from(run.references);
+            let sum = &mut sums[run.access() as usize];
+            sum.runs += 1;
+            sum.references += u64::from(run.references);
             instructions += u64::from(run.instructions);
             self.page(run.page());
         }
-        self.runs(
-            sums[Access::Read as usize],
-            sums[Access::Write as usize],
-            sums[Access::Execute as usize],
-            instructions,
-        );
+        self.runs(sums, instructions);
     }
 
     /// The totals so far.

@@ -13,40 +13,53 @@ use std::path::{Path, PathBuf};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The buffers of all threads: of a token and a thread's number.
+/// A thread that leaves chunks: the token of its process, and its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Owner {
+    pub(super) token: u64,
+    pub(super) thread: u32,
+}
+
+/// A chunk in a slot of a thread's file, and its length in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    pub(super) slot: usize,
+    pub(super) length: usize,
+}
+
+/// The buffers of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// The chunks that were taken of each thread.
-    taken: HashMap<(u64, u32), u64>,
+    taken: HashMap<Owner, u64>,
     /// The file that was used last; there may be more than a process may open.
-    open: Option<((u64, u32), File)>,
+    open: Option<(Owner, File)>,
     bytes: Vec<u8>,
 }
 
 impl Buffers {
     /// Counts a chunk that came over the connection.
-    pub(super) fn count(&mut self, token: u64, thread: u32) {
-        *self.taken.entry((token, thread)).or_default() += 1;
+    pub(super) fn count(&mut self, owner: Owner) {
+        *self.taken.entry(owner).or_default() += 1;
     }
 
-    /// Takes so many words out of a slot, which is free then.
+    /// Takes the words out of a slot, which is free then.
     pub(super) fn take(
         &mut self,
         folder: &Path,
-        (token, thread): (u64, u32),
-        (slot, length): (usize, usize),
+        owner: Owner,
+        Slot { slot, length }: Slot,
         words: &mut Vec<u64>,
     ) -> io::Result<()> {
-        let key = (token, thread);
-        if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
-            let file = File::options().read(true).write(true).open(path(folder, token, thread))?;
-            self.open = Some((key, file));
+        if self.open.as_ref().is_none_or(|(open, _)| *open != owner) {
+            let file = File::options().read(true).write(true).open(path(folder, owner))?;
+            self.open = Some((owner, file));
         }
         let Some((_, file)) = &self.open else { return Ok(()) };
         self.bytes.resize(length * WORD_BYTES, 0);
         let at = FRONT_WORDS + slot * SLOT_WORDS + SLOT_FRONT_WORDS;
         file.read_exact_at(&mut self.bytes, (at * WORD_BYTES) as u64)?;
-        let taken = self.taken.entry(key).or_default();
+        let taken = self.taken.entry(owner).or_default();
         *taken += 1;
         file.write_all_at(&taken.to_ne_bytes(), 0)?;
         words.clear();
@@ -55,10 +68,10 @@ impl Buffers {
     }
 
     /// Removes the file of a thread that has ended.
-    pub(super) fn remove(&mut self, folder: &Path, token: u64, thread: u32) {
-        self.open.take_if(|(open, _)| *open == (token, thread));
-        self.taken.remove(&(token, thread));
-        let _ = std::fs::remove_file(path(folder, token, thread));
+    pub(super) fn remove(&mut self, folder: &Path, owner: Owner) {
+        self.open.take_if(|(open, _)| *open == owner);
+        self.taken.remove(&owner);
+        let _ = std::fs::remove_file(path(folder, owner));
     }
 
     /// The threads of a process that have files, in the order of their numbers.
@@ -71,15 +84,15 @@ impl Buffers {
         threads
     }
 
-    /// The chunks that a killed process has left in a thread's file and told nobody of, in their
+    /// The chunks that a killed process has left in a thread's file without a message, in their
     /// order. Each ends with an end mark or what was in the slot before.
-    pub(super) fn leftovers(&self, folder: &Path, token: u64, thread: u32) -> Vec<Vec<u64>> {
-        let bytes = std::fs::read(path(folder, token, thread)).unwrap_or_default();
-        leftovers(&bytes, self.taken.get(&(token, thread)).copied().unwrap_or(0))
+    pub(super) fn leftovers(&self, folder: &Path, owner: Owner) -> Vec<Vec<u64>> {
+        let bytes = std::fs::read(path(folder, owner)).unwrap_or_default();
+        leftovers(&bytes, self.taken.get(&owner).copied().unwrap_or(0))
     }
 }
 
-/// The chunks in the bytes of a file of which so many were taken.
+/// The chunks in the bytes of a file of which `taken` were taken.
 pub(super) fn leftovers(bytes: &[u8], taken: u64) -> Vec<Vec<u64>> {
     let words: Vec<u64> = bytes.chunks_exact(WORD_BYTES).map(word).collect();
     let slots = words.get(FRONT_WORDS..).unwrap_or_default().chunks_exact(SLOT_WORDS);
@@ -89,7 +102,7 @@ pub(super) fn leftovers(bytes: &[u8], taken: u64) -> Vec<Vec<u64>> {
     left.into_iter().map(|(_, words)| words.to_vec()).filter(|words| words[0] != 0).collect()
 }
 
-fn path(folder: &Path, token: u64, thread: u32) -> PathBuf {
+fn path(folder: &Path, Owner { token, thread }: Owner) -> PathBuf {
     folder.join(format!("{token:x}-{thread}"))
 }
 
@@ -98,7 +111,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_taken_once_and_what_was_not_told_is_left_in_order() {
+    fn a_slot_is_taken_once_and_what_was_not_reported_is_left_in_order() {
+        let owner = Owner { token: 0xab, thread: 7 };
         let folder = tempfile::tempdir().unwrap();
         let mut file = vec![0u64; FRONT_WORDS + 3 * SLOT_WORDS];
         // The third slot holds chunk 3, the first 4, and the second 5, which has not begun.
@@ -107,20 +121,20 @@ mod tests {
             (file[at], file[at + SLOT_FRONT_WORDS], file[at + SLOT_FRONT_WORDS + 1]) = (number, first, first);
         }
         let bytes: Vec<u8> = file.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        std::fs::write(path(folder.path(), 0xab, 7), &bytes).unwrap();
+        std::fs::write(path(folder.path(), owner), &bytes).unwrap();
         let mut buffers = Buffers::default();
-        (0..2).for_each(|_| buffers.count(0xab, 7));
-        let left: Vec<u64> = buffers.leftovers(folder.path(), 0xab, 7).iter().map(|words| words[0]).collect();
+        (0..2).for_each(|_| buffers.count(owner));
+        let left: Vec<u64> = buffers.leftovers(folder.path(), owner).iter().map(|words| words[0]).collect();
         assert_eq!(left, [33, 44]);
         let mut words = Vec::new();
-        buffers.take(folder.path(), (0xab, 7), (2, 2), &mut words).unwrap();
+        buffers.take(folder.path(), owner, Slot { slot: 2, length: 2 }, &mut words).unwrap();
         assert_eq!(words, [33, 33]);
-        assert_eq!(std::fs::read(path(folder.path(), 0xab, 7)).unwrap()[..8], 3u64.to_ne_bytes());
-        let left: Vec<u64> = buffers.leftovers(folder.path(), 0xab, 7).iter().map(|words| words[0]).collect();
+        assert_eq!(std::fs::read(path(folder.path(), owner)).unwrap()[..8], 3u64.to_ne_bytes());
+        let left: Vec<u64> = buffers.leftovers(folder.path(), owner).iter().map(|words| words[0]).collect();
         assert_eq!(left, [44]);
         assert_eq!(Buffers::threads(folder.path(), 0xab), [7]);
-        buffers.remove(folder.path(), 0xab, 7);
+        buffers.remove(folder.path(), owner);
         assert!(Buffers::threads(folder.path(), 0xab).is_empty());
-        assert!(buffers.take(folder.path(), (0xab, 7), (0, 1), &mut words).is_err());
+        assert!(buffers.take(folder.path(), owner, Slot { slot: 0, length: 1 }, &mut words).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The connection to one process: bytes in, messages out.
 
+use super::buffers::Slot;
 use super::wire::{self, CHUNK, CHUNK_WORDS, SLOTS, SWAPPED, THREAD_ENDS, VERSION, code};
 use rustix::net::SendFlags;
 use std::collections::HashMap;
@@ -79,7 +80,7 @@ impl Connection {
             CHUNK => (Message::Chunk { thread, slot: None }, length * size_of::<u64>()),
             THREAD_ENDS => (Message::ThreadEnds { thread }, 0),
             _ if (SWAPPED..SWAPPED + SLOTS as u64).contains(&mark) => {
-                (Message::Chunk { thread, slot: Some(((mark - SWAPPED) as usize, length)) }, 0)
+                (Message::Chunk { thread, slot: Some(Slot { slot: (mark - SWAPPED) as usize, length }) }, 0)
             }
             _ => return Err(format!("a chunk begins with {mark:#x}, expected {CHUNK:#x}")),
         };
@@ -105,8 +106,8 @@ impl Connection {
 /// What a process sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// Words of a thread: here, or so many in a slot of its file.
-    Chunk { thread: u32, slot: Option<(usize, usize)> },
+    /// Words of a thread: here, or in a slot of its file.
+    Chunk { thread: u32, slot: Option<Slot> },
     /// A thread needs its file no more.
     ThreadEnds { thread: u32 },
 }

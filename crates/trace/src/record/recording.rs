@@ -1,7 +1,7 @@
 //! The collector: starts the program and merges what its processes send into one order.
 
 use super::Command;
-use super::buffers::Buffers;
+use super::buffers::{Buffers, Owner};
 use super::code::{Code, PLUGIN};
 use super::connection::{Connection, Message};
 use super::decode::{Names, Word, decode};
@@ -362,13 +362,13 @@ impl Recording {
     fn take(&mut self, at: usize, message: Message) -> Result<Option<u32>, Error> {
         let token = self.connections[at].token.filter(|token| self.living.contains(token));
         match (message, token) {
-            (Message::Chunk { thread, slot: None }, Some(token)) => self.buffers.count(token, thread),
+            (Message::Chunk { thread, slot: None }, Some(token)) => self.buffers.count(Owner { token, thread }),
             (Message::Chunk { thread, slot: Some(slot) }, Some(token)) => {
-                let taken = self.buffers.take(self.folder.path(), (token, thread), slot, &mut self.words);
+                let taken = self.buffers.take(self.folder.path(), Owner { token, thread }, slot, &mut self.words);
                 taken.map_err(|source| self.io(source))?;
             }
             (Message::ThreadEnds { thread }, Some(token)) => {
-                self.buffers.remove(self.folder.path(), token, thread);
+                self.buffers.remove(self.folder.path(), Owner { token, thread });
                 return Ok(None);
             }
             // What arrives after the end of a process is dropped.
@@ -399,7 +399,7 @@ impl Recording {
                     // Those of the program before have ended, and numbers continue.
                     for ended in Buffers::threads(self.folder.path(), token) {
                         if ended < thread {
-                            self.buffers.remove(self.folder.path(), token, ended);
+                            self.buffers.remove(self.folder.path(), Owner { token, thread: ended });
                         }
                     }
                 }
@@ -439,7 +439,7 @@ impl Recording {
                     self.exit(token, batch);
                 }
                 for thread in Buffers::threads(self.folder.path(), token) {
-                    self.buffers.remove(self.folder.path(), token, thread);
+                    self.buffers.remove(self.folder.path(), Owner { token, thread });
                 }
             }
             self.connections.swap_remove(at);
@@ -458,7 +458,7 @@ impl Recording {
     /// Recovers what a killed process left in its buffers.
     fn salvage(&mut self, at: usize, token: u64, batch: &mut Batch) {
         for thread in Buffers::threads(self.folder.path(), token) {
-            for words in self.buffers.leftovers(self.folder.path(), token, thread) {
+            for words in self.buffers.leftovers(self.folder.path(), Owner { token, thread }) {
                 if self.living.contains(&token) {
                     self.tell(at, thread, &words, batch);
                 }

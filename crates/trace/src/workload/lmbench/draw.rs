@@ -9,7 +9,7 @@ use super::super::files::data_file;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, Stub};
-use super::{Benchmark, measure};
+use super::{Benchmark, Each, measure};
 use crate::{Backing, Error, Event, Growth, Source};
 use superpage_pages::{Access, Protection, Random};
 
@@ -41,7 +41,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let (bytes, row) = (power("bytes", 128 << 10..=16 << 20)?, power("row", WIDTH..=16 << 10)?);
     let times = values.count("times", 1..=MOST_COUNT)?;
     let draw = Draw { bytes, row, pixmap: 0, random: Random::new(values.seed()?) };
-    Ok(measure(values, draw, times, (1, 2 * HEIGHT * WIDTH.div_ceil(64) + 8)))
+    Ok(measure(values, draw, times, Each { steps: 1, runs: 2 * HEIGHT * WIDTH.div_ceil(64) + 8 }))
 }
 
 struct Draw {

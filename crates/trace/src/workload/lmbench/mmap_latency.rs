@@ -11,7 +11,7 @@ use super::super::files::data_file;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, Stub};
-use super::{Benchmark, measure};
+use super::{Benchmark, Each, measure};
 use crate::{Backing, Error, Event, Growth, Source};
 use superpage_pages::{Access, Protection};
 
@@ -38,7 +38,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let times = values.count("times", 1..=MOST_COUNT)?;
     let touched = if values.choice("touch", "tenth", "nothing")? { bytes / 10 } else { 0 };
     let runs = 6 + 2 * touched.div_ceil(STEP);
-    Ok(measure(values, MmapLatency { bytes, touched }, times, (1, runs)))
+    Ok(measure(values, MmapLatency { bytes, touched }, times, Each { steps: 1, runs }))
 }
 
 struct MmapLatency {

@@ -62,10 +62,15 @@ struct Parts<B> {
     ended: bool,
 }
 
-/// A benchmark of so many operations, each of so many steps and about so many runs of pages, as a
-/// source.
-fn measure(values: &Values, benchmark: impl Benchmark + 'static, operations: u64, each: (u64, u64)) -> Box<dyn Source> {
-    let (steps, runs) = each;
+/// What one operation consists of: steps, and about how many runs of pages.
+struct Each {
+    steps: u64,
+    runs: u64,
+}
+
+/// A benchmark of `operations` operations, as a source.
+fn measure(values: &Values, benchmark: impl Benchmark + 'static, operations: u64, each: Each) -> Box<dyn Source> {
+    let Each { steps, runs } = each;
     let (warm, measured) = (operations.div_ceil(10) * steps, operations * steps);
     let runs = process::START_RUNS + (operations + operations.div_ceil(10)) * runs;
     let info = Info { fetches: true, calls: true, runs: Some(runs), ..Info::default() };

@@ -10,7 +10,7 @@ use super::super::Kind;
 use super::super::parameters::{MOST_BYTES, Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, Stub};
-use super::{Benchmark, TRANSFER, measure};
+use super::{Benchmark, Each, TRANSFER, measure};
 use crate::{Error, Source};
 use superpage_pages::Access;
 
@@ -26,7 +26,7 @@ const PIPE: u64 = 4 << 10;
 
 fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let writes = values.bytes("bytes", 1..=MOST_BYTES)?.div_ceil(TRANSFER);
-    Ok(measure(values, PipeBandwidth { buffer: 0 }, writes, (1, 16 * 7)))
+    Ok(measure(values, PipeBandwidth { buffer: 0 }, writes, Each { steps: 1, runs: 16 * 7 }))
 }
 
 struct PipeBandwidth {

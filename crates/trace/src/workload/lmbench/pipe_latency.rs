@@ -5,7 +5,7 @@ use super::super::Kind;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
 use super::super::program::Out;
 use super::process::{self, Object, Stub};
-use super::{Benchmark, measure};
+use super::{Benchmark, Each, measure};
 use crate::{Error, Source};
 
 pub(crate) const KIND: Kind = Kind {
@@ -17,7 +17,7 @@ pub(crate) const KIND: Kind = Kind {
 
 fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let times = values.count("times", 1..=MOST_COUNT)?;
-    Ok(measure(values, PipeLatency, times, (1, 20)))
+    Ok(measure(values, PipeLatency, times, Each { steps: 1, runs: 20 }))
 }
 
 struct PipeLatency;

@@ -6,7 +6,7 @@ use super::super::files::data_file;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, Stub};
-use super::{Benchmark, TRANSFER, measure};
+use super::{Benchmark, Each, TRANSFER, measure};
 use crate::{Error, Event, Source};
 use superpage_pages::Access;
 
@@ -24,7 +24,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let bytes = values.bytes("bytes", 1..=1 << 30)?.next_multiple_of(PAGE);
     let times = values.count("times", 1..=MOST_COUNT / (1 << 20))?;
     let reads = bytes.div_ceil(TRANSFER);
-    Ok(measure(values, Reread { bytes, reads, buffer: 0 }, times, (reads, reads * 22)))
+    Ok(measure(values, Reread { bytes, reads, buffer: 0 }, times, Each { steps: reads, runs: reads * 22 }))
 }
 
 struct Reread {

@@ -12,7 +12,7 @@ use super::super::Kind;
 use super::super::parameters::{Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, START_RUNS, Stub};
-use super::{Benchmark, measure};
+use super::{Benchmark, Each, measure};
 use crate::{Error, Event, Source};
 use superpage_pages::Access;
 
@@ -44,7 +44,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
         _ => values.bytes("beside", 1..=512 << 20)?,
     };
     let runs = START_RUNS + 2 * beside.div_ceil(PAGE);
-    Ok(measure(values, Start { idle, beside, heap: 0 }, times, (1, runs)))
+    Ok(measure(values, Start { idle, beside, heap: 0 }, times, Each { steps: 1, runs }))
 }
 
 struct Start {

@@ -9,7 +9,7 @@ use super::super::Kind;
 use super::super::parameters::{MOST_COUNT, Parameter, Values};
 use super::super::program::{Out, PAGE};
 use super::process::{self, Object, Stub};
-use super::{Benchmark, measure};
+use super::{Benchmark, Each, measure};
 use crate::{Error, Source};
 use superpage_pages::Access;
 
@@ -36,7 +36,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     };
     let times = values.count("times", 1..=MOST_COUNT / 64)?;
     let runs = processes * (10 + bytes.div_ceil(PAGE));
-    Ok(measure(values, Switch { processes, bytes, heap: 0 }, times, (processes, runs)))
+    Ok(measure(values, Switch { processes, bytes, heap: 0 }, times, Each { steps: processes, runs }))
 }
 
 struct Switch {
