@@ -1,6 +1,7 @@
 //! Verdicts: whether a measured value agrees with a paper's, by a tolerance in the experiment file.
 
 use crate::measure::Value;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use superpage_report::{Keys, Stored};
 
@@ -94,22 +95,22 @@ impl std::fmt::Display for Verdict {
 impl Tolerance {
     /// The interval that agrees with the paper's value. `steps` is the whole in steps of the
     /// paper's counter.
-    fn interval(self, paper: f64, steps: Option<u32>) -> (f64, f64) {
+    fn interval(self, paper: f64, steps: Option<u32>) -> RangeInclusive<f64> {
         match self {
-            Tolerance::Exact => (paper - 1e-9, paper + 1e-9),
+            Tolerance::Exact => paper - 1e-9..=paper + 1e-9,
             Tolerance::Percent(percent) => {
                 let width = paper.abs() * percent / 100.0;
-                (paper - width, paper + width)
+                paper - width..=paper + width
             }
-            Tolerance::Within(width) => (paper - width, paper + width),
-            Tolerance::AtLeast => (paper, f64::INFINITY),
-            Tolerance::AtMost => (f64::NEG_INFINITY, paper),
+            Tolerance::Within(width) => paper - width..=paper + width,
+            Tolerance::AtLeast => paper..=f64::INFINITY,
+            Tolerance::AtMost => f64::NEG_INFINITY..=paper,
             Tolerance::Steps => {
                 // A count of k steps stands for anything between k - 1 and k + 1 of them.
                 let whole = f64::from(steps.unwrap_or(1));
                 let left = ((1.0 - paper / 100.0) * whole).round();
                 let share = |left: f64, whole: f64| 100.0 * (1.0 - left / whole);
-                (share(left + 1.0, (whole - 1.0).max(1.0)), share((left - 1.0).max(0.0), whole + 1.0))
+                share(left + 1.0, (whole - 1.0).max(1.0))..=share((left - 1.0).max(0.0), whole + 1.0)
             }
         }
     }
@@ -117,10 +118,7 @@ impl Tolerance {
     /// Whether `measured` agrees with `paper`.
     pub(crate) fn judge(self, paper: Value, measured: Value, steps: Option<u32>) -> Verdict {
         let agrees = match (paper, measured) {
-            (Value::Number(paper), Value::Number(measured)) => {
-                let (least, most) = self.interval(paper, steps);
-                (least..=most).contains(&measured)
-            }
+            (Value::Number(paper), Value::Number(measured)) => self.interval(paper, steps).contains(&measured),
             (paper, measured) => paper == measured,
         };
         if agrees { Verdict::Agrees } else { Verdict::Differs }
@@ -135,7 +133,7 @@ impl Tolerance {
             (Tolerance::AtLeast, _) => "at least".into(),
             (Tolerance::AtMost, _) => "at most".into(),
             (Tolerance::Steps, Value::Number(paper)) => {
-                let (least, most) = self.interval(paper, steps);
+                let (least, most) = self.interval(paper, steps).into_inner();
                 format!("{least:.2} to {most:.2}, a step of the counter")
             }
         }

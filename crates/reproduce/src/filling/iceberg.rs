@@ -71,9 +71,9 @@ impl Iceberg {
         }
     }
 
-    /// The frames, and how many of them hold a page, ghosts among them.
-    pub(super) fn usage(&self) -> (usize, usize) {
-        (self.frames.len(), self.places.len())
+    /// The percent of frames that hold a page, ghosts among them.
+    pub(super) fn used_percent(&self) -> f64 {
+        100.0 * self.places.len() as f64 / self.frames.len() as f64
     }
 
     /// The bucket of the page's front yard, and those of its back yards.

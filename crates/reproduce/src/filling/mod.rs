@@ -56,18 +56,21 @@ impl Filling {
 fn until_first_conflict(memory: &mut Iceberg, seed: u64) -> f64 {
     let mut pages = Random::new(seed);
     while !matches!(memory.access(pages.next()), Placed::Evicted(_)) {}
-    used(memory)
+    memory.used_percent()
 }
 
-fn used(memory: &Iceberg) -> f64 {
-    let (frames, held) = memory.usage();
-    100.0 * held as f64 / frames as f64
+/// What came of a program, in percent.
+#[derive(Clone, Copy)]
+struct Filled {
+    /// Of the frames, those in use: at the end, or at the first conflict.
+    used: f64,
+    /// Of the second half of the accesses, those that found their page in memory.
+    hits: f64,
 }
 
-/// The percent of frames in use at the end, and of the second half of the accesses that found their
-/// page in memory, for a program that first uses all pages of its footprint in order, and then any
-/// at random, so many times as many.
-fn overcommitted(memory: &mut Iceberg, pages: u64, rounds: u64, seed: u64) -> (f64, f64) {
+/// A program that first uses all pages of its footprint in order, and then any at random, `rounds`
+/// times as many.
+fn overcommitted(memory: &mut Iceberg, pages: u64, rounds: u64, seed: u64) -> Filled {
     let mut random = Random::new(!seed);
     let accesses = pages * rounds;
     (0..pages).for_each(|page| _ = memory.access(page));
@@ -76,7 +79,7 @@ fn overcommitted(memory: &mut Iceberg, pages: u64, rounds: u64, seed: u64) -> (f
         let hit = memory.access(random.below(pages)) == Placed::Hit;
         hits += u64::from(hit && access >= accesses / 2);
     }
-    (used(memory), 100.0 * hits as f64 / (accesses - accesses / 2) as f64)
+    Filled { used: memory.used_percent(), hits: 100.0 * hits as f64 / (accesses - accesses / 2) as f64 }
 }
 
 /// One memory, with one seed.
@@ -89,11 +92,11 @@ struct Job {
 }
 
 impl Job {
-    fn run(&self, rounds: u64) -> (f64, f64) {
+    fn run(&self, rounds: u64) -> Filled {
         let frames = self.memory.bytes() / FRAME;
         let mut memory = Iceberg::new(frames as usize / BUCKET, self.seed);
         match self.footprint {
-            None => (until_first_conflict(&mut memory, self.seed), 0.0),
+            None => Filled { used: until_first_conflict(&mut memory, self.seed), hits: 0.0 },
             Some(percent) => {
                 let pages = (frames as f64 * percent / 100.0) as u64;
                 overcommitted(&mut memory, pages, rounds, self.seed)
@@ -116,15 +119,15 @@ pub(crate) fn compute(filling: &Filling, stop: &AtomicBool, watch: &dyn Watch) -
         .flat_map(|(memory, footprint)| (1..=filling.seeds).map(move |seed| Job { memory, seed, footprint }))
         .collect();
     let results = run(&jobs, filling.rounds, stop, watch);
-    let results: Option<Vec<(f64, f64)>> = results.into_iter().collect();
+    let results: Option<Vec<Filled>> = results.into_iter().collect();
     let Some(results) = results else { return found };
     let mut results = results.chunks(filling.seeds as usize);
     for memory in &filling.memory {
         let (name, key_of) = (superpage_report::bytes(memory.bytes()), ExactBytes(memory.bytes()));
         for (footprint, results) in parts().zip(results.by_ref()) {
-            let mean = |of: fn(&(f64, f64)) -> f64| results.iter().map(of).sum::<f64>() / results.len() as f64;
-            let (used, hits) = (mean(|result| result.0), mean(|result| result.1));
-            let least = results.iter().map(|result| result.0).fold(f64::INFINITY, f64::min);
+            let mean = |of: fn(&Filled) -> f64| results.iter().map(of).sum::<f64>() / results.len() as f64;
+            let (used, hits) = (mean(|result| result.used), mean(|result| result.hits));
+            let least = results.iter().map(|result| result.used).fold(f64::INFINITY, f64::min);
             let mut note = |key: &str, quantity: String, value: f64| {
                 found.values.insert(format!("{key_of}.{key}"), value);
                 found.shown.push(Shown {
@@ -153,7 +156,7 @@ pub(crate) fn compute(filling: &Filling, stop: &AtomicBool, watch: &dyn Watch) -
 }
 
 /// The results in the order of the jobs, on all threads; `None` for what was not run.
-fn run(jobs: &[Job], rounds: u64, stop: &AtomicBool, watch: &dyn Watch) -> Vec<Option<(f64, f64)>> {
+fn run(jobs: &[Job], rounds: u64, stop: &AtomicBool, watch: &dyn Watch) -> Vec<Option<Filled>> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![None; jobs.len()]));
     let threads = superpage_sim::threads();
     let work = || {
@@ -179,7 +182,7 @@ mod tests {
             let mut memory = Iceberg::new(1024, seed);
             let first = until_first_conflict(&mut memory, seed);
             memory.validate();
-            let (later, hits) = overcommitted(&mut memory, 1024 * BUCKET as u64 * 11 / 10, 3, seed);
+            let Filled { used: later, hits } = overcommitted(&mut memory, 1024 * BUCKET as u64 * 11 / 10, 3, seed);
             memory.validate();
             assert!((90.0..100.0).contains(&first) && first < later && later <= 100.0, "{first} {later}");
             // Of equally likely pages, those are found that are in memory.

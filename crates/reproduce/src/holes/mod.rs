@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use superpage_mmu::Machine;
-use sweep::{Job, KEYS, Laid, Sweep};
+use sweep::{Job, KEYS, Laid, Point, Sweep};
 
 /// Of what a mean over all items is: the layout, the key and the point.
-type Mean = (String, &'static str, (u32, u32));
+type Mean = (String, &'static str, Point);
 
 /// Values `ITEM:LAYOUT.KEY@xSHAREhHOLES` and curves `ITEM:LAYOUT.KEY` over the axis that has
 /// several points; `mean` in place of an item is the geometric mean of all, of `performance` and of
@@ -53,7 +53,7 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
             }
             continue;
         }
-        let mut counted = |laid: &Laid, point: (u32, u32)| {
+        let mut counted = |laid: &Laid, point: Point| {
             let result = results.entry(sweep.job(index, laid, point)).or_insert(Err(Outcome::Interrupted));
             result.as_ref().ok().copied().unwrap_or_default()
         };
@@ -64,7 +64,7 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
                 for (key, quantity, value) in KEYS {
                     let relative = key.starts_with("performance");
                     let value = if relative { value(&reference) / value(&here) } else { value(&here) };
-                    note(&mut found, sweep, (&slug(&item.name), &laid.key, key), point, value);
+                    note(&mut found, sweep, &format!("{}:{}.{key}", slug(&item.name), laid.key), point, value);
                     if sweep.shows(laid, key, point) {
                         found.shown.push(row(sweep, &item.name, format!("{}: {quantity}", laid.name), point, value));
                     }
@@ -80,20 +80,20 @@ pub(crate) fn compute(experiment: &Experiment, options: &Options, stop: &AtomicB
         return found;
     }
     for ((name, key, point), (sum, count)) in means {
-        note(&mut found, sweep, ("mean", &name, key), point, (sum / f64::from(count)).exp());
+        note(&mut found, sweep, &format!("mean:{name}.{key}"), point, (sum / f64::from(count)).exp());
     }
     found
 }
 
-/// Adds a value and the point of its curve.
-fn note(found: &mut Computed, sweep: &Sweep, (item, layout, key): (&str, &str, &str), point: (u32, u32), value: f64) {
-    let (share, holes) = point;
-    found.values.insert(format!("{item}:{layout}.{key}@x{share}h{holes}"), value);
+/// Adds a value, and the point of its curve, `ITEM:LAYOUT.KEY`.
+fn note(found: &mut Computed, sweep: &Sweep, curve: &str, Point { share, holes }: Point, value: f64) {
+    found.values.insert(format!("{curve}@x{share}h{holes}"), value);
     let x = if sweep.share.len() > 1 { share } else { holes };
-    found.point(&format!("{item}:{layout}.{key}"), f64::from(x), value, "");
+    found.point(curve, f64::from(x), value, "");
 }
 
-fn row(sweep: &Sweep, item: &str, quantity: String, (share, holes): (u32, u32), value: f64) -> Shown {
+fn row(sweep: &Sweep, item: &str, quantity: String, at: Point, value: f64) -> Shown {
+    let Point { share, holes } = at;
     let point = if sweep.share.len() > 1 { format!("x = {share} %") } else { format!("{holes} % holes") };
     Shown { item: format!("{item}, {point}"), quantity, value, reason: "the paper draws it and gives no number".into() }
 }
@@ -103,7 +103,7 @@ fn walks(sweep: &Sweep, found: &mut Computed) -> Result<(), String> {
     for laid in &sweep.layouts {
         let name = &laid.key;
         let machine = superpage_sim::machine(&laid.machine).map_err(|error| error.to_string())?;
-        let point = (100, sweep.holes.last().copied().unwrap_or_default());
+        let point = Point { share: 100, holes: sweep.holes.last().copied().unwrap_or_default() };
         let walks = Walks::of(&machine, sweep.job(0, laid, point).layout)?;
         let values = [
             ("walk.filtered", walks.filtered),
@@ -141,7 +141,7 @@ fn run(
             if jobs.iter().position(|other| other.item == job.item).is_some_and(|first| jobs[first] == *job) {
                 watch.stream(&item.name, job.item + 1, experiment.items.len());
             }
-            let result = one(item, job, (options, experiment.lines), stop);
+            let result = one(item, job, options, experiment.lines, stop);
             results.lock().expect("no thread panics").insert(job.clone(), result);
         }
     };
@@ -149,7 +149,7 @@ fn run(
     results.into_inner().expect("no thread panics")
 }
 
-fn one(item: &Item, job: &Job, (options, lines): (&Options, bool), stop: &AtomicBool) -> Result<Counted, Outcome> {
+fn one(item: &Item, job: &Job, options: &Options, lines: bool, stop: &AtomicBool) -> Result<Counted, Outcome> {
     let failed = |problem: String| Outcome::Failed(problem);
     let machine: Machine = superpage_sim::machine(&job.machine).map_err(|error| failed(error.to_string()))?;
     let what = What::of(item, options.long).ok_or_else(|| failed("nothing runs".into()))?;

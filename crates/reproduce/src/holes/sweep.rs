@@ -45,6 +45,14 @@ pub(super) struct Job {
     pub(super) layout: Layout,
 }
 
+/// A point of a sweep, in percent: the share of the regions that are not plain superpages, and the
+/// share of the pages of such a region that are holes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Point {
+    pub(super) share: u32,
+    pub(super) holes: u32,
+}
+
 impl Sweep {
     /// What is wrong with it, in a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -77,7 +85,7 @@ impl Sweep {
 
     /// Whether this value of a layout is a row at a point: not if it is the reference's own
     /// performance.
-    pub(super) fn shows(&self, laid: &Laid, key: &str, point: (u32, u32)) -> bool {
+    pub(super) fn shows(&self, laid: &Laid, key: &str, point: Point) -> bool {
         let reference = self.reference();
         let itself = key.starts_with("performance") && self.job(0, laid, point) == self.job(0, reference, point);
         let named = |shown: &String| shown.strip_prefix(&laid.key).and_then(|rest| rest.strip_prefix('.')) == Some(key);
@@ -93,13 +101,13 @@ impl Sweep {
         self.layouts.iter().find(|laid| laid.key == self.reference).expect("checked")
     }
 
-    /// The points, as share and holes.
-    pub(super) fn points(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.share.iter().flat_map(|share| self.holes.iter().map(|holes| (*share, *holes)))
+    /// The points.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
+        self.share.iter().flat_map(|share| self.holes.iter().map(|holes| Point { share: *share, holes: *holes }))
     }
 
     /// The run of an item with a layout at a point. What does not depend on the point is one run.
-    pub(super) fn job(&self, item: usize, laid: &Laid, (share, holes): (u32, u32)) -> Job {
+    pub(super) fn job(&self, item: usize, laid: &Laid, Point { share, holes }: Point) -> Job {
         let whole = Layout { made: laid.regions, share: 0, holes: 0, placed: Placed::default(), seed: self.seed };
         let layout = match laid.regions {
             Made::Mixed if share == 0 => Layout { made: Made::Superpage, ..whole },
