@@ -321,7 +321,7 @@ impl System {
                 seen.push(Region { number, populated, superpage });
             };
             match system.scan(SpaceId(space), level, &mut see) {
-                Scanned::Seen | Scanned::Anew | Scanned::Unchanged | Scanned::Gone | Scanned::Closed => Ok(seen),
+                Scanned::Seen | Scanned::NewProgram | Scanned::Unchanged | Scanned::Gone | Scanned::Closed => Ok(seen),
             }
         })
     }

@@ -10,7 +10,7 @@
 //! whatever the run does. In a run that is not measured each process can also be sampled at the
 //! moment of its exit ([`Sampler::at_ends`]), so that even the shortest is seen.
 
-use crate::inspect::{Kind, Process, Reach};
+use crate::inspect::{MappingKind, Process, Reach};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fs;
@@ -41,9 +41,9 @@ pub struct Budget {
 
 impl Budget {
     /// In a run that is timed: 0.3 % of one processor together.
-    pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0, growth: Duration::ZERO };
+    pub(crate) const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0, growth: Duration::ZERO };
     /// In a run that is not timed.
-    pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2, growth: Duration::ZERO };
+    pub(crate) const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2, growth: Duration::ZERO };
 }
 
 /// The shortest time between two looks.
@@ -145,7 +145,7 @@ impl Sampler {
 
     /// To be called when a process of the tree is about to exit and waits: samples the tree at
     /// once, whatever it costs, unless the plan's flag is set.
-    pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
+    pub(crate) fn at_ends(&self) -> impl FnMut(i32) + use<> {
         let ask = self.ask.clone();
         move |_| {
             let (done, looked) = channel();
@@ -163,7 +163,7 @@ impl Sampler {
     }
 
     /// Like [`finish`](Sampler::finish), with what the program requested, if that was sampled.
-    pub fn finish_thorough(mut self, most: u64) -> (Memory, Option<Reach>) {
+    pub(crate) fn finish_thorough(mut self, most: u64) -> (Memory, Option<Reach>) {
         self.begin();
         self.over.store(true, Ordering::Relaxed);
         let _ = self.ask.send(Ask::End);
@@ -184,7 +184,7 @@ struct Part {
 impl Part {
     /// A look, and what was resident before and after it: of a program that ends meanwhile it sees
     /// any part. `None` where all had ended, which leaves nothing to divide by.
-    fn new((bytes, of): (u64, u64), before: u64, after: u64) -> Option<Part> {
+    fn new(bytes: u64, of: u64, before: u64, after: u64) -> Option<Part> {
         (of > 0).then_some(Part { bytes, of, resident: before.min(after) })
     }
 
@@ -335,7 +335,7 @@ impl Look {
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
-            self.seen.folios = seen.and_then(|seen| Part::new(seen, sum, still())).or(self.seen.folios);
+            self.seen.folios = seen.and_then(|(bytes, of)| Part::new(bytes, of, sum, still())).or(self.seen.folios);
         }
         if near || thorough {
             let grown = self.seen.huge.is_none_or(|last| sum > last.resident + last.resident / 10);
@@ -353,7 +353,7 @@ impl Look {
                 (all.huge.bytes(), all.resident.bytes())
             });
             self.growth += ordinary.map_or(Duration::ZERO, |ordinary| self.huge.spent.saturating_sub(ordinary));
-            if let Some(part) = seen.and_then(|seen| Part::new(seen, sum, still())) {
+            if let Some(part) = seen.and_then(|(bytes, of)| Part::new(bytes, of, sum, still())) {
                 self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
                 // The last that is near, not the largest: memory that stays may still become huge.
                 let whole = part.resident as f64 >= NEAR * self.sum as f64;
@@ -380,7 +380,7 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
     let members = members.iter().take_while(|_| go_on());
     for process in members.filter_map(|pid| Process::read_while(*pid as u32, go_on).ok()) {
         for (mapping, folios) in process.mappings.iter().filter_map(|map| Some((map, map.folio_bytes.as_ref()?))) {
-            if matches!(mapping.kind, Kind::Anonymous | Kind::SharedMemory) {
+            if matches!(mapping.kind, MappingKind::Anonymous | MappingKind::SharedMemory) {
                 bytes += sizes.iter().filter_map(|size| folios.get(&size)).sum::<u64>();
             }
             of += mapping.resident_bytes;
@@ -494,11 +494,11 @@ mod tests {
     fn a_look_during_which_a_program_ends_is_not_near_its_peak() {
         let mb = |count: u64| count << 20;
         let share = |after| {
-            let huge = Part::new((mb(27), mb(100)), mb(100), after);
+            let huge = Part::new(mb(27), mb(100), mb(100), after);
             Seen { peak: mb(100), huge, ..Seen::default() }.with_peak(0, 0).coverage
         };
         assert_eq!([share(mb(100)), share(mb(20))], [Some(0.27), None]);
-        assert_eq!(Part::new((0, 0), mb(100), 0), None);
+        assert_eq!(Part::new(0, 0, mb(100), 0), None);
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl Running<'_> {
         self.arrangement.has_ended_brief()
     }
 
-    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of
+    /// Ends the watching, and what the policy does next to the command. `most` is a lower bound of
     /// the peak of its memory, in bytes, that is known otherwise.
     pub(crate) fn seen(&mut self, most: u64) -> Seen {
         let work = self.promoting.take().map(Promoting::finish);

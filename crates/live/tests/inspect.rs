@@ -9,7 +9,7 @@ use superpage_linux::pagemap::Pagemap;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::{HUGETLB_POOL, Settings, THP_ENABLED};
 use superpage_linux::why::Why;
-use superpage_live::inspect::{Expectation, Kind, Mapping, Process, Service};
+use superpage_live::inspect::{Expectation, Mapping, MappingKind, Process, Service};
 use superpage_live::promote::Selected;
 use superpage_pages::PageSize;
 
@@ -305,7 +305,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
 
     let huge = of("huge");
     assert_eq!(sums(huge), (BLOCK + 100 * page, BLOCK, 0, vec![(Why::NotPopulated, 100 * page)]));
-    assert_eq!((huge.kind, huge.advised, huge.size_bytes), (Kind::Anonymous, Some(true), 2 * BLOCK));
+    assert_eq!((huge.kind, huge.advised, huge.size_bytes), (MappingKind::Anonymous, Some(true), 2 * BLOCK));
     assert_eq!(folios(huge).last().unwrap(), &("2M".to_string(), BLOCK));
     assert_eq!((contiguous(huge, "2M"), huge.populated_share), (BLOCK, 612.0 / 1024.0));
     assert!(huge.reasons[0].text.contains("100 of 512"), "{}", huge.reasons[0].text);
@@ -340,7 +340,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
     let unadvised = of("unadvised");
     assert_eq!(sums(unadvised), (128 * page, 0, 0, vec![(Why::NotAdvised, 128 * page)]));
     let shared = of("shared");
-    assert_eq!((shared.kind, shared.resident_bytes), (Kind::SharedMemory, BLOCK));
+    assert_eq!((shared.kind, shared.resident_bytes), (MappingKind::SharedMemory, BLOCK));
     if rules.shared("2M".parse().unwrap()) == Some("never") {
         assert_eq!(sums(shared), (BLOCK, 0, 0, vec![(Why::Never, BLOCK)]));
         // The setting stops the kernel alone.
@@ -358,7 +358,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
     }
 
     let file = of("file");
-    assert_eq!((file.kind, file.resident_bytes), (Kind::File, 2 * BLOCK));
+    assert_eq!((file.kind, file.resident_bytes), (MappingKind::File, 2 * BLOCK));
     assert!(file.reasons.iter().any(|reason| (reason.why, reason.bytes) == (Why::PrivateCopies, BLOCK)), "{file:?}");
     let misaligned = of("misaligned");
     let (_, huge, _, mut found) = sums(misaligned);
@@ -372,7 +372,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
     }
     if wanted.contains("hugetlb") {
         let mapping = of("hugetlb");
-        assert_eq!((mapping.kind, sums(mapping)), (Kind::Hugetlb, (BLOCK, BLOCK, 0, vec![])));
+        assert_eq!((mapping.kind, sums(mapping)), (MappingKind::Hugetlb, (BLOCK, BLOCK, 0, vec![])));
         assert_eq!((folios(mapping), mapping.populated_share), (vec![("2M".into(), BLOCK)], 0.5));
     }
 }
@@ -400,14 +400,14 @@ fn pages_of_a_pool_that_two_processes_map_count_once() {
     parent.wait().unwrap();
     let service = service.unwrap();
     let of = |process: &Process| {
-        let mapping = process.mappings.iter().find(|mapping| mapping.kind == Kind::Hugetlb).unwrap();
+        let mapping = process.mappings.iter().find(|mapping| mapping.kind == MappingKind::Hugetlb).unwrap();
         (mapping.resident_bytes, mapping.proportional_bytes)
     };
     let mut parts: Vec<(u64, u64)> = service.processes.iter().map(of).collect();
     parts.sort();
     assert_eq!(parts, [(BLOCK, BLOCK / 2), (2 * BLOCK, BLOCK + BLOCK / 2)]);
-    let whole = service.whole();
-    let pool = whole.mappings.iter().filter(|mapping| mapping.kind == Kind::Hugetlb);
+    let whole = service.as_one_process();
+    let pool = whole.mappings.iter().filter(|mapping| mapping.kind == MappingKind::Hugetlb);
     assert_eq!(pool.map(|mapping| mapping.resident_bytes).sum::<u64>(), 2 * BLOCK);
     let expected: Expectation = "shared huge >= 100 %".parse().unwrap();
     assert_eq!(expected.unmet(&whole), None);

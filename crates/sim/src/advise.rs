@@ -294,7 +294,7 @@ impl Background for Tally {
         *self.counted.misses.entry(at.0 / self.pages).or_default() += 1;
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let Event::Mapped { range, .. } = event {
             self.counted.mappings.insert(range.start.0, range.start.0 + range.pages);
         }

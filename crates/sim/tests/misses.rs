@@ -99,7 +99,7 @@ impl Background for Charged {
         Wants { miss: true, neighbour: true, ..Wants::default() }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let Event::Miss { mapped: Level::BASE, neighbour: Some(Level(1)), .. } = event {
             CHARGES.fetch_add(1, Ordering::Relaxed);
         }

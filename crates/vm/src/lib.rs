@@ -59,7 +59,8 @@ pub use object::Growth;
 pub use outcome::{Compacted, Fault, FaultKind, How, Promoted, Region};
 pub use pmap::{Address, Contiguity, Pmap, SpaceId};
 pub use policy::background::{
-    Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Refusal, Scanned, System, Time, Wants,
+    Background, Costs, Event, Events, Look, MemoryState, Part, Prefer, Refusal, Scanned, ScannedPart, System, Time,
+    Wants,
 };
 pub use policy::runner::Runner;
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError};

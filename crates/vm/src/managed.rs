@@ -2,7 +2,7 @@
 
 use crate::object::Growth;
 use crate::outcome::Promotion;
-use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, System, Time};
+use crate::policy::background::{Costs, Event, Look, MemoryState, Part, Prefer, Scanned, ScannedPart, System, Time};
 use crate::space::{Entry, Window};
 use crate::vm::Vm;
 use crate::{Address, Candidate, Compacted, How, Memory, Pmap, Refusal, Region, Sample, SpaceId, Why};
@@ -58,7 +58,7 @@ impl Vm {
         self.policy.background().and_then(|background| background.failed())
     }
 
-    /// Whether the policy wants to be told of misses in the TLBs, by [`Vm::missed`].
+    /// Whether the policy wants to know of misses in the TLBs, by [`Vm::missed`].
     #[inline]
     pub fn wants_misses(&self) -> bool {
         self.policy.events().missed || self.policy.wants().miss
@@ -185,15 +185,9 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         self.vm.spaces.iter().map(|(space, _)| space).collect()
     }
 
-    fn scan_part(
-        &mut self,
-        space: SpaceId,
-        level: Level,
-        part: Part,
-        see: &mut dyn FnMut(Sample),
-    ) -> (Scanned, Option<u64>) {
+    fn scan_part(&mut self, space: SpaceId, level: Level, part: Part, see: &mut dyn FnMut(Sample)) -> ScannedPart {
         self.vm.spaces.own_again(&self.vm.objects, space);
-        let Ok(map) = self.vm.spaces.get(space) else { return (Scanned::Gone, None) };
+        let Ok(map) = self.vm.spaces.get(space) else { return Scanned::Gone.into() };
         let ladder = &self.vm.frames.ladder;
         let (pages, hints) = (ladder.pages(level), self.vm.policy.answers.place.hints);
         let (first, mut reported, mut looked, mut next) = (part.from.saturating_mul(pages), 0, 0, None);
@@ -229,7 +223,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             }
         }
         self.vm.frames.stats.background_scanned += looked;
-        (Scanned::Seen, next)
+        ScannedPart { scanned: Scanned::Seen, next }
     }
 
     fn population(&mut self, space: SpaceId, level: Level, region: u64) -> Option<Sample> {

@@ -53,7 +53,7 @@ pub struct Fault {
     pub preempted: u32,
     /// The level of the page that maps the address now: above the base page's after a promotion.
     pub mapped: Level,
-    /// Bytes of zeroes written: to the page, and to whatever was populated beside it.
+    /// Bytes of zeroes written: to the page, and to whatever was populated around it.
     pub zeroed: u64,
     /// Bytes copied: of the page, and by compaction.
     pub copied: u64,
@@ -67,7 +67,7 @@ impl Fault {
         Fault { kind, frame, source, reserved: false, wanted, allocated, preempted: 0, mapped, zeroed, copied }
     }
 
-    /// The same, with what has been zeroed and copied since `before` ([`Stats::filled`]).
+    /// This fault, with what has been zeroed and copied since `before` ([`Stats::filled`]).
     pub(crate) fn since(self, [zeroed, copied]: [u64; 2], now: &Stats) -> Fault {
         Fault { zeroed: now.bytes_zeroed - zeroed, copied: now.bytes_copied - copied, ..self }
     }

@@ -53,7 +53,7 @@ impl SoftPmap {
         self.mappings.len()
     }
 
-    /// How often TLBs were told to invalidate something: once for each mapping that was removed,
+    /// How often TLBs had to invalidate something: once for each mapping that was removed,
     /// changed or demoted, or once for all those of one gathered change.
     pub fn shootdowns(&self) -> u64 {
         self.shootdowns

@@ -51,8 +51,8 @@ pub struct Stats {
     pub reservations_preempted: u64,
     /// Frames of reservations that the background of the policy freed.
     pub reserved_released: u64,
-    /// Zero-filled pages that were given back: by the background, and of underused huge pages by the
-    /// page daemon.
+    /// Zero-filled pages that were given back: by the background, and of underused huge pages by
+    /// the page daemon.
     pub zeroes_given_back: u64,
     /// Compactions of an extent, direct and by the background.
     pub compactions: u64,
@@ -109,7 +109,7 @@ pub struct Stats {
     pub contiguity_failed: u64,
     /// Extents whose contiguity the daemon has restored.
     pub contiguity_restored: u64,
-    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them
+    /// Base pages that a fault populated next to its own, now. Whether programs have accessed them
     /// since is not known here, since such accesses do not fault.
     pub untouched_pages: u64,
     /// Base pages populated by a fault on themselves, now.

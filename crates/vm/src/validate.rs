@@ -3,6 +3,7 @@
 
 use crate::frame::static_pool::HugePool;
 use crate::frame::validate::check;
+use crate::object::population::NodeId;
 use crate::object::{ObjectId, PageOf};
 use crate::queue::pages::List;
 use crate::space::Entry;
@@ -12,6 +13,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 use superpage_pages::{Level, MAX_LEVELS, Pfn};
 
 /// The pages that page tables map.
@@ -19,7 +21,7 @@ use superpage_pages::{Level, MAX_LEVELS, Pfn};
 struct MappedPages {
     by_level: [u64; MAX_LEVELS],
     /// Of objects that are mapped only once: by level and slot of the node just above them.
-    superpages: BTreeMap<(u8, u32), u32>,
+    superpages: BTreeMap<NodeId, u32>,
 }
 
 impl Vm {
@@ -132,18 +134,17 @@ impl Vm {
     /// one on its object, or on an object in front of that. Any other page is lost, and would
     /// reappear if a window opened there.
     fn validate_reach(&self) -> Result<(), String> {
-        let mut windows: BTreeMap<ObjectId, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut windows: BTreeMap<ObjectId, Vec<Range<u64>>> = BTreeMap::new();
         for entry in self.spaces.entries() {
             for object in self.objects.chain(entry.object) {
-                windows.entry(object).or_default().push((entry.offset, entry.offset_end()));
+                windows.entry(object).or_default().push(entry.offset..entry.offset_end());
             }
         }
         for (object, _) in self.objects.iter().filter(|(_, known)| known.file.is_none()) {
-            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, 0, PAGES_LIMIT);
-            let unpopulated = cached.into_iter().map(|(index, _)| index).chain(swapped);
+            let unpopulated = self.frames.swap_and_cache.pages_in(object, 0, PAGES_LIMIT);
             let open = windows.get(&object).map_or(&[][..], Vec::as_slice);
-            for index in self.frames.populated(object).into_iter().chain(unpopulated) {
-                check(open.iter().any(|(low, high)| (*low..*high).contains(&index)), || {
+            for index in self.frames.populated(object).into_iter().chain(unpopulated.indices()) {
+                check(open.iter().any(|window| window.contains(&index)), || {
                     format!("page {index:#x} of {object:?} lies outside every window through which it can be reached")
                 })?;
             }
@@ -152,7 +153,7 @@ impl Vm {
     }
 
     /// Also counts the superpages below each node of objects that are mapped only once.
-    fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
+    fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<NodeId, u32>, String> {
         let mut counted = MappedPages { by_level: self.validate_zero_leaves(pmap)?, ..MappedPages::default() };
         for (space, map) in self.spaces.iter() {
             let (mut end, SpaceId(number)) = (0, space);
@@ -232,7 +233,10 @@ impl Vm {
             let whole = walk.covered >= level.0 && population.is_full(level.0, walk.slots[level.index()]);
             check(whole, || format!("the superpage at {} is not over a full extent", name()))?;
             if start == at && sole && level.0 < population.top {
-                *counted.superpages.entry((level.0 + 1, walk.slots[level.index() + 1])).or_insert(0) += 1;
+                *counted
+                    .superpages
+                    .entry(NodeId { level: level.0 + 1, slot: walk.slots[level.index() + 1] })
+                    .or_insert(0) += 1;
             }
         }
         Ok(())

@@ -86,7 +86,7 @@ reasons! {
     Busy = "busy", "a page of it is in use";
     /// No extent of its size is free, or no frame for a page table.
     NoExtent = "no-extent", "no free SIZE";
-    /// It cannot be promoted in this way: by copying what is one extent, or in place what is none.
+    /// It cannot be promoted in this way: one extent by copying, or something else in place.
     Otherwise = "otherwise", "not in this way";
     /// A frame could not be filled.
     Contents = "contents", "a frame could not be filled";
@@ -117,7 +117,7 @@ impl Why {
     }
 
     /// Whether the block has changed since a scan found it: it need not be tried again before a
-    /// scan finds it anew.
+    /// scan finds it again.
     pub const fn is_over(self) -> bool {
         use Why::{AdvisedAgainst, Gone, NotPopulated, Superpage, TooSmall, Unmapped};
         matches!(self, Superpage | NotPopulated | TooSmall | AdvisedAgainst | Unmapped | Gone)
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_words_name_the_size() {
+    fn names_are_different_and_words_name_the_size() {
         let mut names: alloc::vec::Vec<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use superpage_pages::{Extent, Hint, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{
     Background, Candidate, Compacted, Config, Costs, Definition, Event, FaultKind, Growth, How, Look, Made, Part,
-    Place, Policy, Prefer, Refusal, Sample, Scanned, SpaceId, System, Target, Time, Vm, Wants, Why,
+    Place, Policy, Prefer, Refusal, Sample, Scanned, ScannedPart, SpaceId, System, Target, Time, Vm, Wants, Why,
 };
 
 pub(crate) const X86: &str = "4K 2M 1G";
@@ -105,20 +105,14 @@ impl System for Mock {
         spaces
     }
 
-    fn scan_part(
-        &mut self,
-        space: SpaceId,
-        _: Level,
-        part: Part,
-        see: &mut dyn FnMut(Sample),
-    ) -> (Scanned, Option<u64>) {
+    fn scan_part(&mut self, space: SpaceId, _: Level, part: Part, see: &mut dyn FnMut(Sample)) -> ScannedPart {
         self.scanned.push(self.now);
         self.spent += if space.0 == self.costly.0 { self.costly.1 } else { 0 };
         let mut regions = self.regions.range((space.0, part.from)..(space.0 + 1, 0));
         for ((_, region), (populated, superpage)) in regions.by_ref().take(part.most as usize) {
             see(Sample { region: *region, populated: *populated, superpage: *superpage });
         }
-        (Scanned::Seen, regions.next().map(|((_, region), _)| *region))
+        ScannedPart { scanned: Scanned::Seen, next: regions.next().map(|((_, region), _)| *region) }
     }
 
     fn scan_if_changed(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
@@ -339,7 +333,7 @@ impl Background for Ear {
         self.0
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         TOLD.lock().unwrap().push(event);
     }
 }

@@ -175,9 +175,9 @@ fn a_plan_that_was_cut_short_is_refused() {
         }
         // CBMM's own: no addresses, an end above 2^47, and what is written as open.
         for (file, ranges) in [
-            ("huge,heap,41534456\nhuge,mmap,41534456\n", (0, u64::MAX)),
-            ("huge,heap,3053488,addr,>,0x7ffff3400000,addr,<,0x800079c00000\n", (0x7fff_f340_0000, 0x8000_79c0_0000)),
-            ("huge,heap,3053488,addr,>,0x0,addr,<,0x100000000000000\n", (0, 1 << 56)),
+            ("huge,heap,41534456\nhuge,mmap,41534456\n", 0..u64::MAX),
+            ("huge,heap,3053488,addr,>,0x7ffff3400000,addr,<,0x800079c00000\n", 0x7fff_f340_0000..0x8000_79c0_0000),
+            ("huge,heap,3053488,addr,>,0x0,addr,<,0x100000000000000\n", 0..1 << 56),
         ] {
             assert_eq!(found(file, target).unwrap(), [ranges], "{file}");
         }
@@ -193,17 +193,18 @@ fn a_plan_that_was_cut_short_is_refused() {
 
 #[test]
 fn a_plan_has_addresses_of_a_recording_and_those_of_the_live_program() {
+    let range = |start, end| core::ops::Range { start, end };
     let simulated = Target { read: Some(plan), ..Target::MANAGER };
     let live = Target { has: &[Need::Settings, Need::Copying], ..simulated };
     let found = |file, target| Policy::new("plan", [("file", file)], target).map(|policy| planned(&policy));
-    assert_eq!(found("both", &simulated).unwrap(), [(0x20_0000, 0x40_0000)]);
+    assert_eq!(found("both", &simulated).unwrap(), [range(0x20_0000, 0x40_0000)]);
     // Whatever it saves: it was chosen.
-    assert_eq!(found("both", &live).unwrap(), [(0x60_0000, 0x80_0000)]);
+    assert_eq!(found("both", &live).unwrap(), [range(0x60_0000, 0x80_0000)]);
     for target in [&simulated, &live] {
-        assert_eq!(found("good", target).unwrap(), [(0x40_0000, 0x80_0000), (0xe0_1000, 0x100_0000)]);
-        assert_eq!(found("all", target).unwrap(), [(0, u64::MAX)]);
+        assert_eq!(found("good", target).unwrap(), [0x40_0000..0x80_0000, 0xe0_1000..0x100_0000]);
+        assert_eq!(found("all", target).unwrap(), [range(0, u64::MAX)]);
     }
-    assert_eq!(found("neither", &simulated).unwrap(), [(0x20_0000, 0x40_0000)]);
+    assert_eq!(found("neither", &simulated).unwrap(), [range(0x20_0000, 0x40_0000)]);
     let message = found("neither", &live).unwrap_err().to_string();
     assert_eq!(message, "policy plan: neither: no region of it has an address of a live program");
     assert!(found("late", &live).unwrap_err().to_string().contains("late, line 3: expected"));

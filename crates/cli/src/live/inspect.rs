@@ -120,7 +120,7 @@ impl Inspect {
         let checks = !self.expect.is_empty();
         let service = Service::read(&self.which, checks)
             .map_err(|error| if checks { Failure::Usage(error.to_string()) } else { error.into() })?;
-        let whole = service.whole();
+        let whole = service.as_one_process();
         let advice = service.advice(&whole);
         if let Some(folder) = &self.write {
             super::write_files(folder, &advice)?;

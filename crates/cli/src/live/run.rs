@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::process::ExitCode;
 use superpage_linux::Error;
 use superpage_linux::rules::Rules;
@@ -190,7 +191,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
 }
 
 /// The ranges of addresses of the policy's plan, if it has one with addresses.
-fn of_plan(policy: &Policy) -> Vec<(u64, u64)> {
+fn of_plan(policy: &Policy) -> Vec<Range<u64>> {
     policy.live().background.as_ref().map(|options| options.planned()).unwrap_or_default()
 }
 
@@ -201,11 +202,11 @@ fn planned(policy: &Policy, work: &Work) {
     }
 }
 
-fn of_the_plan(ranges: &[(u64, u64)], places: &BTreeSet<u64>, size: u64) -> Option<String> {
+fn of_the_plan(ranges: &[Range<u64>], places: &BTreeSet<u64>, size: u64) -> Option<String> {
     const NAMED: usize = 4;
     // A plan of more regions has a range without a real bound.
     const MOST: u64 = 1 << 16;
-    let regions = || ranges.iter().map(|(from, to)| from.div_ceil(size)..to / size);
+    let regions = || ranges.iter().map(|range| range.start.div_ceil(size)..range.end / size);
     let all = regions().fold(0u64, |sum, range| sum.saturating_add(range.end.saturating_sub(range.start)));
     if all == 0 {
         return None;
@@ -336,16 +337,16 @@ mod tests {
     fn what_of_a_plan_was_promoted_is_said_and_a_range_without_a_bound_is_not_listed() {
         const SIZE: u64 = 2 << 20;
         let places = BTreeSet::from([2 * SIZE, 4 * SIZE, 100 * SIZE]);
-        let said = |ranges: &[(u64, u64)]| of_the_plan(ranges, &places, SIZE);
-        assert_eq!((said(&[]), said(&[(1, SIZE)]), said(&[(3 * SIZE + 1, 3 * SIZE)])), (None, None, None));
-        assert_eq!(said(&[(2 * SIZE, 3 * SIZE)]).unwrap(), "promoted 1 of the 1 regions of the plan");
-        let some = said(&[(SIZE + 1, 5 * SIZE)]).unwrap();
+        let said = |start, end| of_the_plan(&[Range { start, end }], &places, SIZE);
+        assert_eq!((of_the_plan(&[], &places, SIZE), said(1, SIZE), said(3 * SIZE + 1, 3 * SIZE)), (None, None, None));
+        assert_eq!(said(2 * SIZE, 3 * SIZE).unwrap(), "promoted 1 of the 1 regions of the plan");
+        let some = said(SIZE + 1, 5 * SIZE).unwrap();
         assert!(some.starts_with("promoted 2 of the 3 regions of the plan; the others, at 600000, were not"), "{some}");
-        let many = said(&[(0, 20 * SIZE)]).unwrap();
+        let many = said(0, 20 * SIZE).unwrap();
         assert!(
             many.contains("promoted 2 of the 20 ") && many.contains("at 0, 200000, 600000, a00000, ...,"),
             "{many}"
         );
-        assert_eq!(said(&[(3 * SIZE, u64::MAX - 1)]).unwrap(), "promoted 2 regions in the ranges of the plan");
+        assert_eq!(said(3 * SIZE, u64::MAX - 1).unwrap(), "promoted 2 regions in the ranges of the plan");
     }
 }

@@ -139,7 +139,7 @@ fn stay(reference: &Row, others: &[&Row]) -> String {
     )
 }
 
-/// What `row` needs beside `other`: "for 12 % more memory".
+/// What `row` needs compared with `other`: "for 12 % more memory".
 fn memory(row: &Row, other: &Row, word: &str) -> String {
     let ratio = row.peak_rss_bytes as f64 / other.peak_rss_bytes.max(1) as f64;
     match ratio {
@@ -165,7 +165,7 @@ fn digits(share: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::compare::row::Run;
+    use crate::compare::row::{Labels, Run};
     use crate::compare::statistics::Family;
     use crate::sample::Memory;
 
@@ -192,7 +192,8 @@ pub(super) mod tests {
         };
         let runs: Vec<Run> = times.iter().map(run).collect();
         let base = base.map(|(times, family)| (times, family.into()));
-        Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), &[], base)
+        let labels = Labels { command: "cmd", policy, memory_before: "metal" };
+        Row::of(labels, &runs.iter().collect::<Vec<_>>(), &[], base)
     }
 
     /// Ten rounds; each policy has a factor, and how much it varies about it, and its memory.

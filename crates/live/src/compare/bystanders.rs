@@ -11,7 +11,7 @@ const LARGE: u64 = 64 << 20;
 /// How many are named.
 const NAMED: usize = 3;
 
-/// The programs with much memory of their own, the largest first, in words: `redis-server (4711,
+/// The programs with much memory, the largest first, in words: `redis-server (4711,
 /// 2.00 GB)`; `None` if there are none. Reads two small files a process.
 pub(super) fn bystanders() -> Option<String> {
     let own = std::process::id() as i32;

@@ -107,9 +107,9 @@ pub(super) fn as_it_is(arm: Arm, page: u64, rules: &Rules) -> String {
     }
 }
 
-/// What a policy did beside the reference, on a system whose huge pages have `page` bytes. `rules`
-/// are its settings without any policy.
-pub(super) fn beside(arm: Arm, reference: Arm, page: u64, rules: &Rules) -> Did {
+/// What a policy did compared with the reference, on a system whose huge pages have `page` bytes.
+/// `rules` are its settings without any policy.
+pub(super) fn against(arm: Arm, reference: Arm, page: u64, rules: &Rules) -> Did {
     if arm.policy == reference.policy {
         return Did::new(format!("the same as {}", reference.row.policy), true);
     }
@@ -137,7 +137,7 @@ mod tests {
         let ([policy, now], base) = ([policy, "now"].map(|name| name.parse().unwrap()), Seen::default());
         let (row, reference) = (with_huge("x", huge), with_huge("now", before));
         let reference = Arm { policy: &now, row: &reference, seen: &base };
-        beside(Arm { policy: &policy, row: &row, seen }, reference, 2 * MB, &Rules::default())
+        against(Arm { policy: &policy, row: &row, seen }, reference, 2 * MB, &Rules::default())
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(reached("base", Some(0)), Some(true));
         assert_eq!(told("base", Some(0), &none, numpy).words, "581 MB that are huge under now are in base pages");
         assert_eq!(told("base", Some(0), &none, Some(0)).reached, Some(false));
-        // A figure of the row stands beside what it did.
+        // A figure of the row stands next to what it did.
         for policy in ["thp", "base", "hugetlb"] {
             let did = told(policy, Some(484 * MB), &none, None);
             assert_eq!(did.words, "484 of 620 MB huge; how much is under now could not be seen");

@@ -1,6 +1,6 @@
 //! The comparison as a page: the tables, and charts of the quantities in Piehl's figures 4.1 to 4.9
 //! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory
-//! of his tables. Each run is shown, beside the median and its interval.
+//! of his tables. Each run is shown, with the median and its interval.
 
 use super::columns::{did_table, table};
 use super::statistics::median_interval;

@@ -44,7 +44,7 @@ use counters::{Available, Event};
 use entries::entries;
 use host::{Before, busy};
 use looks::Looks;
-use rows::{failed, rows, unseen};
+use rows::{Began, Look, failed, rows, unseen};
 use served::Loader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -228,7 +228,7 @@ pub fn compare_with(
     if others > 0 && options.runs < needed {
         let policies = if others == 1 { "1 policy".to_string() } else { format!("{others} policies") };
         watch.say(&format!(
-            "{rounds} will not be enough to advise: with {policies} beside {}, {needed} are the least (-r {needed})",
+            "{rounds} will not be enough to advise: with {policies} and {}, {needed} are the least (-r {needed})",
             options.reference
         ));
     }
@@ -243,7 +243,7 @@ pub fn compare_with(
     if options.memory_state == MemoryState::Fragmented {
         watch.say("free memory is fragmented for the whole system until this ends: others get few huge pages too");
     }
-    let memory_before = before.words;
+    let began = Began { memory_before: before.words, rules: &rules };
     let traces = exits::check().map_err(|error| error.to_string());
     let mut comparing = Comparing {
         options,
@@ -299,7 +299,7 @@ pub fn compare_with(
         }
         rounds += usize::from(measured.is_some());
         if let Some(family) = options.adaptive.then(|| looks.due(rounds)).flatten() {
-            let rows = rows(options, &entries, (rounds, family), (memory_before, &rules));
+            let rows = rows(options, &entries, Look { rounds, family }, began);
             for (which, why) in looks::losers(&rows) {
                 entries[which].dropped = Some((family, why));
                 total -= options.runs - rounds;
@@ -333,7 +333,7 @@ pub fn compare_with(
         let (name, runs, how) = (&entry.name, entry.differed(rounds).count(), entry.differed(rounds).next()?);
         Some(format!("settings differed in {} of {name}, so it gets no verdict: {how}", counted(runs, "run")))
     }));
-    let rows = rows(options, &entries, (rounds, decided.unwrap_or(looks.last(rounds))), (memory_before, &rules));
+    let rows = rows(options, &entries, Look { rounds, family: decided.unwrap_or(looks.last(rounds)) }, began);
     let early = matches!(end, End::TimeLimit | End::Stopped);
     let rows: Vec<Row> = rows.into_iter().map(|row| Row { ended_early: early, ..row }).collect();
     notes.extend(failed(&rows));

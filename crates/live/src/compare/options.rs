@@ -75,7 +75,7 @@ pub struct Options {
     /// The policies. One that is named several times runs as often, and is distinguished by a
     /// number.
     pub policies: Vec<Policy>,
-    /// More rows, with commands of their own.
+    /// More rows, with their own commands.
     pub with: Vec<With>,
     /// Which policies may run.
     pub reach: Reaches,
@@ -106,8 +106,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run
-    /// of each to warm up.
+    /// Ten rounds of the command under [`Policy::NAMES`] and with the system as it is, after one
+    /// run of each to warm up.
     pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
         let named = |name: &str| name.parse().expect("it is one of ours");
         Options {
@@ -134,7 +134,7 @@ impl Options {
     }
 
     /// The command, quoted for a shell; of a server both.
-    pub fn command_line(&self) -> String {
+    pub(crate) fn command_line(&self) -> String {
         self.line_with(None)
     }
 

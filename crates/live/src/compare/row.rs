@@ -187,15 +187,21 @@ impl Verdict {
     }
 }
 
+/// What a row says of how its runs were made.
+pub(super) struct Labels<'a> {
+    pub(super) command: &'a str,
+    pub(super) policy: &'a str,
+    pub(super) memory_before: &'static str,
+}
+
 impl Row {
-    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds,
+    /// The row of `runs`, which are not empty, with the `reference`'s times in the same rounds,
     /// and the family of all policies that are compared with it.
     ///
     /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where
     /// there is more time to look.
     pub(super) fn of(
-        names: (&str, &str),
-        memory_before: &'static str,
+        labels: Labels<'_>,
         runs: &[&Run],
         warmups: &[Memory],
         reference: Option<(&[f64], Family)>,
@@ -228,11 +234,11 @@ impl Row {
         };
         let looked = huge(&|memory| memory.looked.map(|bytes| bytes as f64)).map(|median| median.round() as u64);
         let times: Vec<f64> = runs.iter().map(|run| run.wall).collect();
-        let time_ratio = reference.and_then(|(beside, family)| Ratio::of(&times, beside, family));
+        let time_ratio = reference.and_then(|(others, family)| Ratio::of(&times, others, family));
         let shares = runs.iter().flat_map(|run| run.counts.iter().map(|(_, count)| count.share));
         Row {
-            command: names.0.to_string(),
-            policy: names.1.to_string(),
+            command: labels.command.to_string(),
+            policy: labels.policy.to_string(),
             own_command: None,
             runs: runs.len(),
             ended_early: false,
@@ -273,7 +279,7 @@ impl Row {
             reached: None,
             verdict: None,
             settings_differed: 0,
-            memory_before,
+            memory_before: labels.memory_before,
             warmed_bytes: whole(&|run| Some(run.warmed)).expect("there are runs"),
             free_blocks: whole(&|run| run.free_blocks),
             times,
@@ -322,7 +328,8 @@ mod tests {
             load: None,
         };
         let warmup = Memory { peak: 90, huge: Some(60), looked: Some(90), ..Memory::default() };
-        let row = |peak| Row::of(("x", "hugetlb"), "metal", &[&run(peak)], &[warmup], None).peak_rss_bytes;
+        let labels = || Labels { command: "x", policy: "hugetlb", memory_before: "metal" };
+        let row = |peak| Row::of(labels(), &[&run(peak)], &[warmup], None).peak_rss_bytes;
         assert_eq!([row(30), row(100)], [90, 100]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::did::{self, Arm};
 use super::entries::Entry;
-use super::row::{Row, Run, Verdict};
+use super::row::{Labels, Row, Run, Verdict};
 use super::statistics::Family;
 use super::{Options, options};
 use crate::policy::Did;
@@ -10,13 +10,25 @@ use std::collections::BTreeMap;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 
-/// A row for each policy, of the first `rounds` rounds, at a look at the `family`. `rules` are the
-/// settings of the system when they began.
+/// A look at the first `rounds` rounds, with intervals of this family.
+pub(super) struct Look {
+    pub(super) rounds: usize,
+    pub(super) family: Family,
+}
+
+/// The system as it was when the runs began: its settings, and what was done with memory before.
+#[derive(Clone, Copy)]
+pub(super) struct Began<'a> {
+    pub(super) memory_before: &'static str,
+    pub(super) rules: &'a Rules,
+}
+
+/// A row for each policy at a look.
 pub(super) fn rows(
     options: &Options,
     entries: &[Entry],
-    (rounds, family): (usize, Family),
-    (memory_before, rules): (&'static str, &Rules),
+    Look { rounds, family }: Look,
+    Began { memory_before, rules }: Began<'_>,
 ) -> Vec<Row> {
     if rounds == 0 {
         return Vec::new();
@@ -25,9 +37,10 @@ pub(super) fn rows(
     let rows = entries.iter().enumerate().map(|(index, entry)| {
         let runs: Vec<&Run> = entry.runs(rounds).iter().collect();
         let family = entry.dropped.as_ref().map_or(family, |(family, _)| *family);
-        let beside = (index > 0).then_some((&reference[..], family));
+        let others = (index > 0).then_some((&reference[..], family));
         let line = options.line_with(entry.own.as_deref());
-        let row = Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside);
+        let labels = Labels { command: &line, policy: &entry.name, memory_before };
+        let row = Row::of(labels, &runs, &entry.warmups, others);
         let own_command = entry.own.as_deref().map(options::line);
         let (settings_differed, dropped) = (entry.differed(rounds).count(), entry.dropped.as_ref());
         Row { settings_differed, dropped: dropped.map(|(_, why)| why.clone()), own_command, ..row }
@@ -41,7 +54,7 @@ pub(super) fn rows(
     let others = (1..entries.len()).map(|index| match entries[index].own {
         // What is huge under the reference is another command's.
         Some(_) => Did::new(did::as_it_is(arm(index), huge, rules), None),
-        None => did::beside(arm(index), arm(0), huge, rules),
+        None => did::against(arm(index), arm(0), huge, rules),
     });
     let first = Did::new(did::as_it_is(arm(0), huge, rules), None);
     let all: Vec<Did> = std::iter::once(first).chain(others).collect();

@@ -12,7 +12,7 @@ use superpage_pages::Random;
 
 /// The least difference that counts, as a share: for less nobody changes a service, and an
 /// interval that ends so near to 1 would contain it in the next call. So equal policies, of which
-/// an interval of [`LEVEL`] may exclude 1 in one of twenty calls, are told apart in fewer.
+/// an interval of [`LEVEL`] may exclude 1 in one of twenty calls, are found different in fewer.
 pub(crate) const LEAST: f64 = 0.005;
 
 /// The joint confidence level of the intervals of all policies that are compared.
@@ -72,7 +72,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 /// The 95 % interval of the median of all such values, whatever their distribution: from the `k`-th
 /// value to the `k`-th from the end, with the greatest `k` for which the probability that fewer
 /// than `k` lie on one side is low enough. `None` for fewer than six values.
-pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
@@ -145,7 +145,7 @@ impl Ratio {
     /// such comparisons. `None` without rounds.
     pub fn of(times: &[f64], reference: &[f64], family: impl Into<Family>) -> Option<Ratio> {
         let family = family.into();
-        let logs: Vec<f64> = times.iter().zip(reference).map(|(time, beside)| (time / beside).ln()).collect();
+        let logs: Vec<f64> = times.iter().zip(reference).map(|(time, other)| (time / other).ln()).collect();
         let rounds = logs.len();
         if rounds == 0 {
             return None;
@@ -183,7 +183,7 @@ impl Ratio {
 
     /// Half the width of the interval, as a share of the reference's time: a larger true difference
     /// would usually have been seen.
-    pub fn resolution(&self) -> f64 {
+    pub(crate) fn resolution(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
     }
 }
@@ -201,7 +201,7 @@ impl Serialize for Ratio {
 }
 
 /// The least number of rounds at which the intervals of `family` comparisons reach [`LEVEL`].
-pub fn rounds_needed(family: usize) -> usize {
+pub(crate) fn rounds_needed(family: usize) -> usize {
     (1..).find(|rounds| 2.0 * family as f64 * 0.5f64.powi(*rounds) <= 1.0 - LEVEL).expect("the power falls") as usize
 }
 
@@ -289,7 +289,7 @@ pub(super) mod tests {
                 wrong += usize::from(ratios.iter().any(Ratio::differs));
                 excluded += usize::from(ratios.iter().any(|ratio| ratio.high < 1.0 || ratio.low > 1.0));
             }
-            assert!(wrong <= 1000, "{policies} identical policies were told apart in {wrong} of 20 000 tries");
+            assert!(wrong <= 1000, "{policies} identical policies were found different in {wrong} of 20 000 tries");
             // And it is no empty promise: an interval that always contains 1 would pass the line
             // above.
             assert!((200..=1000).contains(&excluded), "1 is excluded in {excluded} of 20 000");

@@ -20,7 +20,7 @@ use toml::{Spanned, Value};
 pub struct Config {
     /// Which processes, but for those of a service.
     pub processes: Processes,
-    /// Services with parameters of their own: the first that selects a process has it.
+    /// Services with their own parameters: the first that selects a process has it.
     pub services: Vec<Service>,
     /// The policy, and what is kept to.
     pub options: Options,
@@ -186,7 +186,7 @@ impl Text {
                 other => other.to_string(),
             };
             let pair = format!("{}={text}", key.as_ref());
-            // By itself, so that what is wrong with it is told with its place; what contradicts
+            // By itself, so that an error in it is shown with its place; what contradicts
             // another one is found below.
             superpage_vm::Policy::parse(&format!("promote:{pair}"), &LINUX)
                 .map_err(|error| (key.span(), error.to_string()))?;
@@ -417,8 +417,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let config = Config::read(&path).unwrap();
             config.validate().unwrap();
-            let told = |part: Part| (part.label, part.is_service, part.options.to_string());
-            config.parts().unwrap().into_iter().map(told).collect::<Vec<_>>()
+            let parts = |part: Part| (part.label, part.is_service, part.options.to_string());
+            config.parts().unwrap().into_iter().map(parts).collect::<Vec<_>>()
         };
         let services = "[promote]\nage = \"3s\"\n\
                         [[service]]\ncgroups = [\"a.service\"]\npolicy = \"promote:share=0.5\"\n\

@@ -234,8 +234,8 @@ impl Connection {
 fn respond(request: &[u8], content: &str, text: impl Fn() -> String) -> Option<Vec<u8>> {
     let complete = request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n");
     if !complete {
-        let too_long = (request.len() >= HEADER).then(|| ("431 Request Header Fields Too Large", TEXT, String::new()));
-        return too_long.map(|answer| message(answer, true));
+        let too_long = || text_response("431 Request Header Fields Too Large", "");
+        return (request.len() >= HEADER).then(|| message(too_long(), true));
     }
     let line = request.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
@@ -243,10 +243,10 @@ fn respond(request: &[u8], content: &str, text: impl Fn() -> String) -> Option<V
     let version = words.next().unwrap_or_default();
     let known = path(target).split(|byte| *byte == b'?').next() == Some(b"/metrics");
     let answer = match method {
-        _ if !version.starts_with(b"HTTP/1.") => ("400 Bad Request", TEXT, "not HTTP/1\n".to_string()),
-        b"GET" | b"HEAD" if known => ("200 OK", content, text()),
-        b"GET" | b"HEAD" => ("404 Not Found", TEXT, "see /metrics\n".to_string()),
-        _ => ("405 Method Not Allowed", TEXT, "only GET\n".to_string()),
+        _ if !version.starts_with(b"HTTP/1.") => text_response("400 Bad Request", "not HTTP/1\n"),
+        b"GET" | b"HEAD" if known => Response { status: "200 OK", content, body: text() },
+        b"GET" | b"HEAD" => text_response("404 Not Found", "see /metrics\n"),
+        _ => text_response("405 Method Not Allowed", "only GET\n"),
     };
     Some(message(answer, method != b"HEAD"))
 }
@@ -260,7 +260,18 @@ fn path(target: &[u8]) -> &[u8] {
     absolute.map_or(target, |rest| &rest[rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())..])
 }
 
-fn message((status, content, body): (&str, &str, String), with_body: bool) -> Vec<u8> {
+fn text_response(status: &'static str, body: &str) -> Response<'static> {
+    Response { status, content: TEXT, body: body.into() }
+}
+
+/// A response: its status line, the type of its body, and that.
+struct Response<'a> {
+    status: &'static str,
+    content: &'a str,
+    body: String,
+}
+
+fn message(Response { status, content, body }: Response<'_>, with_body: bool) -> Vec<u8> {
     let length = body.len();
     let body = if with_body { body.as_str() } else { "" };
     format!(
@@ -354,7 +365,7 @@ mod tests {
             let answer = ask(endpoint.address(), b"GET /metrics HTTP/1.1\r\n\r\n");
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
-        // Tests run beside each other, with threads of their own.
+        // Tests run in parallel, each with its own threads.
         assert!(threads() < before + 50, "{} threads, {before} before", threads());
         drop(idle);
     }

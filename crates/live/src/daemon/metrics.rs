@@ -131,14 +131,14 @@ impl Collector for Shared {
         by(out, of, ("throttled_seconds", help), "by", waited)?;
         // Of the whole daemon.
         let whole: Vec<Counted> = of.first().map(|(_, first)| (None, first.clone())).into_iter().collect();
-        each(out, &whole, ("cpu_seconds", "CPU time used"), |_| Some(ConstCounter::new(used.as_secs_f64())))?;
+        each(out, &whole, "cpu_seconds", "CPU time used", |_| Some(ConstCounter::new(used.as_secs_f64())))?;
         sum(out, of, "scan_cpu_seconds", "CPU time used in looks and scans", |c| c.scan_cpu.as_secs_f64())?;
         sum(out, of, "promote_cpu_seconds", "CPU time used in promotions", |c| c.promote_cpu.as_secs_f64())?;
         // All that is left, so that the parts add up to the total.
         let parts: Duration = of.iter().map(|(_, counters)| counters.scan_cpu + counters.promote_cpu).sum();
         let other = used.saturating_sub(parts).as_secs_f64();
         let help = "CPU time used by the daemon's start, its waking, metrics and log: the rest of the total";
-        each(out, &whole, ("other_cpu_seconds", help), |_| Some(ConstCounter::new(other)))?;
+        each(out, &whole, "other_cpu_seconds", help, |_| Some(ConstCounter::new(other)))?;
         let refused = |c: &Counters| c.refused.iter().map(|(why, n)| (*why, ConstCounter::new(*n))).collect();
         by(out, of, ("refused_regions", "Regions that the kernel did not promote"), "reason", refused)?;
         now(out, of, "watched_processes", "Processes that are watched", |c| c.watched)?;
@@ -150,7 +150,7 @@ impl Collector for Shared {
         now(out, of, "sparse_regions", help, |c| c.sparse_regions)?;
         let help = "CPU time that the kernel took to promote a region in the mean";
         let cost = |c: &Counters| c.region_cost().map(|cost| ConstGauge::new(cost.as_secs_f64()));
-        each(out, of, ("region_cost_seconds", help), cost)?;
+        each(out, of, "region_cost_seconds", help, cost)?;
         let gauges = |of: &BTreeMap<&'static str, u64>| {
             of.iter().map(|(why, n)| (*why, ConstGauge::new(*n as i64))).collect::<Vec<_>>()
         };
@@ -169,7 +169,7 @@ fn sum(
     help: &str,
     of: fn(&Counters) -> f64,
 ) -> fmt::Result {
-    each(out, counted, (name, help), |counters| Some(ConstCounter::new(of(counters))))
+    each(out, counted, name, help, |counters| Some(ConstCounter::new(of(counters))))
 }
 
 /// What is so now with each service.
@@ -180,14 +180,15 @@ fn now(
     help: &str,
     of: fn(&Counters) -> u64,
 ) -> fmt::Result {
-    each(out, counted, (name, help), |counters| Some(ConstGauge::new(of(counters) as i64)))
+    each(out, counted, name, help, |counters| Some(ConstGauge::new(of(counters) as i64)))
 }
 
 /// A value of each service that has one.
 fn each<M: EncodeMetric>(
     out: &mut DescriptorEncoder<'_>,
     counted: &[Counted],
-    (name, help): (&str, &str),
+    name: &str,
+    help: &str,
     of: impl Fn(&Counters) -> Option<M>,
 ) -> fmt::Result {
     let values = counted.iter().filter_map(|(service, counters)| Some((service, of(counters)?)));

@@ -80,13 +80,20 @@ fn hidden() -> Error {
     Error::Unable("the kernel shows where pages lie in memory only to CAP_SYS_ADMIN: run as root".into())
 }
 
+/// A run of contiguous pages: its last page and frame, and its length in pages.
+struct Run {
+    page: u64,
+    frame: u64,
+    length: u64,
+}
+
 /// Counts the contiguity of blocks as they are read.
 pub(super) struct Count {
     so_far: Contiguity,
     base: u64,
     orders: u32,
-    /// The run that may go on: its last page and frame, and its length.
-    run: Option<(u64, u64, u64)>,
+    /// The run that may go on.
+    run: Option<Run>,
     hidden: bool,
     /// For each group of the order in hand: its first frame if it is contiguous and aligned; zero
     /// else.
@@ -127,25 +134,26 @@ impl Count {
     fn page(&mut self, page: u64, frame: u64) {
         self.hidden |= frame == 0;
         self.so_far.resident_bytes += self.base;
-        self.run = match self.run {
-            Some((last, at, length)) if (page, frame) == (last + 1, at + 1) => Some((page, frame, length + 1)),
-            before => {
-                self.close(before);
-                Some((page, frame, 1))
+        let length = match &self.run {
+            Some(run) if (page, frame) == (run.page + 1, run.frame + 1) => run.length + 1,
+            _ => {
+                self.close();
+                1
             }
         };
+        self.run = Some(Run { page, frame, length });
     }
 
-    fn close(&mut self, run: Option<(u64, u64, u64)>) {
-        if let Some((_, _, length)) = run {
+    /// Counts the run, which ends.
+    fn close(&mut self) {
+        if let Some(Run { length, .. }) = self.run.take() {
             *self.so_far.runs.entry(length).or_default() += 1;
         }
     }
 
     /// The count; `None` if the kernel hid the frames.
     pub(super) fn finish(mut self) -> Option<Contiguity> {
-        let run = self.run.take();
-        self.close(run);
+        self.close();
         debug_assert_eq!(self.so_far.validate(), Ok(()));
         (!self.hidden).then_some(self.so_far)
     }

@@ -1,6 +1,6 @@
 //! How much of a process's memory must be huge.
 
-use super::mapping::{Kind, Mapping};
+use super::mapping::{Mapping, MappingKind};
 use super::process::Process;
 use std::fmt;
 use std::str::FromStr;
@@ -10,29 +10,29 @@ use std::str::FromStr;
 /// mapped.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Expectation {
-    of: Memory,
+    of: ExpectedKind,
     percent: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Memory {
+enum ExpectedKind {
     Heap,
     Shared,
     Code,
     All,
 }
 
-impl Memory {
+impl ExpectedKind {
     /// Each kind, its word in an expectation, and in the sentence about it.
-    const WORDS: [(Memory, &str, &str); 4] = [
-        (Memory::Heap, "heap", "heap"),
-        (Memory::Shared, "shared", "shared memory"),
-        (Memory::Code, "code", "code"),
-        (Memory::All, "all", "memory"),
+    const WORDS: [(ExpectedKind, &str, &str); 4] = [
+        (ExpectedKind::Heap, "heap", "heap"),
+        (ExpectedKind::Shared, "shared", "shared memory"),
+        (ExpectedKind::Code, "code", "code"),
+        (ExpectedKind::All, "all", "memory"),
     ];
 
-    fn words(self) -> (Memory, &'static str, &'static str) {
-        Memory::WORDS[self as usize]
+    fn words(self) -> (ExpectedKind, &'static str, &'static str) {
+        ExpectedKind::WORDS[self as usize]
     }
 }
 
@@ -41,15 +41,16 @@ impl Expectation {
     /// pages, less than the expected 90 %`. Of no such memory at all nothing is.
     pub fn unmet(&self, process: &Process) -> Option<String> {
         // What `run --text` has copied has no file any more.
-        let copied = |mapping: &Mapping| mapping.kind == Kind::Anonymous && mapping.permissions.starts_with("r-x");
+        let copied =
+            |mapping: &Mapping| mapping.kind == MappingKind::Anonymous && mapping.permissions.starts_with("r-x");
         let counts = |mapping: &&Mapping| match self.of {
-            Memory::Heap | Memory::Shared if mapping.kind == Kind::Hugetlb => {
-                mapping.permissions.ends_with('s') == (self.of == Memory::Shared)
+            ExpectedKind::Heap | ExpectedKind::Shared if mapping.kind == MappingKind::Hugetlb => {
+                mapping.permissions.ends_with('s') == (self.of == ExpectedKind::Shared)
             }
-            Memory::Heap => mapping.kind == Kind::Anonymous && !copied(mapping),
-            Memory::Shared => mapping.kind == Kind::SharedMemory,
-            Memory::Code => mapping.is_code() || copied(mapping),
-            Memory::All => true,
+            ExpectedKind::Heap => mapping.kind == MappingKind::Anonymous && !copied(mapping),
+            ExpectedKind::Shared => mapping.kind == MappingKind::SharedMemory,
+            ExpectedKind::Code => mapping.is_code() || copied(mapping),
+            ExpectedKind::All => true,
         };
         let sum = |of: fn(&Mapping) -> u64| process.mappings.iter().filter(counts).map(of).sum::<u64>();
         let (resident, huge) = (sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes));
@@ -71,7 +72,7 @@ impl FromStr for Expectation {
                         shared, code or all";
         let (memory, share) = text.split_once(">=").ok_or(expected)?;
         let words: Vec<&str> = memory.split_whitespace().collect();
-        let of = Memory::WORDS.iter().find(|(_, word, _)| words == [*word, "huge"]).ok_or(expected)?.0;
+        let of = ExpectedKind::WORDS.iter().find(|(_, word, _)| words == [*word, "huge"]).ok_or(expected)?.0;
         let percent = share.trim().strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or(expected)?;
         Ok(Expectation { of, percent })
@@ -92,10 +93,10 @@ mod tests {
 
     #[test]
     fn what_is_expected_is_of_a_kind_of_memory() {
-        let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        let mut heap = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
         heap.huge_bytes = 90 << 20;
         let process = |mappings| Process { pid: 1, command: "server".into(), mappings, notes: Vec::new() };
-        let heap = process(vec![heap, mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
+        let heap = process(vec![heap, mapping(MappingKind::File, "r-xp", "/bin/x", Why::TooSmall, 100)]);
         for (text, unmet) in [
             ("heap huge >= 90 %", None),
             ("heap huge>=90.04%", Some("90.0 % of the heap is in huge pages, less than the expected 90.04 %")),
@@ -108,18 +109,19 @@ mod tests {
             assert_eq!(expectation.unmet(&heap).as_deref(), unmet, "{text}");
             assert_eq!(expectation.to_string().parse(), Ok(expectation));
         }
-        let mut almost = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10000);
+        let mut almost = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 10000);
         almost.huge_bytes = 8996 << 20;
         let expectation: Expectation = "heap huge >= 90 %".parse().unwrap();
         assert!(expectation.unmet(&process(vec![almost])).unwrap().starts_with("89.9 % "));
         // Code that was copied to memory without a file.
-        let mut copied = mapping(Kind::Anonymous, "r-xp", "", Why::NotAdvised, 4);
+        let mut copied = mapping(MappingKind::Anonymous, "r-xp", "", Why::NotAdvised, 4);
         copied.huge_bytes = copied.resident_bytes;
         let expectation: Expectation = "code huge >= 90 %".parse().unwrap();
         assert_eq!(expectation.unmet(&process(vec![copied])), None);
         // Memory of a pool, as it is mapped.
         let pool = |permissions| {
-            let mapping = mapping(Kind::Hugetlb, permissions, "/anon_hugepage (deleted)", Why::NotCollapsed, 100);
+            let mapping =
+                mapping(MappingKind::Hugetlb, permissions, "/anon_hugepage (deleted)", Why::NotCollapsed, 100);
             process(vec![Mapping { huge_bytes: mapping.resident_bytes, ..mapping }])
         };
         for (text, permissions, met) in [

@@ -3,7 +3,7 @@
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
-use super::reason::{Block, Circumstances};
+use super::reason::{Block, MappingFacts};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use superpage_pages::PageSize;
 /// The kind of memory that a mapping maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum MappingKind {
     /// Private anonymous memory: heaps, stacks.
     Anonymous,
     /// Shared anonymous memory, and shared mappings of memory files and of files on tmpfs.
@@ -43,7 +43,7 @@ pub struct Mapping {
     /// The file, `[heap]` and the like; empty for other anonymous memory.
     pub name: String,
     /// The kind of memory.
-    pub kind: Kind,
+    pub kind: MappingKind,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes in memory, without zero pages.
@@ -108,7 +108,7 @@ pub(super) struct Pooled {
 }
 
 /// What all mappings of a process share.
-pub(super) struct Surroundings<'a> {
+pub(super) struct ProcessFacts<'a> {
     pub(super) pid: u32,
     pub(super) pagemap: &'a Pagemap,
     pub(super) rules: &'a Rules,
@@ -124,18 +124,18 @@ pub(super) struct Surroundings<'a> {
 
 impl Mapping {
     /// Reads a mapping. See [`Pagemap::blocks`] and [`Folios`] for the cost.
-    pub(super) fn read(map: &MemoryMap, around: &Surroundings, folios: Option<&mut Folios>) -> Result<Mapping, Error> {
+    pub(super) fn read(map: &MemoryMap, around: &ProcessFacts, folios: Option<&mut Folios>) -> Result<Mapping, Error> {
         let (start, end) = map.address;
-        let mut circumstances = circumstances(map, around.rules, around.disabled, around.tmpfs);
-        let Circumstances { kind, advised, eligible, .. } = circumstances;
+        let mut facts = facts(map, around.rules, around.disabled, around.tmpfs);
+        let MappingFacts { kind, advised, eligible, .. } = facts;
         // The kernel goes by those in force.
-        circumstances.eligible = eligible.filter(|_| !around.temporary);
+        facts.eligible = eligible.filter(|_| !around.temporary);
         let base = around.pagemap.base();
         let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
-        let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
-        let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
-        let told = Some(Counted::of([map], &(start..end)));
-        let blocks = around.pagemap.blocks(start..end, told, |page, block| {
+        let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == MappingKind::Hugetlb);
+        let mut tally = Tally::new(&facts, start..end, around.pagemap, hugetlb, folios);
+        let counted = Some(Counted::of([map], &(start..end)));
+        let blocks = around.pagemap.blocks(start..end, counted, |page, block| {
             tally.block(page, block);
             (around.go_on)()
         });
@@ -152,13 +152,13 @@ impl Mapping {
             size_bytes,
             resident_bytes: tally.resident,
             proportional_bytes: match kind {
-                Kind::Hugetlb => tally.resident,
+                MappingKind::Hugetlb => tally.resident,
                 _ => map.extension.map.get("Pss").map_or(tally.resident, |bytes| (*bytes).min(tally.resident)),
             },
             pooled: Pooled {
                 file: (map.dev, map.inode),
                 page: page_bytes.min(around.pagemap.huge()),
-                size: if kind == Kind::Hugetlb { page_bytes } else { 0 },
+                size: if kind == MappingKind::Hugetlb { page_bytes } else { 0 },
                 offsets: tally.pooled.iter().map(|address| address - start + map.offset).collect(),
             },
             populated_share: tally.resident as f64 / size_bytes as f64,
@@ -228,7 +228,7 @@ impl Mapping {
             Reason { bytes, blocks, ..reason.clone() }
         };
         let full = match self.kind {
-            Kind::Anonymous => self.full_bytes,
+            MappingKind::Anonymous => self.full_bytes,
             _ => scaled(self.full_bytes, 0),
         };
         Mapping {
@@ -244,7 +244,7 @@ impl Mapping {
 
     /// Whether it maps code of a file.
     pub(super) fn is_code(&self) -> bool {
-        self.kind == Kind::File && self.permissions.contains('x')
+        self.kind == MappingKind::File && self.permissions.contains('x')
     }
 
     /// The share of resident bytes in contiguous aligned groups of a size; `None` if nothing is
@@ -257,7 +257,7 @@ impl Mapping {
 
 /// Counts the blocks of a mapping.
 struct Tally<'a> {
-    circumstances: &'a Circumstances<'a>,
+    facts: &'a MappingFacts<'a>,
     range: std::ops::Range<u64>,
     base: u64,
     block: u64,
@@ -289,7 +289,7 @@ struct Sum {
 
 impl<'a> Tally<'a> {
     fn new(
-        circumstances: &'a Circumstances<'a>,
+        facts: &'a MappingFacts<'a>,
         range: std::ops::Range<u64>,
         pagemap: &Pagemap,
         hugetlb: Option<PageSize>,
@@ -299,7 +299,7 @@ impl<'a> Tally<'a> {
         // The size of hugetlb pages is known to all.
         let folios = (flags.is_some() || hugetlb.is_some()).then(BTreeMap::new);
         let (count, whys) = (Count::new(base, block), BTreeMap::new());
-        Tally { circumstances, range, base, block, hugetlb, flags, count, sum: Sum { folios, ..Sum::default() }, whys }
+        Tally { facts, range, base, block, hugetlb, flags, count, sum: Sum { folios, ..Sum::default() }, whys }
     }
 
     fn block(&mut self, page: u64, entries: &[Entry]) {
@@ -345,11 +345,11 @@ impl<'a> Tally<'a> {
         self.sum.exclusive.resident += exclusive * self.base;
         self.sum.exclusive.huge += exclusive_huge * self.base;
         if huge < block.resident {
-            let why = self.circumstances.why(&block);
+            let why = self.facts.why(&block);
             let promoted =
                 matches!(why, Why::NotAdvised | Why::Never | Why::NotEligible | Why::MappedByPages | Why::NotCollapsed);
             let alone = block.anonymous == block.exclusive;
-            let denied = self.circumstances.word == Some("deny");
+            let denied = self.facts.word == Some("deny");
             self.sum.full += if promoted && alone && !denied && block.is_full() { block.pages * self.base } else { 0 };
             let part = self.whys.entry(why).or_default();
             part.bytes += (block.resident - huge) * self.base;
@@ -360,7 +360,7 @@ impl<'a> Tally<'a> {
 
     fn finish(mut self) -> Sum {
         for (why, part) in self.whys {
-            let text = self.circumstances.text(why, part, self.block, self.base);
+            let text = self.facts.text(why, part, self.block, self.base);
             self.sum.reasons.push(Reason { why, bytes: part.bytes, blocks: part.blocks, text });
         }
         self.sum.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
@@ -378,12 +378,12 @@ fn exclusive(map: &MemoryMap, counted: Exclusive) -> Exclusive {
 }
 
 /// What holds for a mapping as a whole. `disabled`: the process disabled huge pages for itself.
-pub(super) fn circumstances<'a>(
+pub(super) fn facts<'a>(
     map: &MemoryMap,
     rules: &'a Rules,
     disabled: bool,
     tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
-) -> Circumstances<'a> {
+) -> MappingFacts<'a> {
     let (start, end) = map.address;
     let flags = map.extension.vm_flags;
     let (kind, mount_rule) = kind(map, tmpfs);
@@ -396,7 +396,7 @@ pub(super) fn circumstances<'a>(
         () if flags.contains(VmFlags::HG) => Some(true),
         () => None,
     };
-    Circumstances {
+    MappingFacts {
         kind,
         has_block: start.next_multiple_of(huge) + huge <= end,
         congruent: start % huge == map.offset % huge,
@@ -405,41 +405,43 @@ pub(super) fn circumstances<'a>(
         eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
         given_back: scan::gave_back(map),
         mounted: rule.is_some(),
-        word: rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
+        word: rule.or_else(|| MappingFacts::word(rules, kind, huge_size)),
     }
 }
 
 /// What a mapping shows, and the rule of its mount if it is on a file system in memory that has
 /// one.
-fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) -> (Kind, Option<&'a str>) {
+fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) -> (MappingKind, Option<&'a str>) {
     let flags = map.extension.vm_flags;
     if flags.contains(VmFlags::HT) {
-        return (Kind::Hugetlb, None);
+        return (MappingKind::Hugetlb, None);
     }
     if flags.intersects(VmFlags::PF | VmFlags::IO | VmFlags::MM) {
-        return (Kind::Kernel, None);
+        return (MappingKind::Kernel, None);
     }
     match &map.pathname {
-        MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall => return (Kind::Kernel, None),
-        MMapPath::Other(name) if name.starts_with("vvar") || name == "uprobes" => return (Kind::Kernel, None),
-        MMapPath::Vsys(_) => return (Kind::SharedMemory, None),
+        MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall => return (MappingKind::Kernel, None),
+        MMapPath::Other(name) if name.starts_with("vvar") || name == "uprobes" => return (MappingKind::Kernel, None),
+        MMapPath::Vsys(_) => return (MappingKind::SharedMemory, None),
         _ => {}
     }
     // A private mapping of such memory is one of a file: what it writes are copies of single pages.
     if map.inode != 0 && !map.perms.contains(MMPermissions::SHARED) {
-        return (Kind::File, None);
+        return (MappingKind::File, None);
     }
     if let Some(rule) = tmpfs.get(&map.dev).filter(|_| map.inode != 0) {
-        return (Kind::SharedMemory, rule.as_deref());
+        return (MappingKind::SharedMemory, rule.as_deref());
     }
     // Memory without a mount that all can see: shared anonymous memory and memory files.
     let nameless =
         |name: &str| ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"].iter().any(|begin| name.starts_with(begin));
     match &map.pathname {
-        MMapPath::Path(path) if map.dev.0 == 0 && path.to_str().is_some_and(nameless) => (Kind::SharedMemory, None),
-        _ if map.inode != 0 => (Kind::File, None),
-        MMapPath::Other(name) if name.starts_with("anon_shmem:") => (Kind::SharedMemory, None),
-        _ => (Kind::Anonymous, None),
+        MMapPath::Path(path) if map.dev.0 == 0 && path.to_str().is_some_and(nameless) => {
+            (MappingKind::SharedMemory, None)
+        }
+        _ if map.inode != 0 => (MappingKind::File, None),
+        MMapPath::Other(name) if name.starts_with("anon_shmem:") => (MappingKind::SharedMemory, None),
+        _ => (MappingKind::Anonymous, None),
     }
 }
 

@@ -16,10 +16,10 @@ mod system;
 
 pub use contiguity::{Contiguity, contiguity};
 pub use expectation::Expectation;
-pub use mapping::{Kind, Mapping};
+pub use mapping::{Mapping, MappingKind};
 pub use process::{Note, Process};
 pub use reach::{Library, Reach};
-pub use reason::Share;
+pub use reason::NotHuge;
 pub use service::Service;
 pub use system::{Pool, System, Zone};
 pub(crate) use system::{free_blocks, pools};

@@ -63,15 +63,15 @@ pub(super) fn set_aside(now: u64) -> [Line; 2] {
     // Another superpage may have changed it for a while.
     let before = System::live().put_back_by_another(HUGETLB_POOL);
     let there = before.and_then(|pages| pages.parse().ok()).unwrap_or(there);
-    lines(now, (there, used.min(there)), &size)
+    lines(now, there, used.min(there), &size)
 }
 
-/// The same, where `there` pages are in the pool now, of which others have `used`.
-fn lines(now: u64, (there, used): (u64, u64), size: &str) -> [Line; 2] {
+/// Those lines, where `there` pages are in the pool now, of which others have `used`.
+fn lines(now: u64, there: u64, used: u64, size: &str) -> [Line; 2] {
     let others = if used > 0 { format!(", and others have {used}") } else { String::new() };
     let does = format!(
         "sets a pool aside, N pages{size} that nothing else can use: what is mapped now takes {now}{others} (root; \
-         undone by {there})"
+         undo: sysctl -w vm.nr_hugepages={there})"
     );
     [
         Line::new(does, "sysctl -w vm.nr_hugepages=N"),
@@ -86,7 +86,7 @@ fn lines(now: u64, (there, used): (u64, u64), size: &str) -> [Line; 2] {
                 ),
             }),
             ..Line::new(
-                "the same at each boot (root; undone by removing the file, and by the line above with what was there)",
+                format!("the same at each boot (root; undo: rm {FILE}; sysctl -w vm.nr_hugepages={there})"),
                 format!("echo 'vm.nr_hugepages = N' > {FILE}"),
             )
         },
@@ -115,13 +115,13 @@ fn page() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::advice::tests::mapping;
-    use super::super::mapping::Kind;
+    use super::super::mapping::MappingKind;
     use super::*;
     use superpage_linux::why::Why;
 
     #[test]
     fn a_pool_is_rounded_up_for_each_mapping() {
-        let shared = |megabytes| mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, megabytes);
+        let shared = |megabytes| mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, megabytes);
         // The same buffers of two processes, and others.
         let each = |megabytes: u64| (megabytes << 20).div_ceil(page());
         assert_eq!(needed([shared(143), shared(143), shared(5), shared(1)].iter()), each(143) + each(5));
@@ -139,7 +139,7 @@ mod tests {
             (9, 0, "# As many pages of 2M as what is mapped now takes. To undo", "=9\nvm.nr_hugepages = 73\n"),
             (9, 5, "# As many pages of 2M as what is mapped now takes, and 5 of others.", "=9\nvm.nr_hugepages = 78\n"),
         ] {
-            let [_, at_boot] = lines(73, (there, used), " of 2M");
+            let [_, at_boot] = lines(73, there, used, " of 2M");
             let Part { path, text } = at_boot.file.unwrap();
             assert_eq!(path, "/etc/sysctl.d/superpage.conf");
             assert!(text.starts_with(begin) && text.ends_with(end) && text.lines().count() == 3, "{text}");
@@ -150,7 +150,7 @@ mod tests {
     fn a_page_that_several_share_is_used_once_and_one_of_a_single_process_too() {
         let huge = |offsets: Vec<u64>, inode: u64, page: u64, size: u64| {
             let pooled = Pooled { file: ((0, 1), inode), page, size, offsets };
-            Mapping { pooled, ..mapping(Kind::Hugetlb, "rw-s", "/dev/zero", Why::Misaligned, 8) }
+            Mapping { pooled, ..mapping(MappingKind::Hugetlb, "rw-s", "/dev/zero", Why::Misaligned, 8) }
         };
         let (two, giga) = (2 << 20, 1 << 30);
         // 8 MB each: two shared pages of 2 MB among two processes, the other two of each its own.
@@ -158,7 +158,7 @@ mod tests {
         let size = |bytes| PageSize::from_bytes(bytes).unwrap();
         assert_eq!((mapped(both.iter(), size(two)), mapped(both.iter(), size(giga))), (2 + 2 + 2, 0));
         assert_eq!(mapped([huge(vec![], 8, two, giga)].iter(), size(giga)), 1);
-        assert_eq!(mapped([mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 8)].iter(), size(two)), 0);
+        assert_eq!(mapped([mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 8)].iter(), size(two)), 0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A whole process.
 
 use super::folios::Folios;
-use super::mapping::{Kind, Mapping, Surroundings, circumstances};
-use super::reason::{self, Share};
+use super::mapping::{Mapping, MappingKind, ProcessFacts, facts};
+use super::reason::{self, NotHuge};
 use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MountInfos};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use superpage_linux::settings::System;
 use superpage_linux::why::{Why, shared_way_out};
 use superpage_report::bytes;
 
-/// The share of resident memory below which nothing is said of it.
+/// The share of resident memory, or of a file, below which nothing is said of it.
 pub(super) const LITTLE: f64 = 0.02;
 
 /// A process and all its mappings.
@@ -71,7 +71,7 @@ impl Process {
     ///
     /// # Errors
     /// As for [`read`](Process::read), and [`Error::Unable`] if `go_on` said to stop.
-    pub fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
+    pub(crate) fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
         Process::seen(pid, &open(pid)?, go_on)
     }
 
@@ -86,8 +86,8 @@ impl Process {
 
     /// Why its memory is not huge, over all mappings, most bytes first. The bytes add up to what is
     /// resident and not huge.
-    pub fn shares(&self) -> Vec<Share> {
-        reason::shares(&self.mappings)
+    pub fn not_huge_by_reason(&self) -> Vec<NotHuge> {
+        reason::not_huge(&self.mappings)
     }
 
     fn seen(pid: u32, pagemap: &Pagemap, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
@@ -103,7 +103,7 @@ impl Process {
         let tmpfs = tmpfs(pid as i32);
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&status);
-        let around = Surroundings {
+        let around = ProcessFacts {
             pid,
             pagemap,
             rules: &rules,
@@ -145,13 +145,9 @@ impl Process {
             let whys = || mapping.reasons.iter().map(|reason| reason.why);
             let stuck = whys().any(|why| why == Why::Misaligned || (why == Why::Never && rules.denies_shared()));
             let kind = || {
-                if circumstances(map, &rules, disabled, &tmpfs).mounted {
-                    scan::Kind::Mounted
-                } else {
-                    scan::Kind::Shared
-                }
+                if facts(map, &rules, disabled, &tmpfs).mounted { scan::Kind::Mounted } else { scan::Kind::Shared }
             };
-            (mapping.kind == Kind::SharedMemory && stuck).then(kind)
+            (mapping.kind == MappingKind::SharedMemory && stuck).then(kind)
         };
         let stuck: Vec<scan::Kind> = known.clone().zip(&mappings).filter_map(shared).collect();
         notes.extend(shared_way_out(&stuck, &rules).map(Note::from));
@@ -169,7 +165,7 @@ fn mapped_again<'a>(mappings: impl Iterator<Item = (&'a MemoryMap, &'a Mapping)>
     let (mut all, mut places) = (0, BTreeMap::new());
     for (map, mapping) in mappings {
         all += mapping.resident_bytes;
-        if mapping.kind == Kind::SharedMemory {
+        if mapping.kind == MappingKind::SharedMemory {
             let (times, bytes) = places.entry((map.dev, map.inode, map.offset)).or_insert((0, 0));
             (*times, *bytes) = (*times + 1, *bytes + mapping.resident_bytes);
         }
@@ -200,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_daemon_is_named_for_what_is_full() {
-        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
+        let buffers = mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
         assert!(!is_promotable(&buffers), "this process has not populated it");
         assert!(is_promotable(&Mapping { full_bytes: 2 << 20, ..buffers }));
     }

@@ -1,8 +1,8 @@
 //! The effect of a policy on processes that run under it: what was requested, what is huge, and why
 //! nothing is.
 
-use super::Kind;
-use super::mapping::{circumstances, name};
+use super::MappingKind;
+use super::mapping::{facts, name};
 use super::process::tmpfs;
 use crate::policy::{Aim, part};
 use procfs::process::{MemoryMap, VmFlags};
@@ -17,7 +17,7 @@ use superpage_linux::why::{Why, words_of};
 use superpage_pages::PageSize;
 
 /// Below this share of the memory a policy counts as having had no effect.
-const LITTLE: f64 = 0.1;
+const LEAST_EFFECT: f64 = 0.1;
 
 /// The allocator interface that a program uses, judged by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,16 +70,16 @@ impl Reach {
             let (disabled, tmpfs) = (disabled(&status), tmpfs(*pid));
             let mut one = Reach::default();
             for map in &smaps {
-                let circumstances = circumstances(map, &rules, disabled, &tmpfs);
-                if matches!(circumstances.kind, Kind::Anonymous | Kind::SharedMemory | Kind::Hugetlb) {
-                    let kind = |why| match (why, circumstances.mounted) {
+                let facts = facts(map, &rules, disabled, &tmpfs);
+                if matches!(facts.kind, MappingKind::Anonymous | MappingKind::SharedMemory | MappingKind::Hugetlb) {
+                    let kind = |why| match (why, facts.mounted) {
                         (Why::Misaligned, true) => scan::Kind::Mounted,
                         (Why::Misaligned, false) => scan::Kind::Shared,
                         _ => scan::Kind::Anonymous,
                     };
-                    let why = circumstances.whole().map(|why| (why, kind(why)));
-                    one.add(map, why, circumstances.kind == Kind::SharedMemory);
-                } else if circumstances.kind == Kind::File {
+                    let why = facts.why_of_mapping().map(|why| (why, kind(why)));
+                    one.add(map, why, facts.kind == MappingKind::SharedMemory);
+                } else if facts.kind == MappingKind::File {
                     let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
                     one.files += proportional(map, bytes("Rss").saturating_sub(bytes("FilePmdMapped")));
                 }
@@ -140,9 +140,9 @@ impl Reach {
     /// `None` if it had, or if this cannot be seen. `rules` are the settings of the system.
     pub fn why_nothing(&self, aim: Aim, rules: &Rules) -> Option<String> {
         let reached = self.reached(aim);
-        // A program with an allocator of its own asks the C library too, for a few things: Java's
+        // A program with its own allocator asks the C library too, for a few things: Java's
         // compiler, say. And what Redis has before it disables huge pages may be huge.
-        if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
+        if reached as f64 > self.resident as f64 * LEAST_EFFECT || self.resident == 0 {
             return None;
         }
         // What most of the memory is left alone for, if that is most of it.
@@ -159,7 +159,7 @@ impl Reach {
             _ if aim == Aim::Advised && rules.enabled.as_deref() == Some("always") => {
                 Some("the C library asks for nothing where enabled=always".into())
             }
-            _ if aim == Aim::Advised && self.huge as f64 > self.resident as f64 * LITTLE => {
+            _ if aim == Aim::Advised && self.huge as f64 > self.resident as f64 * LEAST_EFFECT => {
                 Some("its memory is huge without advice, where the C library asks for nothing".into())
             }
             0 => Some(self.unasked().into()),
@@ -179,7 +179,7 @@ impl Reach {
     /// The kinds of shared memory of which a tenth of all memory or more lies where no huge page
     /// fits.
     pub(crate) fn misplaced(&self) -> impl Iterator<Item = scan::Kind> {
-        let much = |bytes: u64| bytes > 0 && bytes as f64 >= LITTLE * self.resident as f64;
+        let much = |bytes: u64| bytes > 0 && bytes as f64 >= LEAST_EFFECT * self.resident as f64;
         let misaligned = self.left.iter().filter(move |((why, _), bytes)| *why == Why::Misaligned && much(**bytes));
         misaligned.map(|((_, kind), _)| *kind)
     }

@@ -1,6 +1,6 @@
 //! Determines which reason applies to a block of a mapping.
 
-use super::mapping::{Kind, Mapping};
+use super::mapping::{Mapping, MappingKind};
 use std::collections::BTreeMap;
 use superpage_linux::rules::Rules;
 use superpage_linux::why::{MOUNT_OPTION, NOT_POPULATED_HERE, Part, Reason, Why, misaligned_shared};
@@ -8,8 +8,8 @@ use superpage_pages::PageSize;
 
 /// What would help where memory of a kind is not huge for this reason, as a phrase; `None` where
 /// nothing would.
-fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
-    let shared = kind == Kind::SharedMemory;
+fn help(why: Why, kind: MappingKind, code: bool) -> Option<&'static str> {
+    let shared = kind == MappingKind::SharedMemory;
     Some(match why {
         Why::TooSmall | Why::Edge => "larger, aligned mappings",
         Why::Misaligned if shared => "another setting before it is mapped (below)",
@@ -19,10 +19,10 @@ fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
         Why::NoSettings => "another kernel",
         Why::Never => "another setting; or superpage daemon, for what is full",
         Why::NotAdvised => "advice by the program; or superpage daemon, for what is full",
-        Why::NotEligible => "not disabling them except where advised",
+        Why::NotEligible => "a setting that allows this size without advice",
         Why::MappedByPages => "superpage daemon",
         Why::FileFolios if code => "superpage run --text, if the program starts with it (not by dlopen)",
-        Why::NotCollapsed => "time; or superpage daemon",
+        Why::NotCollapsed => "waiting for khugepaged; or superpage daemon",
         Why::SharedByFork => "huge pages before it forks: advice by the program, or settings",
         _ => return None,
     })
@@ -30,7 +30,7 @@ fn help(why: Why, kind: Kind, code: bool) -> Option<&'static str> {
 
 /// Memory of a process that is not huge for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct NotHuge {
     /// Resident bytes.
     pub bytes: u64,
     /// The reason, in words that hold for all of them.
@@ -41,17 +41,17 @@ pub struct Share {
 
 /// Why the memory of these mappings is not huge, most bytes first. The bytes add up to what is
 /// resident and not huge.
-pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
-    let mut shares: BTreeMap<(Why, &'static str, String), Share> = BTreeMap::new();
+pub(super) fn not_huge(mappings: &[Mapping]) -> Vec<NotHuge> {
+    let mut found: BTreeMap<(Why, &'static str, String), NotHuge> = BTreeMap::new();
     for mapping in mappings {
         let code = mapping.is_code();
         for Reason { why, bytes, text, .. } in &mapping.reasons {
             let kind = match mapping.kind {
-                Kind::Anonymous => "",
-                Kind::SharedMemory => "shared memory: ",
-                Kind::File if code => "code: ",
-                Kind::File => "files: ",
-                Kind::Hugetlb | Kind::Kernel => "",
+                MappingKind::Anonymous => "",
+                MappingKind::SharedMemory => "shared memory: ",
+                MappingKind::File if code => "code: ",
+                MappingKind::File => "files: ",
+                MappingKind::Hugetlb | MappingKind::Kernel => "",
             };
             // How full blocks are differs from mapping to mapping.
             let words = match why {
@@ -60,13 +60,13 @@ pub(super) fn shares(mappings: &[Mapping]) -> Vec<Share> {
                 _ => None,
             };
             let words = words.unwrap_or(text).to_string();
-            let new = || Share { bytes: 0, text: format!("{kind}{words}"), help: help(*why, mapping.kind, code) };
-            shares.entry((*why, kind, words.clone())).or_insert_with(new).bytes += bytes;
+            let new = || NotHuge { bytes: 0, text: format!("{kind}{words}"), help: help(*why, mapping.kind, code) };
+            found.entry((*why, kind, words.clone())).or_insert_with(new).bytes += bytes;
         }
     }
-    let mut shares: Vec<Share> = shares.into_values().collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-    shares
+    let mut found: Vec<NotHuge> = found.into_values().collect();
+    found.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    found
 }
 
 /// What a block's pages are like; all numbers are of base pages.
@@ -95,8 +95,8 @@ impl Block {
 
 /// What holds for a mapping as a whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances<'a> {
-    pub(super) kind: Kind,
+pub(super) struct MappingFacts<'a> {
+    pub(super) kind: MappingKind,
     /// Whether any whole block is in the mapping.
     pub(super) has_block: bool,
     pub(super) congruent: bool,
@@ -112,22 +112,22 @@ pub(super) struct Circumstances<'a> {
     pub(super) mounted: bool,
 }
 
-impl<'a> Circumstances<'a> {
+impl<'a> MappingFacts<'a> {
     /// The word that governs memory of a kind.
-    pub(super) fn word(rules: &'a Rules, kind: Kind, huge: PageSize) -> Option<&'a str> {
+    pub(super) fn word(rules: &'a Rules, kind: MappingKind, huge: PageSize) -> Option<&'a str> {
         match kind {
-            Kind::Anonymous => rules.anonymous(huge),
-            Kind::SharedMemory => rules.shared(huge),
-            Kind::File | Kind::Hugetlb | Kind::Kernel => None,
+            MappingKind::Anonymous => rules.anonymous(huge),
+            MappingKind::SharedMemory => rules.shared(huge),
+            MappingKind::File | MappingKind::Hugetlb | MappingKind::Kernel => None,
         }
     }
 
     /// The reason that applies to the mapping as a whole, whatever is in it and whatever the
     /// settings say.
-    pub(super) fn whole(&self) -> Option<Why> {
-        let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
+    pub(super) fn why_of_mapping(&self) -> Option<Why> {
+        let file = matches!(self.kind, MappingKind::File | MappingKind::SharedMemory);
         let place = [
-            (Why::Kernel, self.kind == Kind::Kernel),
+            (Why::Kernel, self.kind == MappingKind::Kernel),
             (Why::TooSmall, !self.has_block),
             (Why::Misaligned, file && !self.congruent),
             (Why::Disabled, self.disabled),
@@ -138,21 +138,21 @@ impl<'a> Circumstances<'a> {
 
     /// The reason for the part of a block that is resident and not huge.
     pub(super) fn why(&self, block: &Block) -> Why {
-        let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
-        match self.whole() {
+        let file = matches!(self.kind, MappingKind::File | MappingKind::SharedMemory);
+        match self.why_of_mapping() {
             Some(why @ (Why::Kernel | Why::TooSmall)) => return why,
             _ if !block.inside => return Why::Edge,
             Some(why) => return why,
             None => {}
         }
         // Whatever the settings say now, no promoter makes it huge.
-        let shared = self.kind == Kind::Anonymous && block.exclusive < block.anonymous;
+        let shared = self.kind == MappingKind::Anonymous && block.exclusive < block.anonymous;
         match () {
             () if shared && block.is_full() => return Why::SharedByFork,
             () if self.given_back && block.given_back > 0 && block.is_full() => return Why::GivenBack,
             () => {}
         }
-        if self.kind != Kind::File {
+        if self.kind != MappingKind::File {
             match self.word {
                 None => return Why::NoSettings,
                 Some("never" | "deny") => return Why::Never,
@@ -164,7 +164,7 @@ impl<'a> Circumstances<'a> {
         let pages = [
             (Why::PrivateCopies, file && block.anonymous > 0),
             (Why::MappedByPages, block.one_folio),
-            (Why::FileFolios, self.kind == Kind::File),
+            (Why::FileFolios, self.kind == MappingKind::File),
             (Why::Swapped, block.swapped > 0),
             (Why::NotPopulated, !block.is_full()),
         ];
@@ -176,14 +176,14 @@ impl<'a> Circumstances<'a> {
         let size = PageSize::from_bytes(block).expect("a power of two");
         let word = self.word.unwrap_or("absent");
         let setting = match self.kind {
-            Kind::SharedMemory if self.mounted => MOUNT_OPTION,
-            Kind::SharedMemory => "shmem_enabled",
+            MappingKind::SharedMemory if self.mounted => MOUNT_OPTION,
+            MappingKind::SharedMemory => "shmem_enabled",
             _ => "enabled",
         };
         let pages = part.bytes as f64 / base as f64 / part.blocks.max(1) as f64;
         let populated = format!("{pages:.0} of {} pages a block", block / base);
         match why {
-            Why::Misaligned if self.kind == Kind::SharedMemory => misaligned_shared(size, setting, self.word),
+            Why::Misaligned if self.kind == MappingKind::SharedMemory => misaligned_shared(size, setting, self.word),
             Why::Never => format!("{setting}={word}"),
             // What a promoter would then make of it.
             Why::NotAdvised if pages.round() < (block / base) as f64 => {
@@ -191,7 +191,8 @@ impl<'a> Circumstances<'a> {
             }
             Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {
-                let words = if self.kind == Kind::SharedMemory { NOT_POPULATED_HERE.into() } else { why.words(size) };
+                let words =
+                    if self.kind == MappingKind::SharedMemory { NOT_POPULATED_HERE.into() } else { why.words(size) };
                 format!("{words}: {populated}")
             }
             why => why.words(size),
@@ -205,16 +206,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_of_a_process_add_up_by_reason_and_kind_of_memory() {
+    fn what_is_not_huge_adds_up_by_reason_and_kind_of_memory() {
         let mappings = [
-            mapping(Kind::Anonymous, "rw-p", "", Why::NotPopulated, 3),
-            mapping(Kind::File, "r-xp", "/bin/x", Why::TooSmall, 5),
-            mapping(Kind::Anonymous, "rw-p", "", Why::TooSmall, 2),
-            mapping(Kind::File, "r--p", "/lib/y", Why::TooSmall, 1),
-            mapping(Kind::SharedMemory, "rw-s", "", Why::Misaligned, 4),
+            mapping(MappingKind::Anonymous, "rw-p", "", Why::NotPopulated, 3),
+            mapping(MappingKind::File, "r-xp", "/bin/x", Why::TooSmall, 5),
+            mapping(MappingKind::Anonymous, "rw-p", "", Why::TooSmall, 2),
+            mapping(MappingKind::File, "r--p", "/lib/y", Why::TooSmall, 1),
+            mapping(MappingKind::SharedMemory, "rw-s", "", Why::Misaligned, 4),
         ];
-        let told: Vec<(u64, String)> =
-            shares(&mappings).into_iter().map(|share| (share.bytes >> 20, share.text)).collect();
+        let found: Vec<(u64, String)> =
+            not_huge(&mappings).into_iter().map(|part| (part.bytes >> 20, part.text)).collect();
         let expected = [
             (5, "code: no aligned 2M in the mapping"),
             (4, "shared memory: address and file offset differ modulo 2M: mapped while shmem_enabled was never, say"),
@@ -222,6 +223,6 @@ mod tests {
             (2, "no aligned 2M in the mapping"),
             (1, "files: no aligned 2M in the mapping"),
         ];
-        assert_eq!(told, expected.map(|(megabytes, text)| (megabytes, text.to_string())));
+        assert_eq!(found, expected.map(|(megabytes, text)| (megabytes, text.to_string())));
     }
 }

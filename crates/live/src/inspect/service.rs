@@ -59,7 +59,7 @@ impl Service {
 
     /// All of it as one: each mapping with its proportional share of what several processes map, so
     /// that memory which the processes share among each other is in there once.
-    pub fn whole(&self) -> Process {
+    pub fn as_one_process(&self) -> Process {
         let mut notes: Vec<Note> = self.notes.iter().cloned().map(Note::from).collect();
         if let [process] = self.processes.as_slice() {
             notes.extend(process.notes.iter().cloned());
@@ -130,7 +130,7 @@ fn share_pools(processes: &mut [Process]) {
 #[cfg(test)]
 mod tests {
     use super::super::advice::tests::mapping;
-    use super::super::mapping::Kind;
+    use super::super::mapping::MappingKind;
     use super::*;
     use superpage_linux::why::Why;
 
@@ -140,24 +140,26 @@ mod tests {
 
     #[test]
     fn what_processes_share_is_there_once() {
-        let mut buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
+        let mut buffers = mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Never, 100);
         buffers.proportional_bytes = 50 << 20;
         buffers.huge_bytes = 40 << 20;
-        let heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
+        let heap = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 10);
         let both = vec![process(1, vec![buffers.clone(), heap.clone()]), process(2, vec![buffers, heap])];
         let which = vec![Selected::Name("server".into())];
         let service = Service { which, processes: both, unmapped_bytes: 0, notes: vec![] };
-        let whole = service.whole();
+        let whole = service.as_one_process();
         let sum = |of: fn(&Mapping) -> u64| whole.mappings.iter().map(of).sum::<u64>() >> 20;
         assert_eq!((sum(|mapping| mapping.resident_bytes), sum(|mapping| mapping.huge_bytes)), (120, 40));
-        assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
+        assert_eq!(whole.not_huge_by_reason().iter().map(|part| part.bytes >> 20).collect::<Vec<_>>(), [100, 20]);
         assert_eq!((whole.command.as_str(), whole.notes), ("server", vec![]));
     }
 
     #[test]
     fn what_one_process_maps_alone_counts_whole() {
-        let heap =
-            || Mapping { proportional_bytes: 50 << 20, ..mapping(Kind::Anonymous, "rw-p", "", Why::SharedByFork, 100) };
+        let heap = || Mapping {
+            proportional_bytes: 50 << 20,
+            ..mapping(MappingKind::Anonymous, "rw-p", "", Why::SharedByFork, 100)
+        };
         // It has written half again, as huge pages; the rest is of both.
         let mut child = Mapping { huge_bytes: 50 << 20, proportional_bytes: 75 << 20, ..heap() };
         child.reasons[0].bytes = 50 << 20;
@@ -165,9 +167,9 @@ mod tests {
         assert_eq!(child.validate(), Ok(()));
         let processes = vec![process(1, vec![heap()]), process(2, vec![child])];
         let service = Service { which: vec![], processes, unmapped_bytes: 0, notes: vec![] };
-        let whole = service.whole();
+        let whole = service.as_one_process();
         assert_eq!(whole.mappings.iter().map(|mapping| mapping.huge_bytes >> 20).collect::<Vec<_>>(), [0, 50]);
-        assert_eq!(whole.shares().iter().map(|share| share.bytes >> 20).collect::<Vec<_>>(), [75]);
+        assert_eq!(whole.not_huge_by_reason().iter().map(|part| part.bytes >> 20).collect::<Vec<_>>(), [75]);
         // One maps huge pages whole, of which the other has all pages.
         let mut huge = Mapping { huge_bytes: 100 << 20, reasons: vec![], ..heap() };
         (huge.exclusive.resident, huge.exclusive.huge) = (100 << 20, 100 << 20);
@@ -187,7 +189,7 @@ mod tests {
             let has = |process: &Process| process.notes.contains(&disabled);
             let new = service.processes.iter_mut().take(number).filter(|process| !has(process));
             new.for_each(|process| process.notes.push(disabled.clone()));
-            let mut notes: Vec<String> = service.whole().notes.into_iter().map(|note| note.text).collect();
+            let mut notes: Vec<String> = service.as_one_process().notes.into_iter().map(|note| note.text).collect();
             notes.sort();
             let mut expected = vec!["1 left out".to_string(), format!("{whose}: it is so"), "rules".into()];
             expected.sort();
@@ -198,7 +200,8 @@ mod tests {
     #[test]
     fn pages_of_a_pool_that_processes_share_are_there_once() {
         let mapped = |megabytes: u64, offsets: &[u64]| {
-            let mut mapping = mapping(Kind::Hugetlb, "rw-s", "/anon_hugepage (deleted)", Why::NotCollapsed, megabytes);
+            let mut mapping =
+                mapping(MappingKind::Hugetlb, "rw-s", "/anon_hugepage (deleted)", Why::NotCollapsed, megabytes);
             let offsets = offsets.iter().map(|at| at << 20).collect();
             mapping.pooled = Pooled { file: ((0, 15), 7), page: 2 << 20, size: 2 << 20, offsets };
             mapping

@@ -1,15 +1,12 @@
 //! Shared memory that is populated and that no process shown has in its page table: a server's
 //! buffers, whose processes have ended or have not used them yet.
 
-use super::mapping::{Kind, Mapping};
-use super::process::Process;
+use super::mapping::{Mapping, MappingKind};
+use super::process::{LITTLE, Process};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use superpage_report::bytes;
-
-/// The share of a file below which nothing is said of it.
-const LITTLE: f64 = 0.02;
 
 /// A file of shared memory, as the processes have it.
 #[derive(Default)]
@@ -36,7 +33,8 @@ pub(super) struct Unmapped {
 /// What no process shown has in its page table.
 pub(super) fn unmapped(processes: &[Process]) -> Unmapped {
     let shared = |it: &&Mapping| {
-        let shared = it.kind == Kind::SharedMemory || it.kind == Kind::Hugetlb && it.permissions.ends_with('s');
+        let shared =
+            it.kind == MappingKind::SharedMemory || it.kind == MappingKind::Hugetlb && it.permissions.ends_with('s');
         shared && it.pooled.file.1 != 0
     };
     let mut files: BTreeMap<_, Seen> = BTreeMap::new();
@@ -62,7 +60,7 @@ pub(super) fn unmapped(processes: &[Process]) -> Unmapped {
         let Some((unmapped, text)) = note(mapping, seen, populated(pid, mapping)) else { continue };
         found.notes.push(text);
         match mapping.kind {
-            Kind::Hugetlb => *found.pooled.entry(mapping.pooled.size).or_default() += unmapped,
+            MappingKind::Hugetlb => *found.pooled.entry(mapping.pooled.size).or_default() += unmapped,
             _ => found.bytes += unmapped,
         }
     }
@@ -113,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_no_page_table_has_is_said_with_what_is_known() {
-        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 100);
+        let buffers = mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 100);
         let of = |seen: u64, populated: io::Result<u64>| note(&buffers, seen << 20, populated.map(|sum| sum << 20));
         let (unmapped, text) = of(30, Ok(90)).unwrap();
         assert_eq!((unmapped >> 20, of(89, Ok(90)), of(90, Ok(80))), (60, None, None));

@@ -92,9 +92,10 @@ impl System {
         let buddyinfo = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
         let thp = Path::new("/sys/kernel/mm/transparent_hugepage");
         let vmstat = procfs::vmstat().unwrap_or_default();
-        let told = |name: &str| ["thp_", "compact_", "htlb_", "pgmigrate_"].iter().any(|begin| name.starts_with(begin));
+        let shown =
+            |name: &str| ["thp_", "compact_", "htlb_", "pgmigrate_"].iter().any(|begin| name.starts_with(begin));
         let mut counters: BTreeMap<String, u64> =
-            vmstat.into_iter().filter(|(name, _)| told(name)).map(|(name, n)| (name, n.max(0) as u64)).collect();
+            vmstat.into_iter().filter(|(name, _)| shown(name)).map(|(name, n)| (name, n.max(0) as u64)).collect();
         for name in ["pages_collapsed", "full_scans"] {
             let count = number(&thp.join("khugepaged").join(name));
             counters.extend(count.map(|count| (format!("khugepaged_{name}"), count)));

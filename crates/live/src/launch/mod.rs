@@ -129,13 +129,13 @@ impl Arrangement<'_> {
 
     /// Whether another process has set what this command needs while it maps its memory: then
     /// [`take_over`](Arrangement::take_over) is to be called often.
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 
     /// Sets what the command needs while it maps its memory, once the process that had set it has
     /// put it back. Reads two small files; nobody is waited for. It stays pending until it is done.
-    pub fn take_over(&mut self) {
+    pub(crate) fn take_over(&mut self) {
         let Some(wanted) = self.pending.take() else { return };
         let notes = self.plan.notes.len();
         if self.set(&wanted).is_err() || self.settings.mark() == self.mark {
@@ -163,7 +163,7 @@ impl Arrangement<'_> {
 
     /// Whether [`end_brief`](Arrangement::end_brief) has been called, and no setting is in force
     /// since.
-    pub fn has_ended_brief(&self) -> bool {
+    pub(crate) fn has_ended_brief(&self) -> bool {
         self.ended
     }
 }

@@ -76,7 +76,8 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// Where huge pages could not be seen.
-    pub const UNSEEN: &'static str = "its huge pages could not be counted; a warm-up run (-w 1) looks more often";
+    pub(crate) const UNSEEN: &'static str =
+        "its huge pages could not be counted; a warm-up run (-w 1) looks more often";
 
     /// Bytes of what was resident when huge pages were looked at, in words; of the peak where that
     /// was not seen.

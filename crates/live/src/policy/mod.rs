@@ -42,7 +42,7 @@ pub struct Policy {
 pub struct Live {
     /// Adds what the policy needs on a system to a plan, and changes nothing.
     pub(crate) plan: fn(&Policy, &mut Plan, &System) -> Result<(), Error>,
-    /// What it did to a program, beside the reference.
+    /// What it did to a program, compared with the reference.
     pub did: fn(&Policy, &Found) -> Did,
     /// The part of a program's memory that it aims at; `None` if that is code, or nothing.
     pub aim: Option<Aim>,

@@ -259,7 +259,7 @@ impl Verdict {
             let found = format!("yes, in {joined} of {of} places");
             Finding::text(NAME, WHAT, &found, agree, seen)
         } else if self.fractured == Some(true) {
-            let why = "nothing was gained by contiguous frames, but the host backs them with pages of its own, which it may \
+            let why = "nothing was gained by contiguous frames, but the host backs them with its own pages, which it may \
                        scatter, and a TLB can only join what is contiguous there; on the host itself it would tell";
             Finding::unknown(NAME, WHAT, format!("{why}: {seen}"))
         } else if high - 1.0 < SOME * whole {
@@ -279,7 +279,7 @@ impl Verdict {
             100.0 * (1.0 - 1.0 / low),
             100.0 * (1.0 - 1.0 / high)
         );
-        let what = "time saved here by contiguous 4K pages, beside the same frames permuted";
+        let what = "time saved here by contiguous 4K pages, compared with the same frames permuted";
         vec![verdict, Finding::number("tlb.coalescing.gain", what, gain, low / high, evidence).unit("%")]
     }
 }

@@ -70,12 +70,12 @@ impl Finding {
     }
 
     /// Something that was not measured, and why.
-    pub fn unmeasured(name: &str, what: &str, because: String) -> Finding {
+    pub(crate) fn unmeasured(name: &str, what: &str, because: String) -> Finding {
         Finding::of(name, what, None, 0.0, format!("{UNMEASURED}, because {because}"))
     }
 
     /// Whether nothing was measured, as opposed to inconclusive points.
-    pub fn is_unmeasured(&self) -> bool {
+    pub(crate) fn is_unmeasured(&self) -> bool {
         self.value.is_none() && self.evidence.starts_with(UNMEASURED)
     }
 
@@ -91,7 +91,7 @@ impl Finding {
     }
 
     /// Whether the answer is yes; `None` if it could not be determined or is not yes or no.
-    pub fn is_so(&self) -> Option<bool> {
+    pub(crate) fn is_so(&self) -> Option<bool> {
         match self.value {
             Some(Value::Yes(yes)) => Some(yes),
             _ => None,
@@ -99,7 +99,7 @@ impl Finding {
     }
 
     /// The value, if it is a number and could be determined.
-    pub fn as_number(&self) -> Option<f64> {
+    pub(crate) fn as_number(&self) -> Option<f64> {
         match self.value {
             Some(Value::Number(number)) => Some(number),
             _ => None,

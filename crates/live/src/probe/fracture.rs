@@ -27,8 +27,8 @@ const LINE: usize = 64;
 /// How often it is asked, each time with fresh memory.
 const DRAWS: u64 = 5;
 /// Up to this share of a first-level hit more, lines apart cost the same; from the other share on
-/// they miss in the first level. A hit in the second level takes 7 cycles or more beside the 12 to
-/// 16 of a load from the second-level cache.
+/// they miss in the first level. A hit in the second level takes 7 cycles or more on top of the 12
+/// to 16 of a load from the second-level cache.
 const SAME: f64 = 0.1;
 const MORE: f64 = 0.25;
 /// The share of draws that must agree.
@@ -44,7 +44,7 @@ const WHAT: &str = "a host backs huge pages with small ones";
 /// An answer is kept until the system is started again, for all calls of this user, with its
 /// evidence. If it could not be determined, the finding has no value and says why, and the next
 /// call asks again.
-pub fn host_fractured() -> Finding {
+pub(crate) fn host_fractured() -> Finding {
     if let Some(kept) = kept::read(NAME) {
         return Finding::yes(NAME, WHAT, kept.yes, kept.confidence, kept.evidence);
     }

@@ -27,7 +27,7 @@ mod usable;
 mod ways;
 
 pub use finding::{Finding, Series, Value};
-pub use fracture::host_fractured;
+pub(crate) use fracture::host_fractured;
 pub use promotion::{RegionCost, region_cost};
 
 use pin::Pinned;

@@ -46,7 +46,7 @@ pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Resul
             if let Ok(aliases) = &aliases {
                 all.push((2, aliases.memory(), huge_pages(*pages)));
             }
-            // Page tables of their own for each page: bounded.
+            // Page tables for each page: bounded.
             if *pages <= 4096 {
                 all.push((3, &apart, huge_pages(*pages)));
             }

@@ -94,13 +94,13 @@ fn knees(first: f64, hertz: f64) -> Result<Vec<[f64; 2]>, Error> {
     let mut knees: Vec<[f64; 2]> = Vec::new();
     let fillers = (2.0 * first) as usize;
     for stride in STRIDES {
-        let beside = MOST * stride;
-        let memory = Memory::new((beside + 4 * fillers.max(stride) + stride) * BASE)?;
+        let ring = MOST * stride;
+        let memory = Memory::new((ring + 4 * fillers.max(stride) + stride) * BASE)?;
         memory.advise(libc::MADV_NOHUGEPAGE)?;
         let grid: Vec<usize> = (4..=MOST).collect();
         let mut curve = Curve::new("", &grid);
         // Pages of all other sets, in a row.
-        let others: Vec<usize> = (beside..).filter(|page| page % stride != 0).take(fillers).collect();
+        let others: Vec<usize> = (ring..).filter(|page| page % stride != 0).take(fillers).collect();
         for round in 0..ROUNDS {
             for (point, pages) in grid.iter().enumerate() {
                 let lines = (0..*pages).map(|page| at(page, stride));

@@ -10,30 +10,25 @@ use superpage_vm::Candidate;
 pub(super) struct Claims(BTreeMap<i32, BTreeMap<Place, u64>>);
 
 impl Claims {
-    /// Splits regions of a process as [`admit`] does, with all earlier claims, and claims what the
-    /// admitted ones add. Also returns the place with the least room, which refuses the others.
-    pub(super) fn admit(
-        &mut self,
-        headroom: &Headroom,
-        pid: i32,
-        batch: Vec<Candidate>,
-        (size, page): (u64, u64),
-    ) -> (Vec<Candidate>, Vec<Candidate>, Option<Place>) {
+    /// Claims the `grown` bytes that the promotion of a region of `size` bytes adds to a process,
+    /// if it has room for them after all earlier claims.
+    ///
+    /// # Errors
+    /// There is no room in this place, which has the least.
+    pub(super) fn admit(&mut self, headroom: &Headroom, pid: i32, grown: u64, size: u64) -> Result<(), Place> {
         let mut rooms = headroom.rooms(pid);
         for room in &mut rooms {
             let claimed: u64 = self.0.values().filter_map(|places| places.get(&room.place)).sum();
             (room.pages, room.copies) = (room.pages.saturating_sub(claimed), room.copies.saturating_sub(claimed));
         }
-        let (fit, others) = admit(batch, &Room::of_all(&rooms), size, page);
-        let grown: u64 = fit.iter().map(|candidate| grows(candidate, size, page)).sum();
-        let places = self.0.entry(pid).or_default();
-        for room in &rooms {
-            *places.entry(room.place.clone()).or_default() += grown;
+        if !has_room(&Room::of_all(&rooms), grown, size) {
+            // If not even a copy fits nothing is promoted; otherwise there are too many pages.
+            let room = |room: &Room| if room.copies < size { (0, room.copies) } else { (1, room.pages) };
+            return Err(rooms.into_iter().min_by_key(room).map_or(Place::System, |room| room.place));
         }
-        // If not even a copy fits nothing is promoted; otherwise there are too many pages.
-        let tightest =
-            rooms.into_iter().min_by_key(|room| if room.copies < size { (0, room.copies) } else { (1, room.pages) });
-        (fit, others, tightest.map(|room| room.place))
+        let places = self.0.entry(pid).or_default();
+        rooms.into_iter().for_each(|room| *places.entry(room.place).or_default() += grown);
+        Ok(())
     }
 
     /// Drops what a process claimed, which has ended.
@@ -50,14 +45,19 @@ pub(super) fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
 /// Splits regions of `size` bytes into those that fit into the room, in their order, and the
 /// others.
 pub(super) fn admit(batch: Vec<Candidate>, room: &Room, size: u64, page: u64) -> (Vec<Candidate>, Vec<Candidate>) {
-    let mut rest = room.pages;
+    let mut room = room.clone();
     batch.into_iter().partition(|candidate| {
-        let grows = grows(candidate, size, page);
-        // One region at a time exists twice, while it is copied.
-        let fits = room.copies >= size && grows <= rest;
-        rest -= if fits { grows } else { 0 };
+        let grown = grows(candidate, size, page);
+        let fits = has_room(&room, grown, size);
+        room.pages -= if fits { grown } else { 0 };
         fits
     })
+}
+
+/// Whether a region of `size` bytes may grow by `grown` bytes; one region at a time exists twice,
+/// while it is copied.
+fn has_room(room: &Room, grown: u64, size: u64) -> bool {
+    room.copies >= size && grown <= room.pages
 }
 
 #[cfg(test)]
@@ -85,7 +85,6 @@ mod tests {
 
     #[test]
     fn what_is_only_thought_of_adds_up() {
-        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0, least: 1 };
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  134144 kB\n"),
@@ -100,16 +99,11 @@ mod tests {
         }
         let headroom = Headroom::of(folder.path());
         let mut claims = Claims::default();
-        let mut admit = |pid, batch: &[Candidate]| {
-            let (fit, others, place) = claims.admit(&headroom, pid, batch.to_vec(), (2 * MB, 4096));
-            (fit.len(), others.len(), place)
-        };
+        let mut admit = |pid, megabytes: u64| claims.admit(&headroom, pid, megabytes * MB, 2 * MB);
         // The system has 131 MB, of which 128 are left to the programs, and the group has none.
-        assert_eq!(admit(7, &[candidate(1, 256), candidate(2, 512)]), (2, 0, Some(Place::System)));
-        let (fit, others, place) = admit(8, &[candidate(1, 512)]);
-        assert_eq!((fit, others), (0, 1));
-        assert!(place.is_some_and(|place| place.to_string().contains("/a")));
-        assert_eq!(admit(9, &[candidate(3, 256), candidate(4, 256), candidate(5, 256)]), (2, 1, Some(Place::System)));
-        assert_eq!(admit(7, &[candidate(6, 256), candidate(7, 512)]), (1, 1, Some(Place::System)));
+        assert_eq!([admit(7, 1), admit(7, 0)], [Ok(()), Ok(())]);
+        assert!(admit(8, 0).is_err_and(|place| place.to_string().contains("/a")));
+        assert_eq!([admit(9, 1), admit(9, 1), admit(9, 1)], [Ok(()), Ok(()), Err(Place::System)]);
+        assert_eq!([admit(7, 1), admit(7, 0)], [Err(Place::System), Ok(())]);
     }
 }

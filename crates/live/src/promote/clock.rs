@@ -10,8 +10,8 @@ pub(super) struct Clock {
     pub(super) whole: bool,
     /// Whether the processes are a command's, whose use earns time.
     pub(super) earns: bool,
-    /// Time that was earned and not used: what is used then is not charged.
-    pub(super) earned: Duration,
+    /// Time that was earned and not used yet: what is used of it is not charged.
+    pub(super) credit: Duration,
     /// What was charged up to the time of `mark`.
     pub(super) used: Duration,
     pub(super) mark: Duration,
@@ -27,24 +27,24 @@ impl Clock {
     /// Begins a unit of work; returns what this process has used otherwise, if all of it counts.
     pub(super) fn begin(&mut self) -> Duration {
         let now = self.read();
-        let beside = if self.whole { now.saturating_sub(self.mark) } else { Duration::ZERO };
-        self.used += beside;
+        let other = if self.whole { now.saturating_sub(self.mark) } else { Duration::ZERO };
+        self.used += other;
         self.mark = now;
-        beside
+        other
     }
 
     /// Ends a unit of work; returns what it used.
     pub(super) fn end(&mut self) -> Duration {
         let now = self.read();
         let used = now.saturating_sub(self.mark);
-        let free = used.min(self.earned);
-        self.earned -= free;
+        let free = used.min(self.credit);
+        self.credit -= free;
         self.used += used - free;
         self.mark = now;
         used
     }
 
     pub(super) fn spent(&self) -> Duration {
-        self.used + self.read().saturating_sub(self.mark).saturating_sub(self.earned)
+        self.used + self.read().saturating_sub(self.mark).saturating_sub(self.credit)
     }
 }

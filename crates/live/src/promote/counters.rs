@@ -1,6 +1,6 @@
 //! The counters of a promoter.
 
-use super::pace::NAP;
+use super::pace::SHORTEST_PAUSE;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,14 +88,14 @@ impl Counters {
     }
 
     /// The share of one core that was used; 0 before any time has passed.
-    pub fn cpu_share(&self) -> f64 {
+    pub(crate) fn cpu_share(&self) -> f64 {
         let elapsed = self.elapsed.as_secs_f64();
         if elapsed > 0.0 { self.cpu.as_secs_f64() / elapsed } else { 0.0 }
     }
 
     /// Counts the pause of a process after a batch.
     pub(super) fn back_off(&mut self, pause: Duration) {
-        self.backoffs += u64::from(pause >= NAP);
+        self.backoffs += u64::from(pause >= SHORTEST_PAUSE);
         self.paused += pause;
     }
 }

@@ -79,7 +79,7 @@ impl Promoter {
         let page = rustix::param::page_size() as u64;
         let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
         let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());
-        let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
+        let ladder = ladder.ok_or_else(|| Error::Unable(format!("unsupported huge-page size: {size} bytes")))?;
         let mut named = Vec::new();
         let live = Processes {
             least: options.least(size),
@@ -105,17 +105,17 @@ impl Promoter {
             began: Instant::now(),
             clock: Clock::default(),
         };
-        Ok(Promoter { background: live.begun(live.options.background()), live })
+        Ok(Promoter { background: live.with_start_event(live.options.background()), live })
     }
 
     /// Declares that this process only runs the promoter: all that it uses counts, from its start,
     /// and no CPU time is saved up.
-    pub fn count_the_process(&mut self) {
+    pub(crate) fn count_the_process(&mut self) {
         self.live.clock = Clock { whole: true, used: self.live.options.burst, ..Clock::default() };
     }
 
-    /// As [`count_the_process`](Promoter::count_the_process), from now on: for a promoter beside
-    /// others.
+    /// As [`count_the_process`](Promoter::count_the_process), from now on: for one of
+    /// several promoters.
     pub(crate) fn join_the_process(&mut self) {
         self.count_the_process();
         self.live.clock.mark = self.live.clock.read();
@@ -141,13 +141,13 @@ impl Promoter {
 
     /// Whether something is due that waits for processor time.
     pub(crate) fn lacks_time(&self) -> bool {
-        self.background.waits(self.live.now()).is_some_and(|(why, _)| why == Why::Budget)
+        self.background.waits(self.live.now()).is_some_and(|waits| waits.why == Why::Budget)
     }
 
     /// Declares that the processes are those of a command that runs for nothing else: a share of
     /// what they use may be used beyond the share of a core, and they may be slowed by it unless it
     /// is given by how much ([`Options::of_command`]).
-    pub fn serve_a_command(&mut self) {
+    pub(crate) fn serve_a_command(&mut self) {
         let Processes { clock, options, .. } = &mut self.live;
         clock.earns = true;
         options.slowdown.get_or_insert(SLOWDOWN.max(options.of_command));
@@ -155,13 +155,13 @@ impl Promoter {
 
     /// Applies these options from now on. What is known of the processes is kept, except for what
     /// the policy knew. A process that was named before is still the one that had that number then.
-    pub fn reconfigure(&mut self, options: Options, target: Target) {
+    pub(crate) fn reconfigure(&mut self, options: Options, target: Target) {
         let live = &mut self.live;
         live.least = options.least(live.size);
         // No time is saved up.
         live.clock.used = options.burst;
         live.options = options;
-        self.background = live.begun(live.options.background());
+        self.background = live.with_start_event(live.options.background());
         live.target = target.pinned_by(&mut live.named);
         live.listed = None;
         live.processes.values_mut().for_each(Process::scan_again);
@@ -220,8 +220,8 @@ impl Promoter {
             live.counters.scan_cpu += scans;
             live.counters.promote_cpu += used.saturating_sub(scans);
         }
-        let due = self.background.waits(self.live.now());
-        self.live.note_waits(due);
+        let waits = self.background.waits(self.live.now());
+        self.live.note_waits(waits);
         self.rest()
     }
 
@@ -292,19 +292,19 @@ mod tests {
     #[test]
     fn what_is_used_of_earned_time_is_not_charged() {
         let (work, more) = (Duration::from_millis(2), Duration::from_secs(1));
-        let mut clock = Clock { earned: more, ..Clock::default() };
+        let mut clock = Clock { credit: more, ..Clock::default() };
         clock.begin();
         let before = clock.spent();
         spin(work);
         assert_eq!(clock.spent(), before);
         let used = clock.end();
         assert!(used >= work);
-        assert_eq!((clock.spent(), clock.earned), (before, more - used));
-        clock.earned = Duration::from_millis(1);
+        assert_eq!((clock.spent(), clock.credit), (before, more - used));
+        clock.credit = Duration::from_millis(1);
         clock.begin();
         spin(work);
         let used = clock.end();
-        assert_eq!((clock.used, clock.earned), (before + used - Duration::from_millis(1), Duration::ZERO));
+        assert_eq!((clock.used, clock.credit), (before + used - Duration::from_millis(1), Duration::ZERO));
         clock.begin();
         let before = clock.spent();
         spin(work);
@@ -318,19 +318,19 @@ mod tests {
         let own = std::process::id() as i32;
         promoter.live.processes.insert(own, Process::new(own, Duration::ZERO));
         promoter.live.earn();
-        assert_eq!(promoter.live.clock.earned, Duration::ZERO, "no command");
+        assert_eq!(promoter.live.clock.credit, Duration::ZERO, "no command");
         promoter.serve_a_command();
         assert_eq!(promoter.live.options.slowdown, Some(0.5));
         spin(Duration::from_millis(2));
         promoter.live.earn();
-        let first = promoter.live.clock.earned;
+        let first = promoter.live.clock.credit;
         assert!(first >= Duration::from_millis(1));
         spin(Duration::from_millis(2));
         promoter.live.earn();
-        assert!(promoter.live.clock.earned >= first + Duration::from_millis(1));
+        assert!(promoter.live.clock.credit >= first + Duration::from_millis(1));
         promoter.live.options.burst = Duration::from_micros(5);
         promoter.live.earn();
-        assert_eq!(promoter.live.clock.earned, Duration::from_micros(5));
+        assert_eq!(promoter.live.clock.credit, Duration::from_micros(5));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::target::{LINUX, OF_COMMAND};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 use superpage_linux::Error;
@@ -108,8 +109,8 @@ impl Options {
 
     /// The ranges of addresses that the policy's plan names, ascending; none of a policy without
     /// one.
-    pub fn planned(&self) -> Vec<(u64, u64)> {
-        superpage_vm::planned(&self.policy).into_iter().filter(|(_, to)| *to < u64::MAX).collect()
+    pub fn planned(&self) -> Vec<Range<u64>> {
+        superpage_vm::planned(&self.policy).into_iter().filter(|range| range.end < u64::MAX).collect()
     }
 
     /// Whether the policy decides by share, age and interval, so that these say what it would do,
@@ -134,12 +135,12 @@ impl Options {
         Options::of(Policy::of(given.definition(), all, &LINUX).map_err(usage)?)
     }
 
-    /// Those of a service beside others: another policy, or this one with some parameters changed,
-    /// within the same processor time.
+    /// The options of one service among others: another policy, or this one with some parameters
+    /// changed, within the same processor time.
     ///
     /// # Errors
     /// As for [`Options::changed`]; or the processor time is given.
-    pub fn of_service(&self, text: &str) -> Result<Options, Error> {
+    pub(crate) fn of_service(&self, text: &str) -> Result<Options, Error> {
         if let Some((name, _)) = pairs(text).find(|(name, _)| [CPU, BURST, OF_COMMAND].contains(name)) {
             let sentence = format!(
                 "{name} is of the daemon, not of one service: give it in [promote], or in the policy above the tables"

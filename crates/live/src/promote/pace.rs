@@ -10,9 +10,8 @@
 use std::time::Duration;
 use superpage_vm::Why;
 
-/// A pause of promotion that is shorter is none that anybody decided on: it passes while the
-/// promoter sleeps.
-pub(super) const NAP: Duration = Duration::from_millis(100);
+/// Shorter pauses are not counted as back-offs: the promoter sleeps longer than that anyway.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ use superpage_linux::proc;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::{self, Kind, Unsuitable};
 use superpage_linux::why::{Part, Why};
-use superpage_vm::{Look, Part as Regions, Sample, Scanned};
+use superpage_vm::{Look, Part as Regions, Sample, Scanned, ScannedPart};
 
 /// What differs for another process of that number, and for another program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +30,12 @@ pub(super) struct Identity {
 pub(super) struct Stat {
     kernel: bool,
     identity: Identity,
+    activity: Activity,
+}
+
+/// What changes when a process touches memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Activity {
     faults: u64,
     resident_pages: u64,
 }
@@ -40,8 +46,7 @@ impl Stat {
         Some(Stat {
             kernel: proc::is_kernels(&stat) || matches!(stat.state, 'Z' | 'X'),
             identity: Identity { started: stat.starttime, stack: stat.startstack },
-            faults: stat.minflt + stat.majflt,
-            resident_pages: stat.rss,
+            activity: Activity { faults: stat.minflt + stat.majflt, resident_pages: stat.rss },
         })
     }
 }
@@ -96,9 +101,10 @@ pub(super) struct Process {
     pub(super) failures: u64,
     identity: Option<Identity>,
     cpu: Option<Duration>,
-    /// What of its processor time has earned some for the promoter.
-    earned: Duration,
-    memory: Option<(u64, u64)>,
+    /// The processor time that was credited to the promoter already.
+    credited_cpu: Duration,
+    /// The activity that the last scan saw.
+    seen_activity: Option<Activity>,
     flags_read: Option<Duration>,
     /// The mappings with pages that were given back, and when that was read.
     given_back: Option<(Duration, Vec<Range<u64>>)>,
@@ -139,14 +145,13 @@ impl Process {
 
     /// The processor time that it has used since the last call.
     pub(super) fn used(&mut self) -> Duration {
-        let used = process_cpu(self.pid).unwrap_or(self.earned);
-        used.saturating_sub(std::mem::replace(&mut self.earned, used))
+        let used = process_cpu(self.pid).unwrap_or(self.credited_cpu);
+        used.saturating_sub(std::mem::replace(&mut self.credited_cpu, used))
     }
 
     /// Scans the process's memory if that may have changed, and reports what it holds. A process
     /// that has not run costs one call of less than a microsecond; for one that has not touched
-    /// memory, one small file is read. With `part`, these regions are reported in any case; also
-    /// returns where the next part begins.
+    /// memory, one small file is read. With `part`, these regions are reported in any case.
     ///
     /// # Errors
     /// A system call failed, for another reason than the end of the process.
@@ -156,44 +161,43 @@ impl Process {
         scope: Scope<'_>,
         part: Option<Regions>,
         see: &mut dyn FnMut(Sample),
-    ) -> Result<(Scanned, Option<u64>), Error> {
-        let Some(cpu) = process_cpu(self.pid) else { return Ok((Scanned::Gone, None)) };
+    ) -> Result<ScannedPart, Error> {
+        let Some(cpu) = process_cpu(self.pid) else { return Ok(Scanned::Gone.into()) };
         self.pace.measure(Progress { at: now, cpu });
         let wanted = part.is_some() || self.unmeasured && now >= self.next_measure;
-        if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !wanted {
-            return Ok((Scanned::Unchanged, None));
+        if self.cpu.replace(cpu) == Some(cpu) && self.seen_activity.is_some() && !wanted {
+            return Ok(Scanned::Unchanged.into());
         }
-        let Some(stat) = Stat::read(self.pid) else { return Ok((Scanned::Gone, None)) };
-        let anew = self.identity.replace(stat.identity) != Some(stat.identity);
-        if anew {
+        let Some(stat) = Stat::read(self.pid) else { return Ok(Scanned::Gone.into()) };
+        let is_new = self.identity.replace(stat.identity) != Some(stat.identity);
+        if is_new {
             self.begin(&stat);
         }
-        let memory = (stat.faults, stat.resident_pages);
         let kernels = self.excluded == Some(Why::Kernel);
-        if kernels || (self.memory.replace(memory) == Some(memory) && !wanted) {
-            self.memory = Some(memory);
-            return Ok((if part.is_some() { Scanned::Closed } else { Scanned::Unchanged }, None));
+        if kernels || (self.seen_activity.replace(stat.activity) == Some(stat.activity) && !wanted) {
+            self.seen_activity = Some(stat.activity);
+            return Ok(if part.is_some() { Scanned::Closed } else { Scanned::Unchanged }.into());
         }
         let part = part.unwrap_or(Regions::ALL);
         let scanned = self.scan(now, scope, part, see);
         self.failures = if scanned.is_err() { self.failures + 1 } else { 0 };
         match scanned {
             Ok(_) if self.excluded == Some(Why::Disabled) => {
-                let resident = stat.resident_pages * rustix::param::page_size() as u64;
+                let resident = stat.activity.resident_pages * rustix::param::page_size() as u64;
                 self.left = [((Why::Disabled, Kind::Anonymous), Part::of_bytes(resident, scope.size))].into();
-                Ok((Scanned::Closed, None))
+                Ok(Scanned::Closed.into())
             }
             Ok(next) => {
                 self.excluded = None;
                 if part.from > 0 || next.is_some() {
                     self.scan_again();
                 }
-                Ok((if anew { Scanned::Anew } else { Scanned::Seen }, next))
+                Ok(ScannedPart { scanned: if is_new { Scanned::NewProgram } else { Scanned::Seen }, next })
             }
             Err(error) => {
                 self.seen = Seen::default();
                 self.pinned = None;
-                self.cannot(error).map(|scanned| (scanned, None))
+                self.classify_scan_error(error).map(ScannedPart::from)
             }
         }
     }
@@ -205,7 +209,7 @@ impl Process {
         self.unsuitable.clear();
         self.kept.clear();
         (self.flags_read, self.given_back) = (None, None);
-        self.memory = None;
+        self.seen_activity = None;
         self.left.clear();
         self.next_measure = Duration::ZERO;
         // Untrusted bytes: the process names itself. Whoever prints the name escapes it.
@@ -217,7 +221,7 @@ impl Process {
         }
     }
 
-    fn cannot(&mut self, error: Error) -> Result<Scanned, Error> {
+    fn classify_scan_error(&mut self, error: Error) -> Result<Scanned, Error> {
         let source = match &error {
             Error::File { source, .. } | Error::System { source, .. } => source.raw_os_error(),
             _ => None,
@@ -230,7 +234,7 @@ impl Process {
             }
             _ => {
                 // Nothing is known of the memory, though it may not change any more.
-                self.memory = None;
+                self.seen_activity = None;
                 Err(error)
             }
         }
@@ -371,13 +375,7 @@ impl Process {
     /// Whether the program has given pages of a region back. Flags of frames say so until the
     /// kernel notices that they were written since; `smaps` knows it at once, for a whole mapping,
     /// and is read where what is known of it is not `fresh`.
-    pub(super) fn gave_back(
-        &mut self,
-        region: std::ops::Range<u64>,
-        frames: &Frames,
-        now: Duration,
-        fresh: Duration,
-    ) -> bool {
+    pub(super) fn gave_back(&mut self, region: Range<u64>, frames: &Frames, now: Duration, fresh: Duration) -> bool {
         if !self.pinned.as_ref().is_some_and(|pinned| pinned.pagemap.given_back(region.clone(), frames)) {
             return false;
         }
@@ -420,7 +418,7 @@ impl Process {
 
     /// Marks what is known of the memory as out of date: it will be scanned next time.
     pub(super) fn scan_again(&mut self) {
-        self.memory = None;
+        self.seen_activity = None;
     }
 
     /// Which program of which process the last scan saw: when the process started, and where its

@@ -5,7 +5,7 @@ use super::clock::Clock;
 use super::counters::Counters;
 use super::given_back::GivenBack;
 use super::options::{Options, SLOWDOWN};
-use super::pace::{NAP, Pause, Progress};
+use super::pace::{Pause, Progress, SHORTEST_PAUSE};
 use super::process::{Process, Scope};
 use super::survey::Survey;
 use super::target::{Listing, Target};
@@ -24,8 +24,8 @@ use superpage_linux::why::Why;
 use superpage_output::foreign;
 use superpage_pages::{Ladder, Level};
 use superpage_vm::{
-    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, SpaceId, System,
-    Time,
+    Background, Candidate, Event, How, Look, MemoryState, Part as Regions, Refusal, Sample, Scanned, ScannedPart,
+    SpaceId, System, Time,
 };
 
 /// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
@@ -52,7 +52,7 @@ pub(super) struct Processes {
     pub(super) pressed: Duration,
     /// What the background had used when its last call began.
     pub(super) tick: Duration,
-    /// What splits huge pages, once that was asked for; `None` where nothing does.
+    /// What splits huge pages. `None`: not asked for yet; `Some(None)`: this system cannot split.
     pub(super) splitter: Option<Option<Splitter>>,
     /// Whether the log says already that there are more processes than open files are allowed for.
     pub(super) warned_of_files: bool,
@@ -70,10 +70,10 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// A background at its start.
-    pub(super) fn begun(&self, mut background: Box<dyn Background>) -> Box<dyn Background> {
+    /// This background, once it has had its start event.
+    pub(super) fn with_start_event(&self, mut background: Box<dyn Background>) -> Box<dyn Background> {
         if background.wants().start {
-            background.told(Event::Start { ladder: self.ladder, costs: None });
+            background.notify(Event::Start { ladder: self.ladder, costs: None });
         }
         background
     }
@@ -85,16 +85,16 @@ impl Processes {
             return;
         }
         let used: Duration = self.processes.values_mut().map(Process::used).sum();
-        let earned = self.clock.earned + used.mul_f64(self.options.of_command);
-        self.clock.earned = earned.min(self.options.burst);
+        let credit = self.clock.credit + used.mul_f64(self.options.of_command);
+        self.clock.credit = credit.min(self.options.burst);
     }
 
     /// Notes what promotion waits for: the background, the system, and processes that have
     /// candidates.
-    pub(super) fn note_waits(&mut self, background: Option<(Why, Time)>) {
+    pub(super) fn note_waits(&mut self, background: Option<Refusal>) {
         let now = self.began.elapsed();
         let waiting = || self.processes.values().filter(|process| process.candidates() > 0);
-        let background = background.map(|(why, until)| (why, Duration::from_nanos(until)));
+        let background = background.map(|waits| (waits.why, Duration::from_nanos(waits.until)));
         let pressed = (now < self.pressed && waiting().next().is_some()).then_some((Why::Pressure, self.pressed));
         let own = waiting().map(|process| process.pace.pause()).filter(|pause| now < pause.until);
         self.waits.replace(background.into_iter().chain(pressed).chain(own.map(|pause| (pause.why, pause.until))));
@@ -115,8 +115,8 @@ impl Processes {
         self.processes.get(&pid_of(space))
     }
 
-    /// Each process takes two open files while something in it may be promoted. Where no more are
-    /// allowed, others are left out, which is logged once.
+    /// Each process takes two open files while something in it may be promoted. Further processes
+    /// are not watched where the limit allows no more, which is logged once.
     pub(super) fn warn_of_files(&mut self) {
         const OTHERS: u64 = 32;
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -124,8 +124,9 @@ impl Processes {
         if !self.warned_of_files && 2 * held + OTHERS > allowed {
             self.warned_of_files = true;
             tracing::warn!(
-                "{held} processes take two open files each, nearly the {allowed} that superpage may have: no \
-                 more processes are watched; raise `ulimit -n`"
+                "watching {held} processes takes {} open files, close to the limit of {allowed}: further processes \
+                 are not watched; raise `ulimit -n`",
+                2 * held
             );
         }
     }
@@ -150,8 +151,8 @@ impl Processes {
         space: SpaceId,
         part: Option<Regions>,
         see: &mut dyn FnMut(Sample),
-    ) -> (Scanned, Option<u64>) {
-        let Some(process) = self.processes.get_mut(&pid_of(space)) else { return (Scanned::Gone, None) };
+    ) -> ScannedPart {
+        let Some(process) = self.processes.get_mut(&pid_of(space)) else { return Scanned::Gone.into() };
         let (before, identity) = (self.clock.read(), process.identity());
         let scope = Scope { options: &self.options, size: self.size, least: self.least };
         let mut scanned = process.scan_if_changed(self.began.elapsed(), scope, part, see);
@@ -159,17 +160,17 @@ impl Processes {
         // Another process of that number, or another program: a new address space, which the next
         // list has.
         if identity.is_some() && process.identity() != identity {
-            scanned = Ok((Scanned::Gone, None));
+            scanned = Ok(Scanned::Gone.into());
         }
-        match scanned {
-            Ok((Scanned::Gone, _)) => {
+        match scanned.as_ref().map(|part| part.scanned) {
+            Ok(Scanned::Gone) => {
                 self.processes.remove(&pid_of(space));
                 self.survey.iter_mut().for_each(|survey| survey.forget(pid_of(space)));
                 self.gone.insert(space);
             }
-            Ok((Scanned::Unchanged, _)) => self.counters.quiet_scans += 1,
-            Ok((Scanned::Closed, _)) => {}
-            Ok((Scanned::Seen | Scanned::Anew, _)) => {
+            Ok(Scanned::Unchanged) => self.counters.quiet_scans += 1,
+            Ok(Scanned::Closed) => {}
+            Ok(Scanned::Seen | Scanned::NewProgram) => {
                 self.counters.scans += 1;
                 let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
                 tracing::trace!(
@@ -182,10 +183,10 @@ impl Processes {
                 );
             }
             // A process that cannot be scanned is scanned again each time: it is logged once.
-            Err(ref error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
-            Err(ref error) => tracing::debug!(pid = process.pid, "{error}"),
+            Err(error) if process.failures == 1 => tracing::warn!(pid = process.pid, "{error}"),
+            Err(error) => tracing::debug!(pid = process.pid, "{error}"),
         }
-        scanned.unwrap_or((Scanned::Closed, None))
+        scanned.unwrap_or(Scanned::Closed.into())
     }
 
     /// Whether promotions may be tried in a process now.
@@ -196,7 +197,7 @@ impl Processes {
         let pause = process.pace.pause();
         match () {
             () if self.clock.spent().saturating_sub(self.tick) > self.options.burst => {
-                return wait(now + NAP, Why::Budget);
+                return wait(now + SHORTEST_PAUSE, Why::Budget);
             }
             () if now < self.pressed => return wait(self.pressed, Why::Pressure),
             () if now < pause.until => return wait(pause.until, pause.why),
@@ -357,18 +358,12 @@ impl System for Processes {
         members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
     }
 
-    fn scan_part(
-        &mut self,
-        space: SpaceId,
-        _: Level,
-        part: Regions,
-        see: &mut dyn FnMut(Sample),
-    ) -> (Scanned, Option<u64>) {
+    fn scan_part(&mut self, space: SpaceId, _: Level, part: Regions, see: &mut dyn FnMut(Sample)) -> ScannedPart {
         self.scan_process(space, Some(part), see)
     }
 
     fn scan_if_changed(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
-        self.scan_process(space, None, see).0
+        self.scan_process(space, None, see).scanned
     }
 
     fn look(&mut self, space: SpaceId, _: Level, region: u64) -> Look {
@@ -398,7 +393,7 @@ impl System for Processes {
         for batch in regions.chunks(self.options.batch) {
             let mut checked = self.check(space, batch);
             if let Some(survey) = &mut self.survey {
-                survey.note_asked(&self.headroom, pid_of(space), (&mut checked, batch), self.size);
+                survey.note_asked(&self.headroom, pid_of(space), checked.iter_mut().zip(batch), self.size);
             } else if checked.iter().any(Result::is_ok) {
                 let ready = match how {
                     How::InPlace => Err(Why::Otherwise.into()),
@@ -435,7 +430,7 @@ impl System for Processes {
         if self.survey.is_some() || level != self.ladder.largest() || !before.superpage || !self.split(space, region) {
             return 0;
         }
-        // What maps the page of zeroes is not populated any more.
+        // What maps the zero page is not populated any more.
         u64::from(before.populated.saturating_sub(self.look(space, level, region).populated))
     }
 }

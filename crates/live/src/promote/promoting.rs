@@ -12,8 +12,8 @@ use superpage_linux::why::Why;
 /// A thread that promotes the memory of this process's descendants. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Promoting {
-    /// Dropped to begin.
-    waits: Option<Sender<()>>,
+    /// The thread begins when this is dropped.
+    gate: Option<Sender<()>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Work>>,
 }
@@ -42,9 +42,9 @@ impl Promoting {
     pub(crate) fn start(mut promoter: Promoter) -> Result<Promoting, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let (waits, begun) = channel();
+        let (gate, begun) = channel();
         let thread = thread::Builder::new().name("promoter".into()).spawn(move || {
-            // It ends with an error: when the other end is dropped.
+            // Returns an error once the gate is dropped.
             let _ = begun.recv();
             let mut work = Work::default();
             while !stopped.load(Ordering::Relaxed) {
@@ -65,12 +65,12 @@ impl Promoting {
             let candidates = work.candidates.saturating_sub(work.kept.values().sum()).max(counters.promoted_regions);
             Work { counters, places: promoter.places().clone(), candidates, ..work }
         });
-        Ok(Promoting { waits: Some(waits), stop, thread: Some(thread.map_err(Error::thread)?) })
+        Ok(Promoting { gate: Some(gate), stop, thread: Some(thread.map_err(Error::thread)?) })
     }
 
     /// Promotes from now on.
     pub fn begin(&mut self) {
-        self.waits = None;
+        self.gate = None;
     }
 
     /// Stops the promoter after the current batch: takes as long as one call of the background may:
@@ -82,7 +82,7 @@ impl Promoting {
     fn end(&mut self) -> Option<Work> {
         let thread = self.thread.take()?;
         self.stop.store(true, Ordering::Relaxed);
-        self.waits = None;
+        self.gate = None;
         thread.thread().unpark();
         Some(thread.join().expect("promoting does not panic"))
     }

@@ -6,12 +6,12 @@ use super::{Processes, Promoter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use superpage_linux::headroom::{Headroom, Place};
+use superpage_linux::headroom::Headroom;
 use superpage_linux::rules::Rules;
 use superpage_linux::scan::Kind;
 use superpage_linux::why::{Part, Reason, Why};
 use superpage_pages::PageSize;
-use superpage_vm::{Candidate, Part as Regions, Sample, Scanned, System};
+use superpage_vm::{Candidate, Part as Regions, Sample, Scanned, ScannedPart, System};
 
 /// The longest sleep before it checks whether to stop.
 const NAP: Duration = Duration::from_millis(20);
@@ -64,7 +64,7 @@ impl Promoter {
             _ = process.scan_if_changed(now, scope, None, &mut |_| {});
             process.learn_flags(now, &live.options);
         }
-        self.background = live.begun(live.options.unlimited());
+        self.background = live.with_start_event(live.options.unlimited());
         let until = now.saturating_add(live.options.looks());
         // What is due by then, it may take a while to do.
         let patience = until.saturating_add(live.options.looks());
@@ -76,7 +76,7 @@ impl Promoter {
             }
             std::thread::sleep(self.rest().min(NAP));
         }
-        self.background = self.live.begun(self.live.options.background());
+        self.background = self.live.with_start_event(self.live.options.background());
         let mut findings = self.live.findings();
         findings.sort_by_key(|finding| (std::cmp::Reverse(finding.promotable), finding.pid));
         findings
@@ -96,7 +96,7 @@ impl Processes {
             let mut huge = BTreeSet::new();
             let mut see = |sample: Sample| huge.extend(sample.superpage.then_some(sample.region * size.bytes()));
             match process.scan_if_changed(now, scope, Some(Regions::ALL), &mut see) {
-                Ok((Scanned::Gone, _)) => continue,
+                Ok(ScannedPart { scanned: Scanned::Gone, .. }) => continue,
                 Err(error) => {
                     tracing::warn!(pid = process.pid, "not in what follows: {error}");
                     continue;
@@ -105,7 +105,7 @@ impl Processes {
             }
             let Asked { mut fit, mut waits, mut kept, .. } = survey.asked.remove(&process.pid).unwrap_or_default();
             // Another promoter, or the program, may have been first.
-            let stays = |(region, _): &(u64, u64)| !huge.contains(region);
+            let stays = |asked: &Region| !huge.contains(&asked.address);
             fit.retain(stays);
             kept.values_mut().for_each(|regions| regions.retain(stays));
             waits.values_mut().for_each(|waiting| waiting.retain(stays));
@@ -135,13 +135,13 @@ impl Processes {
                 name: process.name.clone(),
                 excluded: process.excluded.map(Why::name),
                 promotable: fit.len() as u64,
-                grown_bytes: fit.iter().map(|(_, grown)| grown).sum(),
+                grown_bytes: sum(&fit).bytes,
                 young: process.seen.candidates.saturating_sub(counted),
                 sparse: process.seen.sparse,
                 huge: process.seen.huge,
                 unsuitable_bytes: unsuitable.map(|unsuitable| unsuitable.resident).sum(),
                 reasons,
-                first: fit.into_iter().take(8).map(|(region, _)| region).collect(),
+                first: fit.into_iter().take(8).map(|asked| asked.address).collect(),
                 stuck: left
                     .iter()
                     .filter(|(why, ..)| matches!(why, Why::Misaligned | Why::Never))
@@ -163,16 +163,22 @@ pub(super) struct Survey {
 /// Of one process.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Addresses that would be promoted, in order, and by how many bytes each would grow the
+    /// Regions that would be promoted, in order, each with the bytes by which it would grow the
     /// process.
-    fit: Vec<(u64, u64)>,
+    fit: Vec<Region>,
     /// Those that were asked for before.
     known: BTreeSet<u64>,
-    /// Addresses of regions that wait for memory, with their populated bytes, and where that is
-    /// short.
-    waits: BTreeMap<(Why, String), Vec<(u64, u64)>>,
+    /// Regions that wait for memory, with their populated bytes, and where that is short.
+    waits: BTreeMap<(Why, String), Vec<Region>>,
     /// Those with pages that others share, or that the program has given back.
-    kept: BTreeMap<Why, Vec<(u64, u64)>>,
+    kept: BTreeMap<Why, Vec<Region>>,
+}
+
+/// A region that was asked for: its address, and the bytes that count.
+#[derive(Debug)]
+struct Region {
+    address: u64,
+    bytes: u64,
 }
 
 impl Survey {
@@ -182,13 +188,13 @@ impl Survey {
         self.claims.forget(pid);
     }
 
-    /// Notes what would come of promoting regions that were checked, and replaces their outcomes by
-    /// it. A region that was noted before is left as it is.
-    pub(super) fn note_asked(
+    /// Notes what would come of promoting regions, each with the outcome of its check, which that
+    /// replaces, and as it was asked for. A region that was noted before is left as it is.
+    pub(super) fn note_asked<'a>(
         &mut self,
         headroom: &Headroom,
         pid: i32,
-        (regions, asked_for): (&mut [Result<Candidate, Why>], &[Candidate]),
+        regions: impl Iterator<Item = (&'a mut Result<Candidate, Why>, &'a Candidate)>,
         size: u64,
     ) {
         let page = rustix::param::page_size() as u64;
@@ -196,9 +202,9 @@ impl Survey {
         // A policy need not say how much is populated.
         let bytes =
             |candidate: &Candidate| if candidate.populated == 0 { size } else { u64::from(candidate.populated) * page };
-        let part = |candidate: &Candidate| (candidate.region * size, bytes(candidate));
+        let part = |candidate: &Candidate| Region { address: candidate.region * size, bytes: bytes(candidate) };
         let pressed = headroom.pressed(pid);
-        for (outcome, candidate) in regions.iter_mut().zip(asked_for) {
+        for (outcome, candidate) in regions {
             let noted = outcome.is_ok() || matches!(outcome, Err(Why::SharedByFork | Why::GivenBack));
             let new = noted && asked.known.insert(candidate.region);
             let candidate = match *outcome {
@@ -214,23 +220,24 @@ impl Survey {
                 continue;
             }
             let (why, place) = match &pressed {
-                Some(place) => (Why::Pressure, Some(place.clone())),
+                Some(place) => (Why::Pressure, place.clone()),
                 None => {
-                    let (fit, _, place) = self.claims.admit(headroom, pid, vec![candidate], (size, page));
-                    if !fit.is_empty() {
-                        asked.fit.push((candidate.region * size, grows(&candidate, size, page)));
-                        continue;
+                    let grown = grows(&candidate, size, page);
+                    match self.claims.admit(headroom, pid, grown, size) {
+                        Ok(()) => {
+                            asked.fit.push(Region { address: candidate.region * size, bytes: grown });
+                            continue;
+                        }
+                        Err(place) => (Why::NoHeadroom, place),
                     }
-                    (Why::NoHeadroom, place)
                 }
             };
             *outcome = Err(why);
-            let place = place.unwrap_or(Place::System).to_string();
-            asked.waits.entry((why, place)).or_default().push(part(&candidate));
+            asked.waits.entry((why, place.to_string())).or_default().push(part(&candidate));
         }
     }
 }
 
-fn sum(regions: &[(u64, u64)]) -> Part {
-    Part { bytes: regions.iter().map(|(_, bytes)| bytes).sum(), blocks: regions.len() as u64 }
+fn sum(regions: &[Region]) -> Part {
+    Part { bytes: regions.iter().map(|region| region.bytes).sum(), blocks: regions.len() as u64 }
 }

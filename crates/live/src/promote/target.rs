@@ -119,7 +119,7 @@ impl Target {
     }
 
     /// Whether only processes were named, and all have ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         !self.all
             && self.cgroups.is_empty()
             && self.names.is_empty()
@@ -139,7 +139,7 @@ impl Target {
 
     /// The same, by a listing that several targets share; `absent` is called for each unit that has
     /// no control group now, and each name that no process has, with the reason.
-    pub fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
+    pub(crate) fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {
             named.iter().filter(|named| named.lives()).map(|named| named.pid).collect()

@@ -29,6 +29,8 @@ impl Vm {
     /// waits for the frame ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. After a
     /// success the page is resident; after a failure [`crate::Memory::read`] is called for it once
     /// more and returns the error. O(1), except for a file that was closed meanwhile: O(its pages).
+    /// For embedders: a kernel calls it when its disk has finished. The simulator and
+    /// `superpage-region` read at once.
     ///
     /// # Errors
     /// [`Error::NotBusy`]: the frame does not hold a busy page.
@@ -57,7 +59,8 @@ impl Vm {
         Ok(())
     }
 
-    /// The frames that are being read into, in no order.
+    /// The frames that are being read into, in no order. For embedders: a kernel that stops its
+    /// disk ends these reads by [`Vm::read_done`].
     pub fn busy_frames(&self) -> impl Iterator<Item = Pfn> + '_ {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }

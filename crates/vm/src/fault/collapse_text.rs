@@ -17,8 +17,8 @@ use superpage_pages::{Access, Extent, Pfn};
 
 impl Vm {
     /// Whether an entry maps text that the policy collapses: pages of a file that the program may
-    /// execute and not write. Where it wrote some through a debugger, the object in front of the
-    /// file holds them, and it is none.
+    /// execute and not write. An entry in which it wrote some through a debugger maps the object in
+    /// front of the file, and so is not text.
     pub(crate) fn is_text(&self, entry: &Entry) -> bool {
         self.policy.answers.promote.text
             && self.objects.get(entry.object).file.is_some()

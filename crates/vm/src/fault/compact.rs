@@ -1,5 +1,5 @@
 //! Compaction: the pages in an extent are relocated out of it, so that it becomes free. Linux does
-//! this at a fault (direct compaction) and in a thread of its own; Quicksilver and Trident from a
+//! this at a fault (direct compaction) and in a thread for it; Quicksilver and Trident from a
 //! background, with an extent that they choose.
 //!
 //! What is free in the extent is taken first, so that nothing is moved to where it comes from. Then
@@ -117,7 +117,7 @@ impl Vm {
     }
 
     /// Compacts the extent of a level with the most free frames that is not free, if its pages have
-    /// room elsewhere. O(free extents + wired frames + extents of that level), beside the
+    /// room elsewhere. O(free extents + wired frames + extents of that level), without the
     /// compaction.
     pub(crate) fn compact_best(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, level: Level) -> Compacted {
         match self.best_target(level) {

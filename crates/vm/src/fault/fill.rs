@@ -180,7 +180,7 @@ impl Vm {
             // The frame that held it was freed, and taken again.
             Content::Copy(from) if from == frame => (FaultKind::Cached, true),
             Content::Copy(_) => (FaultKind::Copy, true),
-            // A private page of a file has no copy of its own yet.
+            // A private page of a file was not copied before.
             Content::Read { from: Backed::File { .. }, .. } => {
                 (FaultKind::File, self.objects.get(page.object).file.is_none())
             }

@@ -38,7 +38,7 @@ impl Vm {
     /// the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by
     /// one call of [`Pmap::promote`] per size.
     ///
-    /// A fault takes at most one frame, except for what the policy populates beside the page. No
+    /// A fault takes at most one frame, except for what the policy populates around the page. No
     /// second fault follows: the retried access succeeds, unless another processor has changed
     /// something meanwhile. What the last eight faults mapped stays resident while the daemon frees
     /// memory in advance; it is evicted last when a fault finds no frame.

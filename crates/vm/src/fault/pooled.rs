@@ -23,7 +23,8 @@ impl Vm {
         self.frames.make_pool()
     }
 
-    /// The extents of the static pool, ascending, in use or not.
+    /// The extents of the static pool, ascending, in use or not. For embedders: to
+    /// report the pool, and to keep what else they do with memory out of it.
     pub fn pool(&self) -> impl Iterator<Item = Extent> + '_ {
         self.frames.huge.iter().flat_map(HugePool::extents)
     }

@@ -54,11 +54,11 @@ impl Vm {
     /// 2, 4, ... pages up to what the policy says; one is populated if the page is its first and as
     /// many pages before it are populated, at least four, or its last and as many after it. So
     /// windows double where pages are touched in order, up or down, and never take more than lies
-    /// populated right beside the page; touches at random, even in memory that is half full, seldom
-    /// populate more than a page. Stops where a frame cannot be filled, or not at once; where
-    /// memory would be short; and before pages with contents elsewhere, or frames that hold cache
-    /// pages. Returns the level of the largest region around the page that is now fully populated.
-    /// O(pages of the largest window).
+    /// populated right next to the page; touches at random, even in memory that is half full,
+    /// seldom populate more than a page. Stops where a frame cannot be filled, or not at once;
+    /// where memory would be short; and before pages with contents elsewhere, or frames that hold
+    /// cache pages. Returns the level of the largest region around the page that is now fully
+    /// populated. O(pages of the largest window).
     pub(crate) fn populate_around(
         &mut self,
         context: &mut FaultContext<'_, impl Pmap, impl Memory>,
@@ -80,8 +80,8 @@ impl Vm {
                 of.all(|window| from(window).is_some_and(|low| self.frames.population.is_populated(object, low, pages)))
             };
             let before = index == low && all(windows.clone(), &|window| low.checked_sub(window * pages));
-            let beside = before || index == low + pages - 1 && all(windows, &|window| Some(low + window * pages));
-            if beside && !self.populate_window(context, object, low..low + pages, rights) {
+            let next_to = before || index == low + pages - 1 && all(windows, &|window| Some(low + window * pages));
+            if next_to && !self.populate_window(context, object, low..low + pages, rights) {
                 break;
             }
             pages *= 2;
@@ -145,8 +145,10 @@ impl Vm {
         let entry = &site.entry;
         let simple = object == entry.object && !entry.copy && self.objects.get(object).backing.is_none();
         let inside = pages.start >= entry.offset && pages.end <= entry.offset_end();
-        let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, pages.start, pages.end);
-        simple && inside && self.policy.answers.place.hints.allow(entry.hint) && cached.is_empty() && swapped.is_empty()
+        simple
+            && inside
+            && self.policy.answers.place.hints.allow(entry.hint)
+            && !self.frames.swap_and_cache.has_pages_in(object, pages.start, pages.end)
     }
 
     /// Whether all of the region of a level around a page may be populated at its first touch:
@@ -156,10 +158,13 @@ impl Vm {
         let (entry, pages) = (&site.entry, self.frames.ladder.pages(level));
         let low = site.index() & !(pages - 1);
         let known = self.objects.get(object);
-        let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
         let plain = known.backing.is_none() && known.file.is_none() && object == entry.object;
-        let plain = plain && !entry.copy && !entry.shared && cached.is_empty() && swapped.is_empty();
-        plain && entry.holds_extent(site.at, pages) && self.may_replace_zero_leaves(site, level)
+        plain
+            && !entry.copy
+            && !entry.shared
+            && entry.holds_extent(site.at, pages)
+            && !self.frames.swap_and_cache.has_pages_in(object, low, low + pages)
+            && self.may_replace_zero_leaves(site, level)
     }
 
     /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the

@@ -7,6 +7,7 @@ use crate::fault::site::{FaultContext, Site};
 use crate::frame::CopiedPage;
 use crate::object::ObjectId;
 use crate::outcome::Promotion;
+use crate::queue::swap_and_cache::PagesIn;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{How, Memory, Page, Pmap, Promoted, Region, Used, Why};
@@ -152,7 +153,7 @@ impl Vm {
         let populated: Vec<PopulatedPage> =
             indices.map(|index| PopulatedPage { position: index - low, frame: frame(index) }).collect();
         let swap_and_cache = &self.frames.swap_and_cache;
-        let (cached, swapped) = swap_and_cache.pages_in(object, low, high);
+        let PagesIn { cached, swapped } = swap_and_cache.pages_in(object, low, high);
         let held = |index: u64| populated.binary_search_by_key(&(index - low), |page| page.position).is_ok();
         if !cached.is_empty() || !swapped.iter().all(|index| held(*index)) {
             return Err(Why::Swapped);

@@ -27,7 +27,7 @@ struct ZeroLeaf {
 
 impl Vm {
     /// The frames of the zero page, which are wired; none before it is first mapped. For embedders:
-    /// a kernel keeps these frames filled with zeroes.
+    /// nothing may write these frames.
     pub fn zero_page(&self) -> impl Iterator<Item = Extent> + '_ {
         self.frames.zero_pages()
     }
@@ -87,8 +87,9 @@ impl Vm {
         let mut runs = Vec::new();
         let mut empty = |object| {
             self.frames.population.runs(object, low, low + pages, &mut runs);
-            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
-            self.objects.get(object).file.is_none() && runs.is_empty() && cached.is_empty() && swapped.is_empty()
+            self.objects.get(object).file.is_none()
+                && runs.is_empty()
+                && !self.frames.swap_and_cache.has_pages_in(object, low, low + pages)
         };
         !entry.shared && self.objects.chain(entry.object).all(&mut empty)
     }

@@ -64,13 +64,13 @@ impl Deferred {
     }
 
     /// A part of the huge page with this first frame is nobody's from now on. Returns the level of
-    /// the page, and whether all of it is.
-    pub(super) fn hold(&mut self, first: u32, part: Extent, ladder: &Ladder) -> (Level, bool) {
+    /// the page if all of it is.
+    pub(super) fn hold(&mut self, first: u32, part: Extent, ladder: &Ladder) -> Option<Level> {
         let folio = self.folios.get_mut(&first).expect("it was found");
         folio.held.push(part);
         folio.frames += ladder.pages(part.level);
         self.parted.insert(folio.came, first);
-        (folio.level, folio.frames == ladder.pages(folio.level))
+        (folio.frames == ladder.pages(folio.level)).then_some(folio.level)
     }
 
     /// Of those that lost pages, the one that has waited longest.
@@ -78,11 +78,10 @@ impl Deferred {
         self.parted.first_key_value().map(|(_, first)| *first)
     }
 
-    /// The one that has waited longest, and whether it lost pages.
-    pub(super) fn oldest(&self) -> Option<(Extent, bool)> {
+    /// The one that has waited longest.
+    pub(super) fn oldest(&self) -> Option<Extent> {
         let first = *self.order.first_key_value()?.1;
-        let folio = &self.folios[&first];
-        Some((Extent { start: Pfn(u64::from(first)), level: folio.level }, folio.frames > 0))
+        Some(Extent { start: Pfn(u64::from(first)), level: self.folios[&first].level })
     }
 
     /// Those that begin in these frames.

@@ -37,7 +37,7 @@ impl Frames {
         (4 * self.least(answers)).min(self.buddy.frames() / 4).max(1)
     }
 
-    /// Whether memory is not short with so many more frames populated: as many are left as the
+    /// Whether memory is not short with `more` further frames populated: as many are left as the
     /// daemon aims at, where there is one.
     pub(crate) fn has_ample(&self, answers: &Answers, more: u64) -> bool {
         let stats = &self.stats;

@@ -5,6 +5,7 @@ use crate::frame::Frames;
 use crate::object::ObjectId;
 use crate::object::population::{NONE, NodeId};
 use crate::policy::Pieces;
+use crate::queue::swap_and_cache::PagesIn;
 use alloc::vec::Vec;
 use core::ops::Range;
 use superpage_pages::{Extent, Level, Pfn};
@@ -56,8 +57,8 @@ impl Frames {
     /// else stays populated stay reserved, if the policy reserves, or are freed later, if it splits
     /// huge pages later; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
-        let (cached, swapped) = self.swap_and_cache.pages_in(object, low, high);
-        cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
+        let PagesIn { cached, swapped } = self.swap_and_cache.pages_in(object, low, high);
+        cached.into_iter().for_each(|page| self.drop_cached(page.frame));
         swapped.into_iter().for_each(|index| self.swap_and_cache.free_slot(object.page(index)));
         self.defer(object, low, high);
         self.unpopulate(object, low, high);
@@ -173,16 +174,14 @@ impl Frames {
 
     /// The same for swap and cache pages, and for populated pages that these hide.
     fn absorb_swap_and_cache(&mut self, from: ObjectId, into: ObjectId) {
-        let (cached, swapped) = self.swap_and_cache.pages_in(into, 0, crate::PAGES_LIMIT);
-        for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
+        for index in self.swap_and_cache.pages_in(into, 0, crate::PAGES_LIMIT).indices() {
             self.release(from, index, index + 1);
         }
-        let (cached, swapped) = self.swap_and_cache.pages_in(from, 0, crate::PAGES_LIMIT);
-        for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
+        for index in self.swap_and_cache.pages_in(from, 0, crate::PAGES_LIMIT).indices() {
             if self.population.walk(into, index).populated {
                 // The slot of a populated page is freed as well: the page itself is hidden.
-                let (cached, _) = self.swap_and_cache.pages_in(from, index, index + 1);
-                cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
+                let cached = self.swap_and_cache.cached(from.page(index));
+                cached.into_iter().for_each(|frame| self.drop_cached(frame));
                 self.swap_and_cache.free_slot(from.page(index));
             } else {
                 self.swap_and_cache.move_page(from.page(index), into.page(index));

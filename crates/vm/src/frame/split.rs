@@ -17,8 +17,7 @@ impl Frames {
             return self.buddy.free(extent);
         }
         let pages = self.ladder.pages(extent.level);
-        let (level, whole) = self.deferred.hold(first, extent, &self.ladder);
-        if whole {
+        if let Some(level) = self.deferred.hold(first, extent, &self.ladder) {
             // Its last page is gone.
             self.deferred.remove(first);
             self.stats.deferred_pages -= self.ladder.pages(level) - pages;
@@ -70,29 +69,31 @@ impl Frames {
     pub(crate) fn split_in(&mut self, extent: Extent) {
         self.split_at(extent.start.0 as u32);
         let (first, end) = (extent.start.0 as u32, (extent.start.0 + self.ladder.pages(extent.level)) as u32);
-        self.deferred.starts_in(first..end).into_iter().for_each(|first| self.split(first));
+        self.deferred.starts_in(first..end).into_iter().for_each(|first| _ = self.split(first));
     }
 
     /// Of those that lost pages, splits the one that has waited longest. Returns whether there was
     /// one.
     pub(super) fn split_oldest(&mut self) -> bool {
         let oldest = self.deferred.oldest_parted();
-        oldest.into_iter().for_each(|first| self.split(first));
+        oldest.into_iter().for_each(|first| _ = self.split(first));
         oldest.is_some()
     }
 
     /// Takes the one that has waited longest off the list, and splits it if it lost pages.
     /// Otherwise returns it, to be looked at.
     pub(crate) fn take_oldest(&mut self) -> Option<Result<(), Extent>> {
-        let (extent, parted) = self.deferred.oldest()?;
-        self.split(extent.start.0 as u32);
+        let extent = self.deferred.oldest()?;
+        let parted = self.split(extent.start.0 as u32);
         Some(if parted { Ok(()) } else { Err(extent) })
     }
 
-    fn split(&mut self, first: u32) {
-        let Some(folio) = self.deferred.remove(first) else { return };
+    /// Takes one off the list, and frees what nobody has of it. Returns whether that was any.
+    fn split(&mut self, first: u32) -> bool {
+        let Some(folio) = self.deferred.remove(first) else { return false };
         self.stats.deferred_splits += u64::from(folio.frames > 0);
         self.stats.deferred_pages -= folio.frames;
         folio.held.into_iter().for_each(|extent| self.buddy.free(extent));
+        folio.frames > 0
     }
 }

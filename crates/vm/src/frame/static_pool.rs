@@ -171,7 +171,7 @@ impl Frames {
         self.note_pool();
     }
 
-    /// Reserves so many pages for a mapping, all or none: free ones, and surplus ones if these are
+    /// Reserves `wanted` pages for a mapping, all or none: free ones, and surplus ones if these are
     /// too few.
     pub(crate) fn reserve_in_pool(&mut self, wanted: u64) -> bool {
         let Some(pool) = &mut self.huge else { return wanted == 0 };

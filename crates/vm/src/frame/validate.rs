@@ -38,7 +38,7 @@ struct Census {
     pool: u64,
     nodes: [usize; MAX_LEVELS],
     /// Superpages mapped just below a node, in objects of one mapping: by level and slot.
-    superpages: BTreeMap<(u8, u32), u32>,
+    superpages: BTreeMap<NodeId, u32>,
 }
 
 /// What is known of a node from those above it.
@@ -61,11 +61,7 @@ impl Frames {
     /// Checks the whole state; `superpages`: those that are mapped just below a node, in objects of
     /// one mapping. Returns how many pages are populated, and how many extents of the static pool.
     /// Linear in memory.
-    pub(crate) fn validate(
-        &self,
-        objects: &Objects,
-        superpages: BTreeMap<(u8, u32), u32>,
-    ) -> Result<(u64, u64), String> {
+    pub(crate) fn validate(&self, objects: &Objects, superpages: BTreeMap<NodeId, u32>) -> Result<(u64, u64), String> {
         let buddy = &self.buddy;
         buddy.validate()?;
         let mut census = Census {
@@ -218,7 +214,7 @@ impl Frames {
         if level == 1 {
             census.populated += u64::from(some);
         } else if sole {
-            let superpages = census.superpages.get(&(level, slot)).copied().unwrap_or(0);
+            let superpages = census.superpages.get(&NodeId { level, slot }).copied().unwrap_or(0);
             check(node.extra == superpages, || {
                 format!("{} counts {} children mapped by superpages, not {superpages}", name(), node.extra)
             })?;

@@ -76,7 +76,7 @@ impl Pools {
         Some(frame)
     }
 
-    /// Makes a pool of an extent of so many frames, the first of which is in use, and returns that.
+    /// Makes a pool of an extent of `pages` frames, the first of which is in use, and returns that.
     pub(super) fn add(&mut self, extent: Extent, pages: u64) -> u32 {
         let first = extent.start.0 as u32;
         let vacant = (first + 1..first + pages as u32).rev().collect();

@@ -33,7 +33,7 @@ use superpage_pages::{Ladder, MAX_LEVELS};
 const ORDER_WITHOUT_SUPERPAGES: u32 = 9;
 
 /// A node: its level, and its slot in the arena of that level.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct NodeId {
     pub(crate) level: u8,
     pub(crate) slot: u32,

@@ -16,7 +16,7 @@ pub(crate) type ReservationId = u32;
 
 #[derive(Clone, Copy)]
 struct Reservation {
-    /// The slot of the population map's node that has the extent (the level is stored beside it, to
+    /// The slot of the population map's node that has the extent (the level is stored apart, to
     /// pack).
     slot: u32,
     prev: u32,

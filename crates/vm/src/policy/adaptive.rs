@@ -11,7 +11,7 @@
 //!
 //! The parts are others': reservations are Navarro et al.'s (OSDI 2002, section 4), filling ahead
 //! is Talluri and Hill's and Quicksilver's. The controls, and that the limit is the memory expected
-//! to stay unused, are this project's. Live, where faults are not told, all is looked at each
+//! to stay unused, are this project's. Live, where it does not see faults, it looks at all each
 //! `scan`.
 
 use super::parameter::SWITCH;
@@ -69,18 +69,25 @@ struct Adaptive {
     give_back: bool,
     /// The size that is promoted, and its base pages. Not known before the first call.
     level: Option<(Level, u64)>,
-    /// The target tells of faults.
-    told: bool,
+    /// The target reports faults.
+    sees_faults: bool,
     next_look: Time,
     next_scan: Time,
-    /// The regions that hold a page, by space and number.
-    regions: BTreeMap<(SpaceId, u64), Region>,
+    /// The regions that hold a page.
+    regions: BTreeMap<At, Region>,
     /// Those that had faults since the last look.
-    faulted: BTreeSet<(SpaceId, u64)>,
+    faulted: BTreeSet<At>,
     /// Those that would be promoted, but no free extent was available; until when they wait, and
     /// how often in a row.
-    waiting: BTreeSet<(SpaceId, u64)>,
+    waiting: BTreeSet<At>,
     pause: (Time, u32),
+}
+
+/// A region: its space and its number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct At {
+    space: SpaceId,
+    number: u64,
 }
 
 /// What is known of a region.
@@ -127,16 +134,17 @@ impl Adaptive {
     /// Of the regions with these numbers: how many the program alone populates, and their populated
     /// pages.
     fn own(&self, space: SpaceId, numbers: RangeInclusive<u64>, but: Option<u64>) -> (u64, u64) {
-        let all = self.regions.range((space, *numbers.start())..=(space, *numbers.end()));
-        let own = all.filter(|(at, region)| Some(at.1) != but && region.state != State::Filled);
+        let at = |number: &u64| At { space, number: *number };
+        let all = self.regions.range(at(numbers.start())..=at(numbers.end()));
+        let own = all.filter(|(at, region)| Some(at.number) != but && region.state != State::Filled);
         own.fold((0, 0), |(count, sum), (_, region)| (count + 1, sum + region.populated))
     }
 
     /// The share of their pages that the regions near one hold which the program populates itself,
     /// but for that one; 0 if there are none.
-    fn density(&self, at: (SpaceId, u64), pages: u64) -> f64 {
-        let first = at.1 / GROUP * GROUP;
-        let (count, populated) = self.own(at.0, first..=first + (GROUP - 1), Some(at.1));
+    fn density(&self, at: At, pages: u64) -> f64 {
+        let first = at.number / GROUP * GROUP;
+        let (count, populated) = self.own(at.space, first..=first + (GROUP - 1), Some(at.number));
         if count == 0 { 0.0 } else { populated as f64 / (count * pages) as f64 }
     }
 
@@ -147,7 +155,7 @@ impl Adaptive {
         for (at, region) in &self.regions {
             populated += region.populated as f64;
             if region.state == State::Filled {
-                let key = (at.0, at.1 / GROUP);
+                let key = At { number: at.number / GROUP, ..*at };
                 let density = match group {
                     Some((known, density)) if known == key => density,
                     _ => self.density(*at, pages),
@@ -160,7 +168,7 @@ impl Adaptive {
     }
 
     /// Looks at one region.
-    fn see(&mut self, now: Time, at: (SpaceId, u64), sample: Option<Sample>, pages: u64) {
+    fn see(&mut self, now: Time, at: At, sample: Option<Sample>, pages: u64) {
         let Some(sample) = sample else {
             self.regions.remove(&at);
             return;
@@ -178,21 +186,21 @@ impl Adaptive {
         };
     }
 
-    /// Looks at all regions: those that are known where faults are told, else those of all spaces
+    /// Looks at all regions: those that are known where it sees faults, else those of all spaces
     /// that have changed.
-    fn look_at_all(&mut self, now: Time, (level, pages): (Level, u64), system: &mut dyn System) {
-        if self.told {
+    fn look_at_all(&mut self, now: Time, level: Level, system: &mut dyn System) {
+        if self.sees_faults {
             self.faulted.extend(self.regions.keys());
             return;
         }
-        let spaces = system.spaces();
-        self.regions.retain(|at, _| spaces.binary_search(&at.0).is_ok());
+        let (spaces, pages) = (system.spaces(), system.ladder().pages(level));
+        self.regions.retain(|at, _| spaces.binary_search(&at.space).is_ok());
         for space in spaces {
             let mut samples = Vec::new();
             match system.scan_if_changed(space, level, &mut |sample| samples.push(sample)) {
                 Scanned::Unchanged => {
                     // Some may have settled since.
-                    let own = self.regions.range((space, 0)..=(space, u64::MAX));
+                    let own = self.regions.range(At { space, number: 0 }..=At { space, number: u64::MAX });
                     self.faulted.extend(own.filter(|(_, region)| region.state == State::Own).map(|(at, _)| *at));
                     continue;
                 }
@@ -200,26 +208,23 @@ impl Adaptive {
                 _ => {}
             }
             let there: BTreeSet<u64> = samples.iter().map(|sample| sample.region).collect();
-            self.regions.retain(|at, _| at.0 != space || there.contains(&at.1));
+            self.regions.retain(|at, _| at.space != space || there.contains(&at.number));
             for sample in samples {
-                self.see(now, (space, sample.region), Some(sample), pages);
-                self.faulted.insert((space, sample.region));
+                let at = At { space, number: sample.region };
+                self.see(now, at, Some(sample), pages);
+                self.faulted.insert(at);
             }
         }
     }
 
     /// Promotes the region if that is expected to cost little memory.
-    fn consider(
-        &mut self,
-        at: (SpaceId, u64),
-        (level, pages): (Level, u64),
-        budget: &mut f64,
-        system: &mut dyn System,
-    ) {
+    fn consider(&mut self, at: At, level: Level, budget: &mut f64, system: &mut dyn System) {
+        let At { space, number } = at;
+        let pages = system.ladder().pages(level);
         let Some(region) = self.regions.get(&at).copied().filter(|region| region.state == State::Own) else { return };
         let holes = (pages - region.populated.min(pages)) as f64;
         let expected = holes.min((1.0 - self.density(at, pages)) * pages as f64);
-        let control = at.1.is_multiple_of(self.control) && holes > 0.0;
+        let control = number.is_multiple_of(self.control) && holes > 0.0;
         let settled = system.now().saturating_sub(region.since) >= self.age;
         if control || expected > *budget || region.lost && !settled {
             return;
@@ -227,16 +232,16 @@ impl Adaptive {
         if system.memory().is_some_and(|memory| (memory.free as f64) < memory.aim as f64 + holes) {
             return;
         }
-        let sample = Sample { region: at.1, populated: region.populated as u32, superpage: false };
+        let sample = Sample { region: number, populated: region.populated as u32, superpage: false };
         let candidate = Candidate { least: sample.populated.max(1), ..sample.into() };
         let few = 8 * region.populated <= pages;
         let how = if settled || few { How::Either } else { How::InPlace };
-        let mut outcome = system.promote(at.0, level, &[candidate], how).remove(0);
+        let mut outcome = system.promote(space, level, &[candidate], how).remove(0);
         if settled
             && outcome.is_err_and(|refusal| refusal.why == Why::NoExtent)
             && system.compact(level, None).is_some_and(|done| done.free)
         {
-            outcome = system.promote(at.0, level, &[candidate], how).remove(0);
+            outcome = system.promote(space, level, &[candidate], how).remove(0);
         }
         let known = self.regions.get_mut(&at).expect("it was found there");
         match outcome {
@@ -283,7 +288,7 @@ impl Adaptive {
             if unused <= 2.0 * self.bloat * populated {
                 break;
             }
-            system.shrink(at.0, level, at.1);
+            system.shrink(at.space, level, at.number);
             let known = self.regions.get_mut(&at).expect("it was found there");
             known.state = State::Over;
             unused -= (1.0 - density) * pages as f64;
@@ -307,22 +312,22 @@ impl Background for Adaptive {
         let pages = system.ladder().pages(level);
         self.level = Some((level, pages));
         if self.next_scan <= now {
-            self.look_at_all(now, (level, pages), system);
+            self.look_at_all(now, level, system);
             self.next_scan = now.saturating_add(self.scan);
             if self.give_back {
                 self.give_back(level, pages, system);
             }
         }
         let mut ready = core::mem::take(&mut self.faulted);
-        let told = self.told;
-        for at in ready.iter().filter(|_| told) {
-            let sample = system.population(at.0, level, at.1);
+        let sees_faults = self.sees_faults;
+        for at in ready.iter().filter(|_| sees_faults) {
+            let sample = system.population(at.space, level, at.number);
             self.see(now, *at, sample, pages);
         }
         if self.pause.0 <= now {
             ready.append(&mut self.waiting);
         }
-        let spaces: BTreeSet<SpaceId> = ready.iter().map(|at| at.0).collect();
+        let spaces: BTreeSet<SpaceId> = ready.iter().map(|at| at.space).collect();
         spaces.into_iter().for_each(|space| self.judge(space, pages, system));
         let (unused, populated) = self.unused(pages);
         let mut budget = (self.bloat * populated - unused).max(0.0);
@@ -331,7 +336,7 @@ impl Background for Adaptive {
                 self.waiting.insert(at);
                 continue;
             }
-            self.consider(at, (level, pages), &mut budget, system);
+            self.consider(at, level, &mut budget, system);
         }
         self.next_look = system.now().max(now).saturating_add(self.interval);
     }
@@ -344,10 +349,10 @@ impl Background for Adaptive {
         Wants { fault: true, contents: true, ..Wants::default() }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         let (Event::Fault { at, mapped, .. }, Some((level, pages))) = (event, self.level) else { return };
-        self.told = true;
-        let key = (at.space, at.at.0 / pages);
+        self.sees_faults = true;
+        let key = At { space: at.space, number: at.at.0 / pages };
         let region = self.regions.entry(key).or_default();
         if mapped >= level {
             region.populated = pages;
@@ -363,9 +368,9 @@ impl Background for Adaptive {
     }
 
     fn gone(&mut self, space: SpaceId) {
-        self.regions.retain(|at, _| at.0 != space);
-        self.faulted.retain(|at| at.0 != space);
-        self.waiting.retain(|at| at.0 != space);
+        self.regions.retain(|at, _| at.space != space);
+        self.faulted.retain(|at| at.space != space);
+        self.waiting.retain(|at| at.space != space);
         self.dense.remove(&space);
     }
 

@@ -75,7 +75,7 @@ pub enum Reserve {
     Tables,
     /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
-    /// Of the preferred size of at most so many bytes.
+    /// Of the preferred size, which is at most this many bytes.
     UpTo(u64),
     /// Of the preferred size, which may be this one where the machine has none of it: an extent for
     /// windows of base pages.
@@ -205,7 +205,7 @@ pub enum Resident {
 /// Which base pages of a region must have been accessed before it is promoted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accessed {
-    /// None beside the one that is touched.
+    /// None but the one that is touched.
     Any,
     /// All: what is prepopulated is mapped without a reference bit, and keeps its region from
     /// promotion until it is used and another page of the region faults. Extents that are populated
@@ -410,7 +410,7 @@ impl Placing {
     }
 }
 
-/// Question 2: how much is prepopulated beside the page that faulted?
+/// Question 2: how much is prepopulated around the page that faulted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Populating {
     /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means

@@ -24,7 +24,7 @@ pub trait Background: fmt::Debug + Send {
     /// nearly so.
     fn tick(&mut self, now: Time, system: &mut dyn System);
 
-    /// The events that it wants to be told of; asked once, at the start.
+    /// The events that it needs; asked once, at the start.
     fn events(&self) -> Events {
         Events::default()
     }
@@ -46,15 +46,14 @@ pub trait Background: fmt::Debug + Send {
         0
     }
 
-    /// The events that it wants to be told of where the target has them, by [`Background::told`];
-    /// asked once, at the start. Unlike those of [`Background::events`], a target that lacks one is
-    /// no refusal.
+    /// The events that it wants where the target has them, by [`Background::notify`]; asked once,
+    /// at the start. Unlike those of [`Background::events`], a target may lack them.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
     /// One of the events of [`Background::wants`].
-    fn told(&mut self, _event: Event) {}
+    fn notify(&mut self, _event: Event) {}
 
     /// An address space ended, or its program was replaced by another: the number may stand for
     /// another address space from now on. Called only if [`Background::events`] asks for it. The
@@ -64,7 +63,7 @@ pub trait Background: fmt::Debug + Send {
 
     /// Why nothing of what is due is done at `now`, and until when: no processor time is left, or
     /// no free extent was available. `None` if nothing is due, or nothing is in the way.
-    fn waits(&self, _now: Time) -> Option<(Why, Time)> {
+    fn waits(&self, _now: Time) -> Option<Refusal> {
         None
     }
 
@@ -146,7 +145,7 @@ pub struct Wants {
     pub contents: bool,
 }
 
-/// Something that happened, as told to a background that wants it.
+/// Something that happened, for a background that wants to know ([`Background::notify`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -228,9 +227,25 @@ pub enum Scanned {
     /// The regions that were asked for were reported.
     Seen,
     /// They were reported, and it runs another program than at the last scan.
-    Anew,
+    NewProgram,
     /// Nothing in it may be promoted for now.
     Closed,
+}
+
+/// What a scan of a part of an address space ([`System::scan_part`]) found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScannedPart {
+    /// What it found.
+    pub scanned: Scanned,
+    /// The number of the region at which the next part begins; `None` at the end, and where nothing
+    /// was reported because the space is gone or closed.
+    pub next: Option<u64>,
+}
+
+impl From<Scanned> for ScannedPart {
+    fn from(scanned: Scanned) -> ScannedPart {
+        ScannedPart { scanned, next: None }
+    }
 }
 
 /// The part of an address space that a scan reports ([`System::scan_part`]).
@@ -259,7 +274,7 @@ pub struct Look {
     pub swapped: u32,
     /// Not populated, with frames reserved for them.
     pub reserved: u32,
-    /// Those of `populated` that were populated beside a page that was touched; whether they were
+    /// Those of `populated` that were populated around a page that was touched; whether they were
     /// accessed since is not known.
     pub untouched: Option<u32>,
     /// Mapped by pages with a reference bit, set since the bits were last cleared.
@@ -300,7 +315,8 @@ impl MemoryState {
     }
 }
 
-/// A region was not promoted ([`System::promote`]).
+/// A region was not promoted ([`System::promote`]), or nothing is promoted for now
+/// ([`Background::waits`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// Why.
@@ -335,22 +351,14 @@ pub trait System {
     fn spaces(&mut self) -> Vec<SpaceId>;
 
     /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in
-    /// memory that can be promoted: those of `part`, whether or not they were reported before. Also
-    /// returns the number of the region at which the next part begins; `None` at the end, and where
-    /// nothing was reported because the space is gone or closed. Nothing is cleared. O(regions
-    /// reported), and on this crate's manager one step for each run of pages behind them in the
-    /// same mapping.
-    fn scan_part(
-        &mut self,
-        space: SpaceId,
-        level: Level,
-        part: Part,
-        see: &mut dyn FnMut(Sample),
-    ) -> (Scanned, Option<u64>);
+    /// memory that can be promoted: those of `part`, whether or not they were reported before.
+    /// Nothing is cleared. O(regions reported), and on this crate's manager one step for each run
+    /// of pages behind them in the same mapping.
+    fn scan_part(&mut self, space: SpaceId, level: Level, part: Part, see: &mut dyn FnMut(Sample)) -> ScannedPart;
 
     /// As [`System::scan_part`], of all of the space. O(populated regions).
     fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
-        self.scan_part(space, level, Part::ALL, see).0
+        self.scan_part(space, level, Part::ALL, see).scanned
     }
 
     /// As [`System::scan`], but a target that knows at less cost that nothing has changed since the
@@ -412,7 +420,7 @@ pub trait System {
     /// it, in their order.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Result<(), Refusal>>;
 
-    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and
+    /// Zeroes up to `most` free extents of a level ahead of faults that take them whole, and
     /// returns how many; `None` where free memory cannot be had
     /// ([`Need::Zeroing`](crate::Need::Zeroing)).
     fn zero_ahead(&mut self, _level: Level, _most: u64) -> Option<u64> {

@@ -18,7 +18,7 @@ pub struct Definition {
     pub paper: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Its own parameters, beside the answers.
+    /// Its own parameters; the answers are further ones.
     pub parameters: &'static [Parameter],
     /// What a target must provide for it.
     pub needs: &'static [Need],

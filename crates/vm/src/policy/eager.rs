@@ -93,7 +93,7 @@ impl Background for Eager {
         Wants { starved: self.batch > 0, ..Wants::default() }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let Event::Starved { level, .. } = event {
             self.wanted = self.wanted.max(level);
         }

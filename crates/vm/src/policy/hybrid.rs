@@ -94,7 +94,7 @@ impl Background for Hybrid {
         }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let (Event::Unmapped { space, range }, Some((ladder, _))) = (event, &self.many) {
             self.charges.unmapped(ladder, space, range);
         }

@@ -83,9 +83,17 @@ pub(super) struct Khugepaged {
     compactions: u64,
     /// Where the next scan begins.
     cursor: (SpaceId, u64),
-    /// Regions that a wake-up has still to look at, since it was told to wait; 0: the next call is
+    /// Regions that a wake-up has still to look at, since it had to wait; 0: the next call is
     /// a wake-up.
     left: u64,
+}
+
+/// An aligned block of a level, by its number.
+#[derive(Clone, Copy)]
+struct Block {
+    space: SpaceId,
+    level: Level,
+    region: u64,
 }
 
 impl Khugepaged {
@@ -110,6 +118,7 @@ impl Khugepaged {
 
     /// Collapses a region if it qualifies.
     fn collapse(&self, system: &mut dyn System, space: SpaceId, level: Level, sample: Sample) -> Result<(), Refusal> {
+        let block = Block { space, level, region: sample.region };
         let look = system.look(space, level, sample.region);
         let none = self.none(system, level, &look);
         let fits = [look.swapped, look.shared].iter().zip(&self.most[1..]).all(|(found, most)| found <= most);
@@ -118,25 +127,16 @@ impl Khugepaged {
             return Ok(());
         }
         let Some(sizes) = self.sizes else {
-            return if none <= self.most[0] {
-                self.promote(system, (space, level, sample.region), &look)
-            } else {
-                Ok(())
-            };
+            return if none <= self.most[0] { self.promote(system, block, &look) } else { Ok(()) };
         };
         let sizes = sizes[usize::from(look.hint == Some(Hint::Huge))];
-        self.collapse_in(system, (space, level, sample.region), sizes, true)
+        self.collapse_in(system, block, sizes, true)
     }
 
     /// Collapses a region into the largest of these sizes that are occupied. `whole`: it is the one
     /// with the limits.
-    fn collapse_in(
-        &self,
-        system: &mut dyn System,
-        (space, level, region): (SpaceId, Level, u64),
-        sizes: Sizes,
-        whole: bool,
-    ) -> Result<(), Refusal> {
+    fn collapse_in(&self, system: &mut dyn System, block: Block, sizes: Sizes, whole: bool) -> Result<(), Refusal> {
+        let Block { space, level, region } = block;
         if level == Level::BASE {
             return Ok(());
         }
@@ -150,13 +150,13 @@ impl Khugepaged {
                 _ => none == 0,
             };
             if occupied && look.populated > 0 && (whole || look.swapped + look.shared == 0) {
-                return if look.superpage { Ok(()) } else { self.promote(system, (space, level, region), &look) };
+                return if look.superpage { Ok(()) } else { self.promote(system, block, &look) };
             }
         }
         let below = level.down();
         let parts = system.ladder().ratio(level);
-        for part in region * parts..(region + 1) * parts {
-            match self.collapse_in(system, (space, below, part), sizes, false) {
+        for region in region * parts..(region + 1) * parts {
+            match self.collapse_in(system, Block { space, level: below, region }, sizes, false) {
                 // What is refused for its own sake does not keep others from it.
                 Err(Refusal { why, until }) if why != Why::NoExtent && until <= system.now() => {}
                 done => done?,
@@ -171,12 +171,8 @@ impl Khugepaged {
     }
 
     /// Promotes a region, with compaction where no extent is free.
-    fn promote(
-        &self,
-        system: &mut dyn System,
-        (space, level, region): (SpaceId, Level, u64),
-        look: &Look,
-    ) -> Result<(), Refusal> {
+    fn promote(&self, system: &mut dyn System, block: Block, look: &Look) -> Result<(), Refusal> {
+        let Block { space, level, region } = block;
         let least = look.populated.max(1);
         let candidate = Candidate { least, ..Sample { region, populated: look.populated, superpage: false }.into() };
         let mut done = system.promote(space, level, &[candidate], How::Either).remove(0);
@@ -206,7 +202,8 @@ impl Khugepaged {
         for space in spaces.into_iter().filter(|_| level > Level::BASE) {
             let from = if space == self.cursor.0 { self.cursor.1 } else { 0 };
             let mut seen = Vec::new();
-            let (_, next) = system.scan_part(space, level, Part { from, most: left }, &mut |sample| seen.push(sample));
+            let part = Part { from, most: left };
+            let next = system.scan_part(space, level, part, &mut |sample| seen.push(sample)).next;
             left -= seen.len() as u64;
             self.cursor = match (next, seen.last()) {
                 (Some(next), _) => (space, next),

@@ -22,8 +22,8 @@
 use super::promote::{MS, parameter};
 use super::thp;
 use crate::{
-    Answers, Background, Candidate, Definition, Events, How, Made, Need, Place, Placing, Prefer, Reserve, Sample,
-    SpaceId, System, Time, Values, Why,
+    Address, Answers, Background, Candidate, Definition, Events, How, Made, Need, Place, Placing, Prefer, Reserve,
+    Sample, SpaceId, System, Time, Values, Why,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ struct Leshy {
     interval: Time,
     next: Time,
     /// The misses of this interval and of the one before, by page.
-    misses: [BTreeMap<(SpaceId, u64), u64>; 2],
+    misses: [BTreeMap<Address, u64>; 2],
 }
 
 /// An aligned block of a level: its misses, and the entries that had some.
@@ -69,7 +69,7 @@ struct Block {
 }
 
 /// The blocks of a level in which misses fell on a share of the entries.
-fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, target: f64) -> Vec<Block> {
+fn blocks(pages: &BTreeMap<Address, u64>, ladder: &Ladder, level: Level, target: f64) -> Vec<Block> {
     let size = ladder.pages(level);
     // What an entry of the table maps whose entries such a block takes. A table is a base page, an
     // entry 8 bytes.
@@ -78,7 +78,7 @@ fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, 
     let entry = entry.last().unwrap_or(1);
     let mut found: Vec<Block> = Vec::new();
     let mut seen = None;
-    for (&(space, page), &misses) in pages {
+    for (&Address { space, at: Vpn(page) }, &misses) in pages {
         let (region, here) = (page / size, Some((space, page / entry)));
         let fresh = u64::from(seen != here);
         seen = here;
@@ -93,7 +93,7 @@ fn blocks(pages: &BTreeMap<(SpaceId, u64), u64>, ladder: &Ladder, level: Level, 
 
 impl Leshy {
     /// The misses of both intervals.
-    fn pages(&self) -> BTreeMap<(SpaceId, u64), u64> {
+    fn pages(&self) -> BTreeMap<Address, u64> {
         let [now, before] = &self.misses;
         let mut pages: BTreeMap<_, _> =
             before.iter().map(|(page, misses)| (*page, (misses * 95).div_ceil(100))).collect();
@@ -107,7 +107,7 @@ impl Leshy {
     /// misses first.
     fn choose(
         &self,
-        pages: &BTreeMap<(SpaceId, u64), u64>,
+        pages: &BTreeMap<Address, u64>,
         ladder: &Ladder,
         refused: &BTreeSet<(Level, SpaceId, u64)>,
     ) -> Vec<Block> {
@@ -181,10 +181,10 @@ impl Background for Leshy {
     }
 
     fn missed(&mut self, space: SpaceId, at: Vpn, _mapped: Level) {
-        *self.misses[0].entry((space, at.0)).or_default() += 1;
+        *self.misses[0].entry(space.page(at)).or_default() += 1;
     }
 
     fn gone(&mut self, space: SpaceId) {
-        self.misses.iter_mut().for_each(|pages| pages.retain(|(of, _), _| *of != space));
+        self.misses.iter_mut().for_each(|pages| pages.retain(|page, _| page.space != space));
     }
 }

@@ -208,7 +208,7 @@ impl Policy {
         }
     }
 
-    /// Whether its background keeps to a budget of its own ([`Made::within`]).
+    /// Whether its background keeps to its own budget ([`Made::within`]).
     pub fn has_budget(&self) -> bool {
         (self.definition().make)(&self.given).budget.is_some()
     }
@@ -494,11 +494,11 @@ mod tests {
         };
         let faults = message(&FAULTS).unwrap_err();
         assert!(
-            faults.starts_with("policy faults needs to be told of page faults, which a live Linux does not have"),
+            faults.starts_with("policy faults needs page-fault events, which a live Linux does not have"),
             "{faults}"
         );
         let misses = message(&MISSES).unwrap_err();
-        assert!(misses.starts_with("policy misses needs to be told of misses in the TLBs, which"), "{misses}");
+        assert!(misses.starts_with("policy misses needs TLB-miss events, which"), "{misses}");
         assert_eq!(message(&ENDS), Ok(()));
     }
 

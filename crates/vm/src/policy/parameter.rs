@@ -24,7 +24,7 @@ pub struct Parameter {
     pub default: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// What a target must provide for it, beside what the policy needs.
+    /// What a target must provide for it, in addition to what the policy needs.
     pub needs: &'static [Need],
 }
 

@@ -31,6 +31,7 @@ use crate::{
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 use superpage_pages::{Level, Vpn};
 
 pub(super) static POLICY: Definition = Definition {
@@ -65,7 +66,7 @@ pub(super) static POLICY: Definition = Definition {
 };
 
 /// The ranges of addresses of a policy `plan`, ascending and apart; none of another policy.
-pub fn planned(policy: &Policy) -> Vec<(u64, u64)> {
+pub fn planned(policy: &Policy) -> Vec<Range<u64>> {
     if policy.definition().name == POLICY.name { ranges(policy.given()).unwrap_or_default() } else { Vec::new() }
 }
 
@@ -81,7 +82,7 @@ fn is_native(line: &str) -> bool {
 
 /// The ranges of addresses where huge pages pay, ascending and apart; or the number of a line, and
 /// what is wrong there.
-fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
+fn ranges(given: &Given) -> Result<Vec<Range<u64>>, (usize, &'static str)> {
     let text = given.contents("file").unwrap_or("");
     if !text.is_empty() && !text.ends_with('\n') {
         let why =
@@ -98,11 +99,11 @@ fn ranges(given: &Given) -> Result<Vec<(u64, u64)>, (usize, &'static str)> {
     let end = if is_live(given) { END } else { u64::MAX };
     let read: Result<Vec<_>, _> =
         lines.map(|(index, text)| line(text, cost, end).map_err(|why| (index + 1, why))).collect();
-    let mut ranges: Vec<(u64, u64)> = read?.into_iter().flatten().collect();
-    ranges.sort_unstable();
+    let mut ranges: Vec<Range<u64>> = read?.into_iter().flatten().collect();
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
     ranges.dedup_by(|next, last| {
-        let joins = next.0 <= last.1;
-        last.1 = if joins { last.1.max(next.1) } else { last.1 };
+        let joins = next.start <= last.end;
+        last.end = if joins { last.end.max(next.end) } else { last.end };
         joins
     });
     Ok(ranges)
@@ -114,7 +115,7 @@ const END: u64 = 1 << 56;
 
 /// The range of a line, `None` if huge pages do not pay there; or what is wrong with it. Addresses
 /// go up to `end`.
-fn line(text: &str, cost: Option<u64>, end: u64) -> Result<Option<(u64, u64)>, &'static str> {
+fn line(text: &str, cost: Option<u64>, end: u64) -> Result<Option<Range<u64>>, &'static str> {
     const FORM: &str =
         "expected huge|eager,heap|mmap,VALUE,addr,>,LO,addr,<,HI; without the addresses it is about all memory";
     let number = |text: &str| {
@@ -147,13 +148,13 @@ fn line(text: &str, cost: Option<u64>, end: u64) -> Result<Option<(u64, u64)>, &
     if to > end && !limits.is_empty() {
         return Err("expected user memory, which ends at 0x100000000000000: correct the addresses, or remove the line");
     }
-    Ok(cost.is_none_or(|cost| value > cost).then_some((from, to)))
+    Ok(cost.is_none_or(|cost| value > cost).then_some(from..to))
 }
 
 #[derive(Debug)]
 struct Plan {
     /// Of addresses.
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range<u64>>,
     interval: Time,
     scan: Time,
     /// Where something was mapped since the last call, which comes at once: faults there do not
@@ -170,7 +171,7 @@ impl Background for Plan {
         Wants { mapped: true, ..Wants::default() }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let Event::Mapped { space, .. } = event {
             self.mapped.insert(space);
         }
@@ -180,8 +181,8 @@ impl Background for Plan {
         let (level, bytes) = (huge(system.ladder()), system.ladder().base().bytes());
         let prefer = Prefer { place: Some(Place::Extent), size: Some(Reserve::Huge), ..Prefer::default() };
         for space in core::mem::take(&mut self.mapped) {
-            for (from, to) in &self.ranges {
-                let (from, to) = (from / bytes, (to / bytes).min(PAGES_LIMIT));
+            for range in &self.ranges {
+                let (from, to) = (range.start / bytes, (range.end / bytes).min(PAGES_LIMIT));
                 system.prefer(space, Some(Vpn(from).pages(to.saturating_sub(from))), prefer);
             }
         }
@@ -197,8 +198,8 @@ impl Background for Plan {
             let mut planned = Vec::new();
             system.scan(space, level, &mut |sample| {
                 let start = sample.region * size;
-                let range = self.ranges.partition_point(|(_, to)| *to < start + size);
-                let inside = self.ranges.get(range).is_some_and(|(from, _)| *from <= start);
+                let range = self.ranges.partition_point(|range| range.end < start + size);
+                let inside = self.ranges.get(range).is_some_and(|range| range.start <= start);
                 planned.extend((inside && !sample.superpage).then(|| Candidate::from(sample)));
             });
             system.promote(space, level, &planned, How::Either);

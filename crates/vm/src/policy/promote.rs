@@ -162,13 +162,13 @@ impl Promote {
             let watched = self.spaces.get_mut(&space).expect("it was found there");
             let before = watched.scanner.census();
             let again = now.saturating_add(self.interval);
-            match watched.scan(now, (space, level), system) {
+            match watched.scan(now, space, level, system) {
                 Scanned::Gone => drop(self.spaces.remove(&space)),
                 Scanned::Closed => (watched.next_scan, watched.quiet) = (now.saturating_add(self.idle), 0),
-                Scanned::Seen | Scanned::Anew if watched.scanner.census() != before => {
+                Scanned::Seen | Scanned::NewProgram if watched.scanner.census() != before => {
                     (watched.next_scan, watched.quiet) = (again, 0);
                 }
-                Scanned::Unchanged | Scanned::Seen | Scanned::Anew => watched.rest(now, self.interval, self.idle),
+                Scanned::Unchanged | Scanned::Seen | Scanned::NewProgram => watched.rest(now, self.interval, self.idle),
             }
             // One scan of much memory may use the whole budget: the others are due again at the
             // next call.
@@ -188,7 +188,7 @@ impl Promote {
         let busiest = ready.max_by(|(one, _), (other, _)| system.rate(**one).total_cmp(&system.rate(**other)));
         let Some(space) = busiest.map(|(space, _)| *space) else { return };
         let watched = self.spaces.get_mut(&space).expect("it was found there");
-        watched.fill(now, (space, level), system);
+        watched.fill(now, space, level, system);
         let (mut left, mut promoted, mut failed) = (self.batch, false, false);
         while left > 0 && !failed && watched.held <= now && !watched.queue.is_empty() {
             let first = watched.queue.len().saturating_sub(left);
@@ -242,9 +242,9 @@ impl Background for Promote {
         self.due = self.rest(system.now().max(now)).max(now.saturating_add(1));
     }
 
-    fn waits(&self, now: Time) -> Option<(Why, Time)> {
+    fn waits(&self, now: Time) -> Option<Refusal> {
         let due = self.spaces.values().filter_map(Watched::due_at).any(|at| at <= now);
-        (due && now < self.pause.0).then_some((Why::NoExtent, self.pause.0))
+        (due && now < self.pause.0).then_some(Refusal { why: Why::NoExtent, until: self.pause.0 })
     }
 
     fn events(&self) -> Events {
@@ -265,12 +265,12 @@ impl Background for Promote {
 
 impl Watched {
     /// Scans the address space.
-    fn scan(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Scanned {
+    fn scan(&mut self, now: Time, space: SpaceId, level: Level, system: &mut dyn System) -> Scanned {
         let mut samples = Vec::new();
         let scanned = system.scan_if_changed(space, level, &mut |sample| samples.push(sample));
         match scanned {
             Scanned::Gone | Scanned::Unchanged => return scanned,
-            Scanned::Anew | Scanned::Closed => self.scanner.clear(),
+            Scanned::NewProgram | Scanned::Closed => self.scanner.clear(),
             Scanned::Seen => {}
         }
         self.queue.clear();
@@ -291,7 +291,7 @@ impl Watched {
     }
 
     /// Fills the queue, if it is empty, with what is due.
-    fn fill(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) {
+    fn fill(&mut self, now: Time, space: SpaceId, level: Level, system: &mut dyn System) {
         if !self.queue.is_empty() {
             return;
         }

@@ -112,7 +112,7 @@ impl Background for Romer {
         }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         match (event, &self.prices) {
             (Event::Start { ladder, costs }, _) => self.begin(ladder, costs),
             (Event::Miss { at: Address { space, at }, neighbour: Some(least), .. }, Some((ladder, prices))) => {

@@ -1,7 +1,7 @@
 //! Runs a background within a budget of processor time.
 
 use super::budget::Budget;
-use crate::{Background, Event, Events, SpaceId, System, Time, Wants, Why};
+use crate::{Background, Event, Events, Refusal, SpaceId, System, Time, Wants, Why};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
@@ -78,17 +78,18 @@ impl Background for Runner {
         self.background.wants()
     }
 
-    fn told(&mut self, event: Event) {
-        self.background.told(event);
+    fn notify(&mut self, event: Event) {
+        self.background.notify(event);
     }
 
     fn gone(&mut self, space: SpaceId) {
         self.background.gone(space);
     }
 
-    fn waits(&self, now: Time) -> Option<(Why, Time)> {
+    fn waits(&self, now: Time) -> Option<Refusal> {
         let due = self.background.next().is_some_and(|next| next <= now);
-        if due && now < self.rest { Some((Why::Budget, self.rest)) } else { self.background.waits(now) }
+        let rests = due && now < self.rest;
+        if rests { Some(Refusal { why: Why::Budget, until: self.rest }) } else { self.background.waits(now) }
     }
 
     fn failed(&self) -> Option<String> {

@@ -109,7 +109,7 @@ impl Running {
     #[cold]
     pub(crate) fn tell(&mut self, event: Event) {
         if let Some(background) = &mut self.background {
-            background.told(event);
+            background.notify(event);
         }
     }
 

@@ -373,8 +373,8 @@ mod tests {
                     return false;
                 }
                 let unchanged = |at: &usize| {
-                    let told = self.sweeps[*at].1.get(&sample.region);
-                    told.is_some_and(|told| is(told) && told.populated == sample.populated)
+                    let known = self.sweeps[*at].1.get(&sample.region);
+                    known.is_some_and(|known| is(known) && known.populated == sample.populated)
                         && !self.forgotten.contains(&(at + 1, sample.region))
                 };
                 let first =

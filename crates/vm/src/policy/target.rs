@@ -18,9 +18,9 @@ pub enum Need {
     Settings,
     /// Superpages made by copying.
     Copying,
-    /// To be told of page faults.
+    /// Page-fault events.
     FaultEvents,
-    /// To be told of misses in the TLBs.
+    /// TLB-miss events.
     Misses,
     /// Free memory that is zeroed ahead.
     Zeroing,
@@ -36,8 +36,8 @@ impl fmt::Display for Need {
             Need::Faults => "control over page faults",
             Need::Settings => "the settings of a running Linux",
             Need::Copying => "superpages made by copying",
-            Need::FaultEvents => "to be told of page faults",
-            Need::Misses => "to be told of misses in the TLBs",
+            Need::FaultEvents => "page-fault events",
+            Need::Misses => "TLB-miss events",
             Need::Zeroing => "free memory that is zeroed ahead",
             Need::Contents => "to know which pages hold zeroes",
             Need::Accesses => "to know which pages are accessed",
@@ -55,7 +55,7 @@ pub struct Target {
     pub name: &'static str,
     /// What it provides of what policies need.
     pub has: &'static [Need],
-    /// The policies that are there on it alone; beside them it has those of this crate whose needs
+    /// The policies that are there on it alone; in addition it has those of this crate whose needs
     /// it meets.
     pub own: &'static [&'static Definition],
     /// What it keeps every background to: parameters that each policy with one has there, beside

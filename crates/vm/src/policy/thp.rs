@@ -147,7 +147,7 @@ impl Background for Threads {
         Wants { starved: self.kcompactd.is_some(), accessed: self.khugepaged.is_some(), ..Wants::default() }
     }
 
-    fn told(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         if let (Some(kcompactd), Event::Starved { level, hint }) = (&mut self.kcompactd, event) {
             kcompactd.starved(level, hint);
         }

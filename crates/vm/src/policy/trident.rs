@@ -7,7 +7,7 @@
 //!
 //! Defaults are those of the artifact's kernel; its scripts set `pages=2097152`. `zero`, the
 //! extents of 1 GB zeroed ahead in each `interval`, is 0: in what was read of the artifact there is
-//! none. Assumed: that each size has `pages` of its own, and that faults do not compact.
+//! none. Assumed: that each size has its own `pages`, and that faults do not compact.
 //!
 //! Not modelled: at once 2 MB for the region for which no 1 GB was free; virtual machines
 //! (Trident-pv); files; regions with pages in swap space or shared since a fork.

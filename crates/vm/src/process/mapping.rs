@@ -472,7 +472,7 @@ impl Vm {
         self.objects.chain(front).last().filter(|last| self.objects.get(*last).file.is_some())
     }
 
-    /// Adds a private entry that has no pages of its own yet: on the file behind it, or on a new
+    /// Adds a private entry that has no pages yet: on the file behind it, or on a new
     /// anonymous object.
     fn put_fresh(&mut self, space: SpaceId, part: Entry) {
         let (object, offset, copy) = match self.file_behind(part.object) {

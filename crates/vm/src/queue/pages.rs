@@ -325,7 +325,7 @@ impl Pages {
         self.latest().any(|latest| latest == frame)
     }
 
-    /// Applies so many rounds without a reference to the first `pages` pages of the active list.
+    /// Applies `rounds` rounds without a reference to the first `pages` pages of the active list.
     pub(crate) fn pass(&mut self, pages: u64, rounds: u8) {
         self.settle();
         self.drop_stale(List::Active);
@@ -337,7 +337,7 @@ impl Pages {
         }
     }
 
-    /// Records whether the page was found referenced in so many rounds over the list; `alone`: it
+    /// Records whether the page was found referenced in `rounds` rounds over the list; `alone`: it
     /// itself, and not only a superpage that it was part of. Returns its new activity.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
         self.settle();
@@ -462,7 +462,7 @@ impl Pages {
         *state |= mark;
         self.stale[list as usize] += 1;
         self.stale_all += 1;
-        // So that journals and table stay small beside the states.
+        // So that journals and table stay small compared with the states.
         let most = self.states.len() / 4 + LATEST;
         if self.stale_all as usize > most || self.more.len() > most / 16 + LATEST {
             EVERY.into_iter().take(QUEUES).for_each(|list| self.drop_stale(list));

@@ -26,6 +26,27 @@ pub(crate) struct SwapAndCache {
     slots: u64,
 }
 
+/// Pages of an object that are cached or have a slot in swap space, by their index.
+#[derive(Default)]
+pub(crate) struct PagesIn {
+    pub(crate) cached: Vec<CachedPage>,
+    /// Those with a slot, which may be populated too.
+    pub(crate) swapped: Vec<u64>,
+}
+
+/// A cache page of an object, and the frame that holds it.
+pub(crate) struct CachedPage {
+    pub(crate) index: u64,
+    pub(crate) frame: u32,
+}
+
+impl PagesIn {
+    /// The indices of the cached ones, and then of the others.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u64> + '_ {
+        self.cached.iter().map(|page| page.index).chain(self.swapped.iter().copied())
+    }
+}
+
 impl SwapAndCache {
     /// With `slots` pages of swap space, all free.
     pub(crate) fn new(slots: u64) -> SwapAndCache {
@@ -108,16 +129,24 @@ impl SwapAndCache {
         u64::from(self.fresh) - self.vacant.len() as u64
     }
 
-    /// The pages of an object from `low` up to `high`: those that are cached, with their frames,
-    /// and those that have a slot.
-    pub(crate) fn pages_in(&self, object: ObjectId, low: u64, high: u64) -> (Vec<(u64, u32)>, Vec<u64>) {
+    /// The pages of an object from `low` up to `high` that are cached or have a slot.
+    pub(crate) fn pages_in(&self, object: ObjectId, low: u64, high: u64) -> PagesIn {
         if low >= high || self.is_empty() {
-            return (Vec::new(), Vec::new());
+            return PagesIn::default();
         }
         let range = object.page(low)..object.page(high);
-        let cached = self.cached.range(range.clone()).map(|(page, frame)| (page.index, *frame)).collect();
-        let swapped = self.swapped.range(range).map(|(page, _)| page.index).collect();
-        (cached, swapped)
+        let cached =
+            self.cached.range(range.clone()).map(|(page, frame)| CachedPage { index: page.index, frame: *frame });
+        let swapped = self.swapped.range(range).map(|(page, _)| page.index);
+        PagesIn { cached: cached.collect(), swapped: swapped.collect() }
+    }
+
+    /// Whether a page of an object from `low` up to `high` is cached or has a slot. O(log pages).
+    pub(crate) fn has_pages_in(&self, object: ObjectId, low: u64, high: u64) -> bool {
+        let range = object.page(low)..object.page(high);
+        low < high
+            && !self.is_empty()
+            && (self.cached.range(range.clone()).next().is_some() || self.swapped.range(range).next().is_some())
     }
 
     /// Moves what is recorded of a page to the page of another object with the same index.

@@ -75,7 +75,7 @@ impl Entry {
         self.pooled != Pooled::Not
     }
 
-    /// Whether the aligned region of so many pages around a page of the entry lies in it.
+    /// Whether the aligned region of `pages` pages around a page of the entry lies in it.
     pub(crate) fn holds_region(&self, at: Vpn, pages: u64) -> bool {
         let start = at.align_down(pages).0;
         start >= self.start && start + pages <= self.end

@@ -29,7 +29,7 @@ impl Spaces {
     }
 
     /// Puts an entry of anonymous memory that holds nothing: of the object of a neighbour that it
-    /// continues, or of one of its own.
+    /// continues, or of a new one.
     pub(crate) fn put_anonymous(&mut self, objects: &mut Objects, space: SpaceId, new: Entry) {
         let of = |object| Entry { object, ..new };
         let object = self.continued(objects, space, of);

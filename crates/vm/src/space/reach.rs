@@ -63,7 +63,7 @@ impl Spaces {
     }
 
     /// Removes from `pages`, which are ascending, those that lie in a window on the object, or on
-    /// one in front of it that has no page of its own there: who looks through that window finds
+    /// one in front of it that has no page there: who looks through that window finds
     /// its page, and none behind it.
     fn subtract_reached(&self, objects: &Objects, frames: &Frames, object: ObjectId, pages: &mut Vec<Range<u64>>) {
         if objects.get(object).entries > 0 {

@@ -27,7 +27,7 @@ impl Mapping {
     }
 }
 
-/// The mappings of a page. Most pages have one: it takes no memory of its own.
+/// The mappings of a page. Most pages have one: it takes no further memory.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) first: Option<Mapping>,

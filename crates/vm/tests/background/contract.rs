@@ -2,7 +2,8 @@
 
 use superpage_pages::Level;
 use superpage_vm::{
-    Answers, Background, Definition, Made, Need, Parameter, Part, Sample, Scanned, SpaceId, System, Time, Values,
+    Answers, Background, Definition, Made, Need, Parameter, Part, Sample, Scanned, ScannedPart, SpaceId, System, Time,
+    Values,
 };
 
 /// Looks and changes nothing, and panics if a promise is not kept.
@@ -44,8 +45,8 @@ impl Background for Contract {
 pub(crate) fn kept(system: &mut dyn System, space: SpaceId, level: Level, least: usize) {
     let scan = |system: &mut dyn System, part| {
         let mut seen: Vec<Sample> = Vec::new();
-        let (scanned, next) = system.scan_part(space, level, part, &mut |sample| seen.push(sample));
-        assert!(matches!(scanned, Scanned::Seen | Scanned::Anew), "{scanned:?}");
+        let ScannedPart { scanned, next } = system.scan_part(space, level, part, &mut |sample| seen.push(sample));
+        assert!(matches!(scanned, Scanned::Seen | Scanned::NewProgram), "{scanned:?}");
         (seen, next)
     };
     let (all, next) = scan(system, Part::ALL);

@@ -120,7 +120,7 @@ pub(super) fn table(process: &Process, wide: bool) -> Table {
 /// What is not huge of the whole process, by reason: those with a hundredth of it, or all if
 /// `wide`. `None` if all is huge.
 pub(super) fn summary(process: &Process, wide: bool) -> Option<Table> {
-    let shares = process.shares();
+    let shares = process.not_huge_by_reason();
     let all: u64 = process.mappings.iter().map(|mapping| mapping.resident_bytes).sum();
     let number = superpage_report::Column::number;
     let prose = superpage_report::Column::prose;
@@ -151,7 +151,7 @@ pub(super) fn processes(processes: &[Process], wide: bool) -> (Table, usize) {
         let (resident, huge) =
             (sum(process, |mapping| mapping.resident_bytes), sum(process, |mapping| mapping.huge_bytes));
         let part = (resident > 0).then(|| huge as f64 / resident as f64);
-        let shares = process.shares();
+        let shares = process.not_huge_by_reason();
         table.row([
             process.pid.to_string(),
             process.command.clone(),

@@ -154,7 +154,7 @@ impl Looks {
 /// The most that is kept of what a program says, in bytes.
 const MOST_SAID: u64 = 64 << 20;
 
-/// Reads what to do, a word, starts it in a session of its own, and says which process that is and
+/// Reads what to do, a word, starts it in a new session, and says which process that is and
 /// how it ended; until nobody asks any more, also where the process that asks is killed: nothing is
 /// asked while something runs, so a `read` that returns then has met the end of the pipe, and all
 /// that was started is ended. Its arguments are the folder for outputs, the command that says

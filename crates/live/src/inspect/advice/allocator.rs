@@ -32,7 +32,7 @@ impl Allocator {
         let known = [
             (maps("libjemalloc.so"), "MALLOC_CONF", "thp:always", ','),
             (maps("libmimalloc.so"), "MIMALLOC_ALLOW_LARGE_OS_PAGES", "1", ','),
-            ((gnu || origin.started.static_gnu) && !maps_itself, "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", ':'),
+            ((gnu || origin.code_at_start.static_gnu) && !maps_itself, "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", ':'),
         ];
         let variable = known.into_iter().find(|(there, ..)| *there);
         match variable.and_then(|(_, name, option, between)| origin.with(name, option, between)) {

@@ -7,8 +7,8 @@ mod postgresql;
 
 use self::allocator::is_java;
 use self::next_start::NextStart;
-use self::origin::{Origin, Started};
-use super::mapping::{Kind, Mapping};
+use self::origin::{CodeAtStart, Origin};
+use super::mapping::{Mapping, MappingKind};
 use super::process::{LITTLE, Process};
 use super::service::Service;
 use crate::launch::Line;
@@ -48,10 +48,10 @@ impl Service {
                 _ => processes.iter().flat_map(|it| &it.mappings).map(Mapping::proportional).collect(),
             };
             let origins = processes.iter().map(|process| Origin::of(process.pid));
-            let started = Started::of(processes[0]);
-            let origin = Origin { started, ..origins.reduce(Origin::and).unwrap_or_default() };
+            let code_at_start = CodeAtStart::of(processes[0]);
+            let origin = Origin { code_at_start, ..origins.reduce(Origin::and).unwrap_or_default() };
             // What is in no page table is of the first of them that shares memory.
-            let shares = mappings.iter().any(|mapping| mapping.kind == Kind::SharedMemory);
+            let shares = mappings.iter().any(|mapping| mapping.kind == MappingKind::SharedMemory);
             let here = if shares || programs.len() == 1 { std::mem::take(&mut unmapped) } else { 0 };
             // Such as the shell that started the rest.
             if ((resident(&mappings) + here) as f64) < LITTLE * all as f64 {
@@ -111,7 +111,13 @@ pub(super) mod tests {
     use superpage_linux::scan;
     use superpage_linux::why::{Part, Reason, Why};
 
-    pub(in crate::inspect) fn mapping(kind: Kind, permissions: &str, name: &str, why: Why, megabytes: u64) -> Mapping {
+    pub(in crate::inspect) fn mapping(
+        kind: MappingKind,
+        permissions: &str,
+        name: &str,
+        why: Why,
+        megabytes: u64,
+    ) -> Mapping {
         let bytes = megabytes << 20;
         let reason = Reason::of(why, scan::Kind::Anonymous, Part::of_bytes(bytes, 2 << 20), 2 << 20, &Rules::default());
         Mapping {
@@ -152,8 +158,8 @@ pub(super) mod tests {
 
     #[test]
     fn each_allocator_has_its_own_line() {
-        let heap = || mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
-        let with = |name: &str| vec![heap(), mapping(Kind::File, "r-xp", name, Why::TooSmall, 1)];
+        let heap = || mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        let with = |name: &str| vec![heap(), mapping(MappingKind::File, "r-xp", name, Why::TooSmall, 1)];
         let daemon = "superpage daemon --pid 7";
         for (name, line) in [
             ("/usr/lib/libc.so.6", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 CMD"),
@@ -174,8 +180,8 @@ pub(super) mod tests {
 
     #[test]
     fn shared_memory_and_code_have_theirs_and_little_memory_none() {
-        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 100);
-        let code = mapping(Kind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
+        let buffers = mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 100);
+        let code = mapping(MappingKind::File, "r-xp", "/usr/lib/postgresql/bin/postgres", Why::FileFolios, 8);
         let lines = told(&[buffers.clone(), code.clone()], "madvise", None);
         assert_eq!(lines[0], "postgres -D DATA -C shared_memory_size_in_huge_pages");
         let lines_of = postgresql::with_pool(&Origin { arguments: words("postgres\0-h\0\0"), ..Origin::default() }, 1);
@@ -183,22 +189,23 @@ pub(super) mod tests {
         assert_eq!(lines_of[0].line, "postgres -h '' -C shared_memory_size_in_huge_pages");
         let user = "setpriv --reuid=postgres --regid=postgres --init-groups CMD";
         assert_eq!(lines.last().unwrap(), &format!("superpage run --text -- {user}"));
-        let code = mapping(Kind::File, "r-xp", "/usr/bin/node", Why::FileFolios, 8);
+        let code = mapping(MappingKind::File, "r-xp", "/usr/bin/node", Why::FileFolios, 8);
         assert_eq!(told(&[code], "madvise", None), ["superpage run --text -- CMD"]);
         assert_eq!(told(&[buffers], "madvise", None), ["superpage run -p thp:shared=on -- CMD"]);
-        let heap = mapping(Kind::Anonymous, "rw-p", "[heap]", Why::NotAdvised, 1);
+        let heap = mapping(MappingKind::Anonymous, "rw-p", "[heap]", Why::NotAdvised, 1);
         assert!(
-            told(&[heap, mapping(Kind::Anonymous, "rw-p", "", Why::NotPopulated, 100)], "madvise", None).is_empty()
+            told(&[heap, mapping(MappingKind::Anonymous, "rw-p", "", Why::NotPopulated, 100)], "madvise", None)
+                .is_empty()
         );
-        let redis = mapping(Kind::Anonymous, "rw-p", "", Why::Disabled, 100);
-        let program = mapping(Kind::File, "r-xp", "/usr/bin/redis-check-rdb", Why::TooSmall, 1);
+        let redis = mapping(MappingKind::Anonymous, "rw-p", "", Why::Disabled, 100);
+        let program = mapping(MappingKind::File, "r-xp", "/usr/bin/redis-check-rdb", Why::TooSmall, 1);
         assert_eq!(told(&[redis, program], "always", None), ["redis-server --disable-thp no ..."]);
     }
 
     #[test]
     fn buffers_in_no_page_table_count() {
-        let buffers = mapping(Kind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 1);
-        let code = mapping(Kind::File, "r-xp", "/usr/bin/x", Why::TooSmall, 100);
+        let buffers = mapping(MappingKind::SharedMemory, "rw-s", "/dev/zero", Why::Misaligned, 1);
+        let code = mapping(MappingKind::File, "r-xp", "/usr/bin/x", Why::TooSmall, 100);
         let told = |mappings: &[Mapping], unmapped: u64| {
             advice((mappings, unmapped << 20), &Rules::default(), &Origin::default()).len()
         };
@@ -208,9 +215,9 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_in_force_is_not_advised_and_what_it_costs_is_said() {
-        let mut heap = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        let mut heap = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
         (heap.full_bytes, heap.reasons[0].blocks) = (0, 500);
-        let libc = mapping(Kind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
+        let libc = mapping(MappingKind::File, "r-xp", "/usr/lib/libc.so.6", Why::TooSmall, 1);
         let told = |origin: &Origin| {
             let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
             advice((&[heap.clone(), libc.clone()], 0), &rules, origin)
@@ -219,7 +226,7 @@ pub(super) mod tests {
         assert_eq!(lines.len(), 1, "nothing is full: {lines:?}");
         assert!(lines[0].does.contains("up to 900 MB more memory"), "{lines:?}");
         // Full blocks that four processes share since a fork need no more memory.
-        let mut forked = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
+        let mut forked = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 100);
         forked.proportional_bytes /= 4;
         let whole: Vec<Mapping> = (0..4).map(|_| forked.proportional()).chain([libc.clone()]).collect();
         let rules = Rules { enabled: Some("madvise".into()), ..Rules::default() };
@@ -235,9 +242,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_heap_of_a_jvm_may_be_shared_memory() {
-        let heap = mapping(Kind::SharedMemory, "rw-s", "/memfd:java_heap (deleted)", Why::Never, 400);
-        let other = mapping(Kind::Anonymous, "rw-p", "", Why::NotAdvised, 20);
-        let mappings = [heap, other, mapping(Kind::File, "r-xp", "/opt/jdk/lib/server/libjvm.so", Why::TooSmall, 1)];
+        let heap = mapping(MappingKind::SharedMemory, "rw-s", "/memfd:java_heap (deleted)", Why::Never, 400);
+        let other = mapping(MappingKind::Anonymous, "rw-p", "", Why::NotAdvised, 20);
+        let mappings =
+            [heap, other, mapping(MappingKind::File, "r-xp", "/opt/jdk/lib/server/libjvm.so", Why::TooSmall, 1)];
         let of = |word: &str, argument: &str| {
             let rules = Rules { shmem_enabled: Some(word.into()), ..Rules::default() };
             let origin = Origin { arguments: vec!["java".into(), argument.into()], ..Origin::default() };
@@ -290,7 +298,7 @@ pub(super) mod tests {
             environment: vec!["LANG=C".into(), format!("OPTION={option}")],
             arguments: vec!["server".into(), option.into()],
             folder: "/srv".into(),
-            started: Started::default(),
+            code_at_start: CodeAtStart::default(),
         };
         let both = |one: Origin, other: Origin| {
             let Origin { unit, environment, arguments, folder, .. } = one.and(other);

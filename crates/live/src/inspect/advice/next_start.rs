@@ -1,6 +1,6 @@
 //! What makes memory of a program huge that it takes when it is started again.
 
-use super::super::mapping::{Kind, Mapping};
+use super::super::mapping::{Mapping, MappingKind};
 use super::super::pool;
 use super::super::process::LITTLE;
 use super::super::reach::huge_size;
@@ -147,7 +147,7 @@ impl NextStart<'_> {
 
     /// For code. A JVM loads its code when it runs, as others do plugins, where nobody remaps it.
     fn code(&self) -> Option<Line> {
-        let code = |mapping: &Mapping| mapping.is_code() && self.origin.started.had(mapping);
+        let code = |mapping: &Mapping| mapping.is_code() && self.origin.code_at_start.had(mapping);
         let (code, _) = self.sum(code, &[Why::FileFolios, Why::Misaligned]);
         if !self.is_much(code) || is_java(self.mappings) {
             return None;
@@ -165,9 +165,9 @@ impl NextStart<'_> {
 const JAVA: &str = "java -XX:+UseTransparentHugePages ...";
 
 fn is_anonymous(mapping: &Mapping) -> bool {
-    mapping.kind == Kind::Anonymous
+    mapping.kind == MappingKind::Anonymous
 }
 
 fn is_shared(mapping: &Mapping) -> bool {
-    mapping.kind == Kind::SharedMemory
+    mapping.kind == MappingKind::SharedMemory
 }

@@ -15,24 +15,24 @@ pub(super) struct Origin {
     pub(super) environment: Vec<String>,
     pub(super) arguments: Vec<String>,
     pub(super) folder: String,
-    pub(super) started: Started,
+    pub(super) code_at_start: CodeAtStart,
 }
 
 /// What a process had at its start, before it ran.
 #[derive(Default)]
-pub(super) struct Started {
+pub(super) struct CodeAtStart {
     /// The files of its code; `None` if that is not known.
     pub(super) code: Option<BTreeSet<String>>,
     /// The C library of GNU, linked statically.
     pub(super) static_gnu: bool,
 }
 
-impl Started {
-    pub(super) fn of(process: &Process) -> Started {
+impl CodeAtStart {
+    pub(super) fn of(process: &Process) -> CodeAtStart {
         let names: BTreeSet<&str> = process.mappings.iter().map(|mapping| mapping.name.as_str()).collect();
         let code = program::loaded_at_start(process.pid, &names);
         let is_static = library(names.iter().map(ToString::to_string)) == Library::Static;
-        Started {
+        CodeAtStart {
             code: code.map(|files| files.into_iter().map(String::from).collect()),
             static_gnu: is_static && program::is_static_gnu(process.pid),
         }
@@ -59,7 +59,7 @@ impl Origin {
             environment: texts(pid, "environ"),
             arguments,
             folder: std::fs::read_link(format!("/proc/{pid}/cwd")).map_or(String::new(), |at| at.display().to_string()),
-            started: Started::default(),
+            code_at_start: CodeAtStart::default(),
         }
     }
 

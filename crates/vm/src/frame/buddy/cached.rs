@@ -283,7 +283,7 @@ impl Buddy {
         cached.free_marks -= cached.marks_in(tier.index(extent.start), tier.order);
     }
 
-    /// Frees, as extents of their own, the siblings from `first` of `level` into which an extent
+    /// Frees, each as an extent, the siblings from `first` of `level` into which an extent
     /// with cache pages and stamp `stamp` is split. Those with cache pages keep that stamp.
     fn spread(&mut self, level: usize, first: usize, stamp: u64) {
         let (tier, Some(cached)) = (&mut self.tiers[level], &mut self.cached) else { return };

@@ -1,4 +1,4 @@
-//! The lists beside plain queues of frames, after each operation.
+//! The lists against plain queues of frames, after each operation.
 
 use super::*;
 use crate::queue::journal::RUN;
