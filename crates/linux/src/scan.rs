@@ -226,7 +226,7 @@ impl Pagemap {
         self.populations_from(mapping, size, 0, all)
     }
 
-    /// The same from the region of this number on, as long as `tell` returns that more are wanted.
+    /// The populations from the region of this number on, as long as `tell` returns `true`.
     ///
     /// # Errors
     /// As for [`populations`](Pagemap::populations).

@@ -18,7 +18,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// That of the system whose debugfs is in `folder`: `/sys/kernel/debug`, except in tests.
+    /// The splitter of the system whose debugfs is in `folder`: `/sys/kernel/debug`, except in
+    /// tests.
     ///
     /// # Errors
     /// [`Error::Unable`]: a sentence that says why nothing can be split here.

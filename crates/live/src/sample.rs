@@ -145,7 +145,7 @@ impl Sampler {
 
     /// To be called when a process of the tree is about to exit and waits: samples the tree at
     /// once, whatever it costs, unless the plan's flag is set.
-    pub(crate) fn at_ends(&self) -> impl FnMut(i32) + use<> {
+    pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
         let ask = self.ask.clone();
         move |_| {
             let (done, looked) = channel();

@@ -40,7 +40,7 @@ pub struct Experiment {
     /// What runs, and the paper's value in each column.
     #[serde(default, rename = "item")]
     pub(crate) items: Vec<Item>,
-    /// Single values beside the columns.
+    /// Single values in addition to the columns.
     #[serde(default, rename = "value")]
     pub(crate) values: Vec<Single>,
     /// Figures of the results.
@@ -59,7 +59,7 @@ pub struct Experiment {
     /// Kind `filling`: the memory that is filled.
     pub(crate) filling: Option<crate::filling::Filling>,
     /// Input files of programs, and files of machines and overlays, by name, from the folder
-    /// `inputs` beside the experiment's file.
+    /// `inputs` next to the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
     /// What a reader changed for this run.
@@ -193,7 +193,7 @@ pub(crate) struct Item {
     pub(crate) time_scale: Option<u32>,
     /// The interval, in seconds of modelled time, at which the state of memory is recorded.
     pub(crate) sample_seconds: Option<f64>,
-    /// The paper's values, in the order of the columns that have none of their own. `"-"`: the
+    /// The paper's values, in the order of the columns that do not state them. `"-"`: the
     /// paper has none.
     #[serde(default)]
     pub(crate) paper: Vec<Cell>,
@@ -225,7 +225,7 @@ pub(crate) enum Cell {
     None(String),
 }
 
-/// A single value beside the columns.
+/// A single value in addition to the columns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Single {
@@ -333,7 +333,7 @@ impl Experiment {
             for part in run.machine.split('+').filter(|part| part.starts_with("inputs/")) {
                 let text = self.inputs.get(&part["inputs/".len()..]).ok_or_else(|| {
                     let known = self.inputs.keys().cloned().collect::<Vec<_>>().join(", ");
-                    format!("run {name}: there is no file {part} beside it; the folder inputs has {known}")
+                    format!("run {name}: there is no file {part} next to it; the folder inputs has {known}")
                 })?;
                 run.inputs.insert(part.into(), text.clone());
             }

@@ -150,7 +150,7 @@ pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Va
     found
 }
 
-/// A finding that is shown beside the paper, which has no number for it.
+/// A finding that is shown with the paper, which has no number for it.
 pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
     Finding {
         paper: experiment.paper.clone(),

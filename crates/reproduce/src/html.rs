@@ -1,4 +1,4 @@
-//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and
+//! The report as a page: each table with the paper's columns next to ours, verdicts by sign and
 //! colour, and the figures. One self-contained file, for light and dark screens, for paper, and for
 //! screen readers.
 
@@ -14,7 +14,7 @@ pub fn html(report: &Report) -> String {
     let mut names = papers.clone();
     names.dedup();
     let mut lead = String::from(
-        "<p class=\"lead\">The paper's value of each quantity beside the value measured here. A value that is not judged is \
+        "<p class=\"lead\">The paper's value of each quantity next to the value measured here. A value that is not judged is \
          shown with the reason. Times are modelled, from exact counts or, where a value begins with ≈, from estimates of a sampled \
          recording, unless it says that they are this machine's.</p>\n\
          <ul class=\"counts\">",
@@ -174,10 +174,10 @@ fn line<'a>(item: &Item, columns: &[&Column], row: &[&'a Finding], notes: &mut N
 fn cells(finding: &Finding, note: &str, out: &mut String) {
     let value = |value: Option<Value>| value.map_or("–".into(), |value| escape(&number(value)));
     let _ = write!(out, "<td class=\"paper\">{}</td>", value(finding.paper_value));
-    let told = [("tolerance", &finding.tolerance), ("estimate", &finding.estimate)];
-    let told = told.into_iter().filter_map(|(what, text)| Some(format!("{what}: {}", text.as_deref()?)));
-    let told = told.collect::<Vec<_>>().join("; ");
-    let title = if told.is_empty() { String::new() } else { format!(" title=\"{}\"", escape(&told)) };
+    let said = [("tolerance", &finding.tolerance), ("estimate", &finding.estimate)];
+    let said = said.into_iter().filter_map(|(what, text)| Some(format!("{what}: {}", text.as_deref()?)));
+    let said = said.collect::<Vec<_>>().join("; ");
+    let title = if said.is_empty() { String::new() } else { format!(" title=\"{}\"", escape(&said)) };
     let mark = if finding.measured.is_some() { sign(finding.verdict) } else { String::new() };
     let _ =
         write!(out, "<td class=\"{}\"{title}>{}{mark}{note}</td>", finding.verdict, escape(&measured(finding, "–")));

@@ -11,7 +11,7 @@ use superpage_report::{Keys, Stored};
 pub(crate) enum Tolerance {
     /// Equal, both rounded to a billionth.
     Exact,
-    /// Within so many percent of the paper's value.
+    /// Within this many percent of the paper's value.
     Percent(f64),
     /// Within so much of the paper's value.
     Within(f64),

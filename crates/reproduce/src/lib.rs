@@ -1,4 +1,4 @@
-//! The tables and figures of papers, run again: a paper's values beside what the simulator finds.
+//! The tables and figures of papers, run again: a paper's values next to what the simulator finds.
 //!
 //! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs
 //! here, the paper's values as data, and how close each must be. The simulator never reads these

@@ -9,7 +9,7 @@ use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 pub(crate) enum Form {
     /// As on the Alpha: an entry for each of its base pages, which contains the size.
     Replicated,
-    /// One entry, in a level of its own.
+    /// One entry, in the array of its level.
     Single,
 }
 

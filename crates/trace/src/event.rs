@@ -285,7 +285,7 @@ pub enum Event {
         /// The file.
         file: u32,
     },
-    /// The kernel allocates pages for structures of its own, which it can neither move nor page
+    /// The kernel allocates pages for its own structures, which it can neither move nor page
     /// out.
     Wire {
         /// The number of pages.
@@ -408,7 +408,7 @@ impl Phase {
 }
 
 impl Sampling {
-    /// Where windows are short ([`Info::short_windows`]), each begins with at most so many pages,
+    /// Where windows are short ([`Info::short_windows`]), each begins with at most this many pages,
     /// those used last in the gap before it.
     pub const SHORT: usize = 8192;
 
@@ -461,8 +461,8 @@ pub struct Info {
     pub short_windows: bool,
     /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
-    /// Bytes of memory that reading the stream will take, besides batches: what a built-in workload
-    /// keeps of its program's data, allocated when the stream begins.
+    /// Bytes of memory that reading the stream will take, in addition to batches: what a built-in
+    /// workload keeps of its program's data, allocated when the stream begins.
     pub memory: u64,
     /// Known at the end: the stream was cut off before its processes ended.
     pub cut: bool,

@@ -170,7 +170,7 @@ impl RunBuilder {
     fn open_data(&mut self, batch: &mut Batch, unit: u64, write: bool) {
         let [run, other] = [usize::from(write), usize::from(!write)];
         self.data[run].close(batch);
-        // The first store may trap and change what is mapped, so loads after it begin anew.
+        // The first store may trap and change what is mapped, so loads after it begin a run.
         if write || self.data[other].unit != unit {
             self.data[other].close(batch);
         }

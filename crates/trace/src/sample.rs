@@ -6,11 +6,11 @@ use crate::{Error, Phase};
 use hashbrown::HashMap;
 use superpage_pages::{Access, Protection};
 
-/// A run that continues for longer than so many others, with no event between them, is assumed to
+/// A run that continues for longer than this many others, with no event between them, is assumed to
 /// end there. Recorded runs end sooner, when a thread's buffer of 8192 words is handed over.
 const AHEAD: usize = 1 << 14;
 
-/// A phase may change after so many accesses of a run, however long no other begins: the stores
+/// A phase may change after this many accesses of a run, however long no other begins: the stores
 /// that fill a page are one run.
 const STEP: u64 = 64;
 

@@ -75,7 +75,7 @@ mod tests {
             threads.most()
         };
         assert_eq!(go(switch(0, 0), true), 1);
-        assert_eq!(go(switch(0, 1), false), 1, "none of its own yet");
+        assert_eq!(go(switch(0, 1), false), 1, "none yet");
         assert_eq!(go(switch(1, 2), true), 1, "of another process");
         assert_eq!(go(switch(0, 1), true), 2);
         assert_eq!(go(switch(0, 0), true), 2);

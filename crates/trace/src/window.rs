@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_window_has_its_instructions_to_the_end_of_a_run() {
-        // Several batches, with a mark of its own after its filling.
+        // Several batches, each with a mark after its filling.
         let text = "gups:bytes=1M,updates=40K";
         let (none, whole) = counts(text, 0, None);
         assert!(none == [0, 0] && whole[0] > 3 * Batch::RUNS as u64, "{whole:?}");

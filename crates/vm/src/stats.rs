@@ -124,7 +124,7 @@ pub struct Stats {
     pub zero_page_mapped: u64,
     /// Mappings in page tables, by level, now.
     pub mapped: [u64; MAX_LEVELS],
-    /// The same when the number of touched pages was last at its peak.
+    /// `mapped` when the number of touched pages was last at its peak.
     pub mapped_at_peak: [u64; MAX_LEVELS],
     /// Frames on the active list, including those that `unswappable_pages` counts, now; 0 if the
     /// policy reclaims nothing, since there are then no lists.

@@ -123,7 +123,7 @@ impl Pagemap {
         }
     }
 
-    /// The same, used as on a kernel without `PAGEMAP_SCAN`.
+    /// This page table, read as on a kernel without `PAGEMAP_SCAN`.
     pub fn without_scan(self) -> Pagemap {
         Pagemap { scans: false, frames: Frames::open(), ..self }
     }
@@ -160,7 +160,7 @@ impl Pagemap {
         })
     }
 
-    /// The same, as long as `each` returns that more are wanted.
+    /// As [`Pagemap::runs`], as long as `each` returns that more are wanted.
     ///
     /// # Errors
     /// As for [`runs`](Pagemap::runs).
@@ -372,7 +372,7 @@ mod tests {
         let (page, huge) = (base_page_bytes(), huge_page_bytes());
         let blocks = PIECE * page / huge + 3;
         let bytes = ((blocks + 1) * huge) as usize;
-        // SAFETY: memory of its own, which nothing else knows.
+        // SAFETY: private memory, which nothing else knows.
         let memory = unsafe {
             let at = libc::mmap(
                 std::ptr::null_mut(),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_later_is_newer() {
+    fn what_is_listed_later_is_newer() {
         assert_eq!(apart(&[(1, 2), (4, 6), (6, 9)]), [(1, 2), (4, 6), (6, 9)]);
         // Grown; merged with its neighbour below; replaced within another.
         assert_eq!(apart(&[(1, 2), (4, 6), (4, 8), (9, 10)]), [(1, 2), (4, 8), (9, 10)]);

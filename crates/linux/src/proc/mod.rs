@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path;
 
 /// Reads a file of `/proc`, with a replacement character for each piece of a name that is not
-/// UTF-8: names are for display, and the numbers beside them count all the same.
+/// UTF-8: names are for display, and the numbers with them count all the same.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
@@ -78,7 +78,7 @@ pub enum State {
 }
 
 impl State {
-    /// That of a process now; reads one or two small files.
+    /// The state of a process now; reads one or two small files.
     pub fn of(pid: i32) -> State {
         let Some(stat) = stat(pid) else { return State::Gone };
         match stat.state {
@@ -123,7 +123,7 @@ impl Named {
     }
 }
 
-/// A thread of a process that has not ended, beside its first.
+/// A thread of a process that has not ended, other than its first.
 fn another_thread(pid: i32) -> Option<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());

@@ -151,7 +151,7 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
     if let Some(program) = program(command).filter(|program| privileged(program)) {
         let program = program.display();
         return Err(Error::Unable(format!(
-            "{program} runs with rights of its own (set-user-ID, set-group-ID or capabilities), which tracing would \
+            "{program} runs with its own rights (set-user-ID, set-group-ID or capabilities), which tracing would \
                  take from it; run without --text"
         )));
     }

@@ -6,7 +6,7 @@
 //! as usual; and when a signal stops it, so that it stays stopped until SIGCONT as usual.
 //!
 //! Tracing changes two things for a command: it cannot trace its own children, and without
-//! CAP_SYS_PTRACE here a program with privileges of its own does not get them. [`check`] refuses
+//! CAP_SYS_PTRACE here a program with its own privileges does not get them. [`check`] refuses
 //! the latter; as for the rest, the caller must run such a command untraced in the end.
 
 use crate::Error;

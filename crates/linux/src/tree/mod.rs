@@ -200,7 +200,7 @@ impl Tree {
             let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) };
             if pid > 0 {
                 if libc::WIFSTOPPED(status) {
-                    // This process is told of it if it traces the command: it is not the end.
+                    // This process sees it if it traces the command: it is not the end.
                     let command = self.pid();
                     if let Some(exits) = &mut self.exits {
                         exits.stopped(command, pid, status);

@@ -63,9 +63,9 @@ pub struct Row {
     pub requests_per_second: Option<f64>,
     /// The time within which half of all requests are served.
     pub latency_p50_seconds: Option<f64>,
-    /// The same of 99 in 100.
+    /// The time within which 99 in 100 requests end.
     pub latency_p99_seconds: Option<f64>,
-    /// The same of 999 in 1000.
+    /// The time within which 999 in 1000 requests end.
     pub latency_p999_seconds: Option<f64>,
     /// How long the load took; where it is repeated, all its times together.
     pub load_seconds: Option<f64>,

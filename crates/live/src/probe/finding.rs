@@ -79,12 +79,12 @@ impl Finding {
         self.value.is_none() && self.evidence.starts_with(UNMEASURED)
     }
 
-    /// The same, with the unit of its number.
+    /// This finding, with the unit of its number.
     pub fn unit(self, unit: &'static str) -> Finding {
         Finding { unit, ..self }
     }
 
-    /// The same with another series of measured points.
+    /// This finding, with another series of measured points.
     pub fn with(mut self, series: Series) -> Finding {
         self.series.push(series);
         self

@@ -137,8 +137,8 @@ impl Target {
         self.members_of(&mut Listing::default(), &mut |_, _| ())
     }
 
-    /// The same, by a listing that several targets share; `absent` is called for each unit that has
-    /// no control group now, and each name that no process has, with the reason.
+    /// Its processes, by a listing that several targets share; `absent` is called for each unit
+    /// that has no control group now, and each name that no process has, with the reason.
     pub(crate) fn members_of(&self, listing: &mut Listing, absent: &mut dyn FnMut(&Path, Error)) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         let living = |named: &[Named]| -> Vec<i32> {

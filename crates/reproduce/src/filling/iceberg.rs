@@ -46,7 +46,7 @@ pub(super) enum Placed {
     Evicted(u64),
 }
 
-/// Memory of so many buckets. An access takes about 100 ns.
+/// Memory of `buckets` buckets. An access takes about 100 ns.
 pub(super) struct Iceberg {
     frames: Vec<Held>,
     /// For each bucket a bit for each of its frames that holds a page.

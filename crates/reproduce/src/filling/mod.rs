@@ -26,7 +26,7 @@ pub(crate) struct Filling {
     footprints: Vec<f64>,
     /// Its random accesses, for each page of the footprint on average.
     rounds: u64,
-    /// Seeds from 1 on, each of which chooses hash functions and pages anew.
+    /// Seeds from 1 on, each of which chooses other hash functions and pages.
     seeds: u64,
 }
 

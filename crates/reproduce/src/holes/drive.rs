@@ -24,7 +24,7 @@ pub(crate) struct Counted {
     /// Translation, instructions at what the machine file says, and with lines what misses in the
     /// first caches wait.
     pub(crate) cycles: f64,
-    /// The same without these waits, but if the data of each request came from memory, one after
+    /// `cycles` without these waits, but if the data of each request came from memory, one after
     /// the other.
     pub(crate) uncached: f64,
     /// Entries of the second level at the end.

@@ -44,7 +44,7 @@ pub(crate) struct Layout {
     pub(crate) seed: u64,
 }
 
-/// Regions are drawn in groups of so many, so that a group has as many that are not plain as the
+/// Regions are drawn in groups of this many, so that a group has as many that are not plain as the
 /// share says.
 const GROUP: u64 = 4;
 /// The frames of a region: those in their places from `first` on, those of holes from `elsewhere`

@@ -12,7 +12,7 @@ use superpage_live::Policy;
 use superpage_live::compare::counters::{Available, Event};
 use superpage_live::compare::{Options, Reaches, compare};
 
-/// Runs the job in a folder of its own, which is removed afterwards: once to warm up, then the
+/// Runs the job in a temporary folder, which is removed afterwards: once to warm up, then the
 /// measured runs, in turns.
 pub(super) fn measure(
     job: &Job,

@@ -22,7 +22,7 @@ pub(crate) struct Program {
     /// Programs that must be installed, each with the Debian package that contains it.
     #[serde(default)]
     needs: BTreeMap<String, String>,
-    /// Input files copied into the folder, from `inputs` beside the experiment's file.
+    /// Input files copied into the folder, from `inputs` next to the experiment's file.
     #[serde(default)]
     inputs: Vec<String>,
     /// Values of the parameters. Without them, and with `long`, it takes minutes, and runs with
@@ -52,7 +52,7 @@ impl Program {
             return Err("its command is empty".into());
         }
         if let Some(missing) = self.inputs.iter().find(|name| !inputs.contains_key(*name)) {
-            return Err(format!("there is no input {missing} in the folder inputs beside the file"));
+            return Err(format!("there is no input {missing} in the folder inputs next to the file"));
         }
         let names =
             |set: &Option<BTreeMap<String, String>>| set.as_ref().map(|set| set.keys().cloned().collect::<Vec<_>>());

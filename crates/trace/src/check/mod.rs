@@ -42,7 +42,7 @@ pub struct Counts {
 /// - a system call occurs only where [`Info::calls`] says so, its path is a name and its buffer
 ///   ends below 2^64;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process
-///   that fetches carry no instructions of their own;
+///   that fetches carry no instructions;
 /// - a [`Event::Grow`] names a mapping that grows up, and a forked process is new;
 /// - a process closes, reads and writes only files that it has open, reads end within the file, no
 ///   file is written out that was never opened or mapped, none is removed while it is open, and no

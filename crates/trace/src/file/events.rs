@@ -64,7 +64,7 @@ pub(crate) fn kind(event: &Event) -> usize {
     }
 }
 
-/// The number of phases of a sample; the number of a phase with a period of its own is larger by
+/// The number of phases of a sample; the number of a phase with its own period is larger by
 /// this.
 const PHASES: u64 = 3;
 
@@ -115,7 +115,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
     }
 }
 
-/// The longest beginning of a text that has at most so many bytes.
+/// The longest beginning of a text that has at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]

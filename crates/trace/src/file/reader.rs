@@ -63,7 +63,7 @@ pub struct Reader {
     resume: Option<(u32, u32)>,
     lost: Option<Lost>,
     /// Set once the note about what is lost has been returned.
-    told: bool,
+    reported: bool,
     /// What events must keep; `None` if everything may come.
     rules: Option<Checked>,
     /// The digest of the checksums of the blocks read since the start.
@@ -109,7 +109,7 @@ impl Reader {
             next_block: 0,
             resume: None,
             lost: None,
-            told: false,
+            reported: false,
             rules: Some(Checked::default()),
             digest: Xxh3::new(),
         };
@@ -204,7 +204,7 @@ impl Reader {
     /// Reads from the start to the end and computes the totals.
     pub(crate) fn count(&mut self) -> Result<Totals, Error> {
         self.seek_to_block(0)?;
-        self.told = true; // The note of what is lost does not belong to the trace.
+        self.reported = true; // The note of what is lost does not belong to the trace.
         let (mut counter, mut batch) = (Counter::default(), Batch::default());
         while self.fill(&mut batch)? {
             counter.batch(&batch);
@@ -359,8 +359,8 @@ impl Source for Reader {
         batch.clear();
         while self.decoder.is_done() {
             if self.next_block == self.blocks() || !self.load()? {
-                if let Some(lost) = self.lost.as_ref().filter(|_| !self.told) {
-                    self.told = true;
+                if let Some(lost) = self.lost.as_ref().filter(|_| !self.reported) {
+                    self.reported = true;
                     batch.event(Event::Note(format!("{}: {lost}", self.path.display())));
                     return Ok(true);
                 }

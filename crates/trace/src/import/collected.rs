@@ -46,7 +46,7 @@ impl Collected {
         Ok(Collected { info, touched: Touched::default(), builder, batch: Batch::default(), writer, trace })
     }
 
-    /// Adds a read or write of `bytes` bytes (0 counts as 1) at `address`, by the last of so many
+    /// Adds a read or write of `bytes` bytes (0 counts as 1) at `address`, by the last of this many
     /// instructions; a fetch counts as a read.
     ///
     /// # Errors

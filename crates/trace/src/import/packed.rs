@@ -61,7 +61,7 @@ impl Packed {
         Ok(length)
     }
 
-    /// The error of a read so many bytes after those counted.
+    /// The error of a read that many bytes after those counted.
     pub(super) fn unreadable(&self, after: u64, error: &io::Error) -> Error {
         let problem = format!("cannot be decompressed: {error}; expected a whole file: fetch it again");
         self.error(self.bytes + after, &problem)
@@ -83,7 +83,7 @@ impl Read for Packed {
 
 /// The files in a zip archive one after the other, in the order of its directory. The directory is
 /// the library's to read; the contents are read here, since the library lends a file from the
-/// archive, which cannot be kept beside it.
+/// archive, which cannot be kept next to it.
 struct Zipped {
     file: File,
     components: std::vec::IntoIter<Component>,

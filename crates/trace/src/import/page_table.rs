@@ -66,7 +66,7 @@ impl PageTable {
         parser.table(from).map_err(|problem| wrong(format!("after line {number}"), problem))
     }
 
-    /// How many extents of so many bytes are mapped whole, to contiguous physical memory of the
+    /// How many extents of that many bytes are mapped whole, to contiguous physical memory of the
     /// same alignment.
     fn contiguous(&self, bytes: u64) -> u64 {
         let pages = bytes >> self.size.shift();

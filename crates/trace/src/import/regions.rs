@@ -4,7 +4,7 @@ use crate::{Backing, Event, Growth, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
 use superpage_pages::{Access, Protection};
 
-/// Touched pages with at most so many untouched ones between them are one region: 1 MB.
+/// Touched pages with at most this many untouched ones between them are one region: 1 MB.
 const GAP: u64 = 256;
 
 /// Pages of a leaf, as a power of two.

@@ -10,7 +10,7 @@ use superpage_output::quoted;
 pub struct Command {
     /// The program, searched for in `PATH` if its name has no slash, and its arguments.
     pub words: Vec<OsString>,
-    /// The sampling, if only some of the accesses of each thread are kept, beside all events, first
+    /// The sampling, if only some of the accesses of each thread are kept, with all events, first
     /// touches and first writes of pages.
     pub sampling: Option<Sampling>,
     /// Whether runs are of lines of 64 bytes, not only of pages. Such a recording is larger and
@@ -22,7 +22,7 @@ pub struct Command {
     /// The folder that the program runs in, if it is not that of this process. A program named by a
     /// relative path is in it.
     pub folder: Option<PathBuf>,
-    /// The file that the program's standard output goes to, made anew.
+    /// The file that the program's standard output goes to, which is replaced.
     pub output: Option<PathBuf>,
     /// Whether the program's standard output goes to standard error if no file is named, for a
     /// caller that prints only its own results on standard output.

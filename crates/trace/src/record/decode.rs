@@ -58,7 +58,7 @@ impl Names {
     }
 }
 
-/// What the plugin reports beside the stream.
+/// What the plugin reports in addition to the stream.
 pub(super) enum Word {
     /// The process has executed another program, whose threads are new.
     Executed,

@@ -55,7 +55,7 @@ pub use command::Command;
 pub use folder::Folder;
 pub use recording::{Outcome, Recording, Stop, start};
 
-/// What the header of a recording says of who made it, beside its program.
+/// What the header of a recording says of who made it, in addition to its program.
 pub fn notes() -> [(String, String); 2] {
     [
         ("recorder".to_string(), format!("superpage {}", env!("CARGO_PKG_VERSION"))),

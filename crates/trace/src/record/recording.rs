@@ -337,7 +337,7 @@ impl Recording {
         for _ in 0..self.connections.len() {
             self.next = (self.next + 1) % self.connections.len();
             while self.connections[self.next].admitted && batch.runs.len() < Batch::RUNS {
-                // The same thread's next chunk begins a batch of its own, and so needs no switch.
+                // This thread's next chunk begins a batch, and so needs no switch.
                 let connection = &self.connections[self.next];
                 let thread = connection.next_thread().and_then(|thread| connection.threads.get(&thread));
                 let goes_on = thread.is_some_and(|thread| self.current.is_some_and(|(_, current)| *thread == current));

@@ -23,7 +23,7 @@ pub(super) fn room(bytes: u64) -> u64 {
     bytes.next_power_of_two().max(8 << 10)
 }
 
-/// Opens a file of so many pages and maps all of it at an address, in bytes.
+/// Opens a file of `pages` pages and maps all of it at an address, in bytes.
 pub(super) fn open_and_map(out: &mut Out, file: u32, file_pages: u64, start: u64, protection: Protection) {
     out.event(Event::Open { file, file_pages });
     let backing = Backing::File { file, file_pages, offset: 0 };
@@ -31,7 +31,7 @@ pub(super) fn open_and_map(out: &mut Out, file: u32, file_pages: u64, start: u64
     out.event(Event::Map { start, pages: file_pages, protection, shared: true, backing, growth });
 }
 
-/// Unmaps all of a file of so many pages and closes it once.
+/// Unmaps all of a file of `pages` pages and closes it once.
 pub(super) fn unmap_and_close(out: &mut Out, file: u32, file_pages: u64, start: u64) {
     out.event(Event::Unmap { start: start / PAGE, pages: file_pages });
     out.event(Event::Close { file });

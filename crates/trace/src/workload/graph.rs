@@ -156,7 +156,7 @@ impl Layout {
         ]
     }
 
-    /// A pass that writes so many words of an array.
+    /// A pass that writes `words` words of an array.
     fn pass(&self, array: u64, words: u64) -> Pass {
         Pass::new(array, 8 * words, 8, Access::Write, INSTRUCTIONS)
     }

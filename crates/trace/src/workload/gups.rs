@@ -71,8 +71,8 @@ fn element(mut n: u64) -> u64 {
     power
 }
 
-/// The element before each piece, of so many updates in all. The first pieces are one longer where
-/// 128 does not divide the updates.
+/// The element before each piece, of `updates` updates in all. The first pieces are one longer
+/// where 128 does not divide the updates.
 fn pieces(updates: u64) -> [u64; PIECES] {
     let (each, longer) = (updates / PIECES as u64, updates % PIECES as u64);
     std::array::from_fn(|piece| element(piece as u64 * each + longer.min(piece as u64)))

@@ -1,7 +1,7 @@
 //! Mixes: several workloads as the processes of one machine, at once in time slices or one after
 //! the other.
 //!
-//! Processes and threads are numbered anew, so that each workload's are its own; files keep their
+//! Processes and threads get new numbers, so that workloads share none; files keep their
 //! numbers, as those of built-in workloads name the same file everywhere.
 //!
 //! Workloads that run one after the other each begin with a mark of their name. Of workloads that

@@ -118,7 +118,7 @@ fn file(name: &str) -> u32 {
 /// The source that `text` describes: a workload, `name` or `name:key=value,...`, or a mix of
 /// several.
 ///
-/// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million
+/// In a mix each workload is a process. `a+b` runs them at once, in turns of a million
 /// data references; `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of
 /// its turn. `a;b` runs them one after the other, each after an [`Event::Mark`](crate::Event::Mark)
 /// of its name, and `a+b;c` first both and then the third. A shell needs quotes around `;`.

@@ -136,7 +136,7 @@ impl Out {
         self.fetches(page * PAGE, instructions);
     }
 
-    /// Adds so many fetches within a unit.
+    /// Adds `count` fetches within a unit.
     fn fetches(&mut self, address: u64, count: u32) {
         let line = self.line(address);
         if let Some(last) = self.fetching.map(|last| &mut self.batch.runs[last])

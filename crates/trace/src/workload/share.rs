@@ -1,5 +1,5 @@
 //! `share`: processes that share one piece of memory, as the connections of a web server do, each
-//! of which needs page tables of its own for it (Piehl, Extended page sizes, 2012, section 1.9).
+//! of which needs its own page tables for it (Piehl, Extended page sizes, 2012, section 1.9).
 //!
 //! The first process maps anonymous memory, shared, and forks the others; then each touches all of
 //! it, one after the other, and only when all have done so do they unmap it and exit. 4

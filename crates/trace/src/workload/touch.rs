@@ -41,8 +41,8 @@ pub(super) struct Touches {
     bytes: u64,
     step: u64,
     rounds: u64,
-    /// Whether each round has a mapping of its own.
-    anew: bool,
+    /// Whether each round has a new mapping.
+    remaps: bool,
     access: Access,
     state: State,
 }
@@ -56,9 +56,9 @@ enum State {
 }
 
 impl Touches {
-    pub(super) fn new(bytes: u64, step: u64, rounds: u64, anew: bool, write: bool) -> Touches {
+    pub(super) fn new(bytes: u64, step: u64, rounds: u64, remaps: bool, write: bool) -> Touches {
         let access = if write { Access::Write } else { Access::Read };
-        Touches { bytes, step, rounds, anew, access, state: State::Start }
+        Touches { bytes, step, rounds, remaps, access, state: State::Start }
     }
 }
 
@@ -96,7 +96,7 @@ impl Touches {
         if self.rounds == 0 {
             out.unmap_and_exit(REGION, self.bytes);
             self.state = State::Done;
-        } else if self.anew {
+        } else if self.remaps {
             out.event(Event::Unmap { start: REGION / PAGE, pages: self.bytes.div_ceil(PAGE) });
             out.map_anonymous(REGION, self.bytes);
         }

@@ -47,7 +47,7 @@ impl Busy {
         self.pages.iter().filter(|(_, reading)| concerns(reading)).map(|(frame, _)| *frame).min()
     }
 
-    /// The same for all pages of an object.
+    /// As the above, for all pages of an object.
     pub(crate) fn of_all(&self, object: ObjectId) -> Option<u32> {
         self.of(object, &(0..PAGES_LIMIT))
     }

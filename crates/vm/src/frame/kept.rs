@@ -91,7 +91,7 @@ impl Frames {
         self.note_untouched(frame..frame + 1, peak);
     }
 
-    /// The same for frames side by side.
+    /// As the above, for frames side by side.
     pub(crate) fn frames_used_untouched(&mut self, frames: Range<u32>) {
         let count = u64::from(frames.end - frames.start);
         if count == 0 {

@@ -96,7 +96,7 @@ impl Frames {
         true
     }
 
-    /// The same, without preempting any reservation.
+    /// As [`Frames::give_tables`], without preempting any reservation.
     pub(crate) fn give_spare_tables(
         &mut self,
         answers: &Answers,

@@ -64,7 +64,7 @@ impl Frames {
         self.unpopulate(object, low, high);
     }
 
-    /// The same, but swap and cache pages keep their contents.
+    /// As [`Frames::release`], but swap and cache pages keep their contents.
     pub(crate) fn unpopulate(&mut self, object: ObjectId, low: u64, high: u64) {
         for (slot, index) in self.population.roots_in(object, low, high) {
             let top = self.population.top;
@@ -172,7 +172,7 @@ impl Frames {
         }
     }
 
-    /// The same for swap and cache pages, and for populated pages that these hide.
+    /// Absorbs swap and cache pages, and frees populated pages that these hide.
     fn absorb_swap_and_cache(&mut self, from: ObjectId, into: ObjectId) {
         for index in self.swap_and_cache.pages_in(into, 0, crate::PAGES_LIMIT).indices() {
             self.release(from, index, index + 1);

@@ -402,7 +402,7 @@ impl Population {
         }
     }
 
-    /// The same below a node, whose region starts at `start`.
+    /// The runs below a node, whose region starts at `start`.
     fn runs_below(&self, node: NodeId, start: u64, pages: Range<u64>, out: &mut Vec<Range<u64>>) {
         let NodeId { level, slot } = node;
         let (from, to) = (start.max(pages.start), (start + self.pages(level)).min(pages.end));

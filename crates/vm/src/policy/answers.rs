@@ -364,7 +364,7 @@ pub enum ZeroPage {
     /// is mapped, it maps a huge page of zeroes. A write there splits that into base ones, and
     /// takes a base page (Linux 5.8 to 6.12).
     HugeSplit,
-    /// The same, but a write there is as a first touch: it takes a huge page if the policy does
+    /// As above, but a write there is as a first touch: it takes a huge page if the policy does
     /// (Linux before and since).
     Huge,
 }

@@ -204,7 +204,7 @@ impl Pages {
         self.counts[List::Active as usize] += 1;
     }
 
-    /// The same for frames side by side: one step, and the setting of their states.
+    /// As the above, for frames side by side: one step, and the setting of their states.
     pub(crate) fn add_run(&mut self, frames: Range<u32>) {
         self.settle();
         for state in &mut self.states[frames.start as usize..frames.end as usize] {

@@ -16,7 +16,7 @@ use rustc_hash::FxBuildHasher;
 pub(crate) struct SwapAndCache {
     /// The frame of each cache page that counts as free.
     cached: BTreeMap<PageOf, u32>,
-    /// The same by frame.
+    /// The cache pages by frame.
     cached_in: HashMap<u32, PageOf, FxBuildHasher>,
     /// The slot of each page that has one, whether or not the page is populated.
     swapped: BTreeMap<PageOf, u32>,

@@ -117,8 +117,8 @@ pub(crate) struct Window<'a> {
 #[derive(Default)]
 pub(crate) struct Space {
     entries: BTreeMap<u64, Entry>,
-    /// The same by object, first index and start: from a page of an object to the entries that map
-    /// it.
+    /// The entries by object, first index and start: from a page of an object to the entries that
+    /// map it.
     by_object: BTreeSet<(ObjectId, u64, u64)>,
     /// The entry found last: faults are local.
     recent: Cell<Option<Entry>>,

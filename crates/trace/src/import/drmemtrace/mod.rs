@@ -41,8 +41,8 @@ struct Merged {
 pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
     let files = if path.is_dir() { files(path)? } else { vec![path.to_owned()] };
     let streams: Vec<Stream> = files.iter().map(|file| Stream::open(file)).collect::<Result<_, _>>()?;
-    let beside = files[0].parent().into_iter().chain(Some(path).filter(|path| path.is_dir()));
-    let places = beside.flat_map(|folder| ["", "aux", "raw"].map(|part| folder.join(part).join(PAGE_TABLE)));
+    let near = files[0].parent().into_iter().chain(Some(path).filter(|path| path.is_dir()));
+    let places = near.flat_map(|folder| ["", "aux", "raw"].map(|part| folder.join(part).join(PAGE_TABLE)));
     // drmemtrace.PROGRAM.THREAD.NUMBER.trace
     let name = unpacked_name(&files[0]);
     let program = name.strip_prefix("drmemtrace.").and_then(|rest| Some(rest.rsplitn(4, '.').nth(3)?.to_owned()));
@@ -81,7 +81,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Whether a file of this name is one of a trace; schedules, lists of modules and statistics lie
-/// beside them.
+/// next to them.
 fn is_trace(path: &Path) -> bool {
     let name = unpacked_name(path);
     name.ends_with(".trace") || name.ends_with(".memtrace")

@@ -21,7 +21,7 @@ pub(super) enum Pause {
     End,
 }
 
-/// What was left out, or is to be told.
+/// What was left out, or is to be reported.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Counts {
     pub(super) prefetches: u64,

@@ -18,7 +18,7 @@ const HEAP_STEP: u64 = 132 << 10;
 
 const INSTRUCTIONS: u32 = 3;
 
-/// What is known of a node beside its keys.
+/// What is known of a node apart from its keys.
 #[derive(Clone, Copy)]
 struct Node {
     keys: u32,
@@ -47,7 +47,7 @@ impl Tree {
         tree
     }
 
-    /// About how many bytes of memory a tree of so many nodes takes here.
+    /// About how many bytes of memory a tree of that many nodes takes here.
     pub(super) fn bytes(order: u64, nodes: u64) -> u64 {
         nodes * (8 + 8 * order) + nodes / (order / 2) * 4 * order
     }

@@ -9,7 +9,7 @@ use superpage_pages::Access;
 
 /// Bytes of a call's frame on the stack: 16 registers.
 const FRAME: u64 = 128;
-/// Instructions of a node beside those of its references: assumed.
+/// Instructions of a node without those of its references: assumed.
 const NODE: u32 = 150;
 
 /// A search under way.

@@ -52,7 +52,7 @@ impl Table {
         })
     }
 
-    /// Enters what was found of a position by searching so many `nodes`.
+    /// Enters what was found of a position by searching `nodes` nodes.
     pub(super) fn enter(&mut self, out: &mut Out, key: u64, bounds: Bounds, nodes: u64) {
         let work = (nodes.max(1).ilog2() / 4).min(MOST_WORK);
         let [first, second] = places(key);

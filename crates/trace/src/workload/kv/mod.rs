@@ -5,7 +5,7 @@
 //! the head of a chain. An entry is 24 bytes: the next one, the key and the value's address. A
 //! value has from `least` to `most` bytes, in words of 8, each size as likely, drawn when it is
 //! set. Both are allocated in [`slabs`] as by jemalloc; so memory that is free but not given back
-//! is what jemalloc's layout leaves. Buckets are a mapping of their own.
+//! is what jemalloc's layout leaves. Buckets are a separate mapping.
 //!
 //! The part `fill` sets all keys in their order. With `drop` above 0 the part `drop` deletes that
 //! share of the keys, chosen at random: what remains is spread over memory that was full, as in

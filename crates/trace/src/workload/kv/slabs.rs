@@ -30,7 +30,7 @@ const DATA_ROOM: u64 = 4 * REGION;
 
 const INSTRUCTIONS: u32 = 3;
 
-/// The size of the class for a request of so many bytes, from 1 on.
+/// The size of the class for a request of `bytes` bytes, from 1 on.
 pub(super) fn class_size(bytes: u64) -> u64 {
     let step = if bytes <= 128 { 16 } else { 1 << ((bytes - 1).ilog2() - 2) };
     bytes.next_multiple_of(step)
@@ -87,7 +87,7 @@ impl Slabs {
         }
     }
 
-    /// Returns the address of a slot of at least so many bytes, from 1 on.
+    /// Returns the address of a slot of at least `bytes` bytes, from 1 on.
     pub(super) fn allocate(&mut self, out: &mut Out, bytes: u64) -> u64 {
         let size = class_size(bytes) as u32;
         let lowest = self.open.get(&size).and_then(|open| open.first().copied());

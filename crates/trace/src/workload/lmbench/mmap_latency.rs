@@ -4,7 +4,7 @@
 //! stores a byte in each 16 KB of its first tenth (`touch=tenth`). Dougan et al. do not say which
 //! they had. 41 us at 133 MHz are 5500 cycles, too few for the 52 page faults of a tenth of 8 MB,
 //! so `touch=nothing` is the default. Their size is not given either; 8 MB is what LmBench's script
-//! takes where it is not told.
+//! takes by default.
 
 use super::super::Kind;
 use super::super::files::data_file;

@@ -121,7 +121,7 @@ pub(super) fn mapped_file() -> u64 {
     Object::library().end()
 }
 
-/// Adds accesses to so many words of 4 bytes from an address on, without instructions.
+/// Adds accesses to `words` words of 4 bytes from an address on, without instructions.
 pub(super) fn words(out: &mut Out, address: u64, access: Access, words: u64) {
     let (mut at, end) = (address, address + 4 * words);
     while at < end {
@@ -323,7 +323,7 @@ pub(super) fn exit(out: &mut Out) {
     out.event(Event::Exit);
 }
 
-/// Grows the heap, which begins there, from nothing to a buffer of so many bytes, rounded up to
+/// Grows the heap, which begins there, from nothing to a buffer of `bytes` bytes, rounded up to
 /// pages.
 pub(super) fn allocate(out: &mut Out, heap: u64, bytes: u64) {
     enter(out, Stub::Map);

@@ -1,4 +1,4 @@
-//! The `malloc` of the tree's process: sizes that are powers of two, each in pages of its own, with
+//! The `malloc` of the tree's process: sizes that are powers of two, each in its own pages, with
 //! a free list each.
 
 use super::access;

@@ -11,7 +11,7 @@
 //! reference. A traversal goes in order by the nodes' parent pointers, with no stack. A deletion
 //! from an empty tree, or a lookup in it, becomes an insertion.
 //!
-//! Nodes have six fields of 8 bytes and what `malloc` and the tree's library keep beside them: more
+//! Nodes have six fields of 8 bytes and what `malloc` and the tree's library keep with them: more
 //! than 64 bytes, so that with the powers of two that `malloc` deals in they take 128, as records
 //! do, and share pages with these. The paper does not say so. Its superpages do (table 1): 13.0 MB
 //! in all, 50000 times 128 and 128 bytes with some more, where 64 would be 9.6 MB. The heap grows
@@ -20,8 +20,8 @@
 //!
 //! The paper does not say how many operations it ran. Its counter shows 35 steps of 512 K misses
 //! (the 97.14 % of table 1 are `1 - 1/35`), and nearly all of them come from traversals, of nearly
-//! one miss a node, whose record is beside it: 8.3 M misses in 10000 operations, in 128 round-robin
-//! entries for 8 KB pages. So about 21000 operations, the default.
+//! one miss a node, whose record is next to it: 8.3 M misses in 10000 operations, in 128
+//! round-robin entries for 8 KB pages. So about 21000 operations, the default.
 
 mod heap;
 mod red_black;

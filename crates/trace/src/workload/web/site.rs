@@ -1,4 +1,4 @@
-//! What the server serves: so many files, their sizes, and how popular each is.
+//! What the server serves: how many files, their sizes, and how popular each is.
 //!
 //! Sizes are lognormal with a Pareto tail, as Barford and Crovella found files of web servers to be
 //! ("Generating representative web workloads for network and server performance evaluation",
