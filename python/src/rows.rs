@@ -181,7 +181,7 @@ impl Rows {
     /// measured.
     fn estimates(&self, key: &str) -> Vec<Option<String>> {
         match &self.0 {
-            Kind::Sim(rows) => rows.iter().map(|row| row.estimate(key).map(String::from)).collect(),
+            Kind::Sim(rows) => rows.iter().map(|row| row.why_inexact(key).map(String::from)).collect(),
             Kind::Reproduce(report) => {
                 report.findings().map(|finding| finding.estimate.clone().filter(|_| key == "measured")).collect()
             }

@@ -41,7 +41,7 @@ macro_rules! numbers {
     )* };
 }
 
-numbers!(u64 f64);
+numbers!(u64 u128 f64);
 
 impl<T: Counts, const N: usize> Counts for [T; N] {
     fn plus(&self, other: &Self) -> Self {

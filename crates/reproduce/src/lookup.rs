@@ -25,7 +25,7 @@ impl<'a> Lookup<'a> {
     /// How sure it is, if its stream was sampled.
     pub(crate) fn estimate(&self, item: Option<&Item>, name: &str) -> Option<String> {
         let (row, key) = self.row(item, name)?;
-        row.estimate(key.split('.').next()?).map(String::from)
+        row.why_inexact(key.split('.').next()?).map(String::from)
     }
 
     /// The row of a value, and its key.

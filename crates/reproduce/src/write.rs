@@ -3,8 +3,8 @@
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
 use superpage_report::{Column, Keys, Screen, Table, foreign};
-use superpage_sim::columns::{self, parquet};
-use superpage_sim::{Error, Format};
+use superpage_sim::columns;
+use superpage_sim::{Error, Format, parquet};
 
 /// Writes the findings to `out`; a table is formatted for `screen`.
 ///

@@ -13,9 +13,9 @@ const UNKNOWN: &str = "?";
 const UNSURE: &str = "what the sample left out decides what the kernel does";
 
 impl Row {
-    /// Why the value of a key is no exact count: how sure it is, in words without a full stop;
+    /// Why the value of a key is no exact count, and how sure it is, in words without a full stop;
     /// `None` if it is exact.
-    pub fn estimate(&self, key: &str) -> Option<Cow<'static, str>> {
+    pub fn why_inexact(&self, key: &str) -> Option<Cow<'static, str>> {
         let sampled = self.sampled.as_ref()?;
         let known = Row::KEYS.iter().find(|known| known.name == key)?;
         let sure = || Cow::Borrowed("with a 95 % interval in `sampled`");
@@ -23,7 +23,7 @@ impl Row {
             InSample::OfStream => None,
             _ if known.kind == KeyKind::Condition => None,
             _ if !sampled.kernel_exact => Some(Cow::Borrowed(UNSURE)),
-            InSample::Estimated => Some(sampled.no_errors.clone().unwrap_or_else(sure)),
+            InSample::Estimated => Some(sampled.why_no_interval.clone().unwrap_or_else(sure)),
             InSample::Exact => None,
         }
     }
@@ -56,7 +56,7 @@ impl Certainty {
         let Some(sampled) = &row.sampled else { return };
         self.estimates += 1;
         self.unsure += u64::from(!sampled.kernel_exact);
-        if let Some(why) = &sampled.no_errors {
+        if let Some(why) = &sampled.why_no_interval {
             *self.bare.entry(why.clone()).or_default() += 1;
         }
     }
@@ -107,7 +107,7 @@ fn sample(row: &Row) -> Option<(&Sampled, bool)> {
 }
 
 /// A count that would be exact in a whole stream: an interval or, if that reaches 0, its upper end.
-fn estimate(value: u64, error: Option<f64>) -> String {
+fn with_interval(value: u64, error: Option<f64>) -> String {
     match error {
         None => format!("≈ {}", count(value)),
         Some(error) if error >= value as f64 => format!("< {}", count((value as f64 + error).ceil() as u64)),
@@ -128,7 +128,7 @@ pub(crate) fn misses(row: &Row) -> String {
     match sample(row) {
         None => count(row.tlb_misses),
         Some((_, false)) => UNKNOWN.into(),
-        Some((sampled, true)) => estimate(row.tlb_misses, sampled.tlb_misses_error),
+        Some((sampled, true)) => with_interval(row.tlb_misses, sampled.tlb_misses_error),
     }
 }
 
@@ -201,14 +201,18 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
         100.0 * sampled.share,
         if rows.iter().all(|(_, sampled)| sampled.kernel_exact) { ", so what the kernel does is known" } else { "" },
         count(sampled.windows),
-        if rows.iter().any(|(_, sampled)| sampled.no_errors.is_none()) { ", ± half a 95 % interval" } else { "" }
+        if rows.iter().any(|(_, sampled)| sampled.why_no_interval.is_none()) {
+            ", ± half a 95 % interval"
+        } else {
+            ""
+        }
     )];
     if sampled.windows < 2 {
         notes.push("too few windows for an estimate: record with a shorter period, or without --sample".into());
     } else {
         let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (row, sampled) in &rows {
-            if let Some(why) = &sampled.no_errors {
+            if let Some(why) = &sampled.why_no_interval {
                 reasons.entry(why).or_default().insert(&row.machine);
             }
         }

@@ -83,14 +83,14 @@ impl Effort {
 
     /// The work by purpose, in cycles of this machine; `digest` is the cost of one digest. With
     /// `modelled`, faults and switches are left out: the kernel model charges them.
-    pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> Kernel {
+    pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> KernelCycles {
         let costs = &machine.costs;
         if modelled {
             let others = Effort { faults: 0, switches: 0, ..*self };
             return others.on(machine, digest, false);
         }
         let kilobytes = |bytes: u64| bytes.div_ceil(1024);
-        Kernel {
+        KernelCycles {
             fault: self.faults * costs.fault
                 + machine.use_traps(self.use_bits, self.use_bit_entries)
                 + self.pte_writes * costs.pte_write
@@ -108,9 +108,9 @@ impl Effort {
     }
 }
 
-/// The kernel's work by purpose, in cycles, without the disk's time.
+/// The kernel's work by purpose, in cycles of a machine, without the disk's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelCycles {
     /// Faults, traps that set use bits, page-table entries written, shootdowns, switches.
     pub(crate) fault: u64,
     pub(crate) zero: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Kernel {
     pub(crate) background: u64,
 }
 
-impl Kernel {
+impl KernelCycles {
     pub(crate) fn total(&self) -> u64 {
         self.locked() + self.background
     }

@@ -79,7 +79,7 @@ impl<'a> Translated<'a> {
 
 /// The counts of a window, or of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Counts)]
-struct Tally {
+struct WindowCounts {
     accesses: u64,
     /// Hits in the second TLB level, for data and instructions.
     second_hits: [u64; 2],
@@ -97,10 +97,10 @@ fn by_stream(count: impl Fn(Access) -> u64) -> [u64; 2] {
     [count(Access::Read) + count(Access::Write), count(Access::Execute)]
 }
 
-impl Tally {
-    fn now(Translated { machine, counters, faulting }: &Translated<'_>, accesses: u64) -> Tally {
+impl WindowCounts {
+    fn now(Translated { machine, counters, faulting }: &Translated<'_>, accesses: u64) -> WindowCounts {
         let faulting = Walks::of(machine, faulting);
-        Tally {
+        WindowCounts {
             accesses,
             second_hits: by_stream(|access| counters.hits(1, access)),
             later_hits: by_stream(|access| counters.misses(0, access) - counters.walks[access as usize]),
@@ -117,7 +117,7 @@ impl Tally {
 
 /// The weighted sum of windows, without what ended in a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Sum {
+struct WeightedSum {
     accesses: f64,
     second_hits: [f64; 2],
     later_hits: [f64; 2],
@@ -128,12 +128,12 @@ struct Sum {
     walk_cycles: f64,
 }
 
-impl Sum {
+impl WeightedSum {
     /// The sum of this and a window with this weight, which may be negative, to remove a window.
-    fn and(&self, window: &Tally, weight: f64) -> Sum {
+    fn and(&self, window: &WindowCounts, weight: f64) -> WeightedSum {
         let add = |sum: f64, count: u64| sum + weight * count as f64;
-        let Tally { second_hits, later_hits, others, .. } = window;
-        Sum {
+        let WindowCounts { second_hits, later_hits, others, .. } = window;
+        WeightedSum {
             // A process that was killed in a fault has not made the access.
             accesses: add(self.accesses, window.accesses.saturating_sub(window.faulting.count())),
             second_hits: [0, 1].map(|stream| add(self.second_hits[stream], second_hits[stream])),
@@ -147,18 +147,18 @@ impl Sum {
     }
 }
 
-/// The sums of some windows.
+/// The sums of some windows, known and measured.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct WindowSums {
     /// Of those that stand for no more than they contain, and so are known.
-    known: Tally,
+    known: WindowCounts,
     /// Of the others, and how many they are.
-    measured: Sum,
+    measured: WeightedSum,
     others: u64,
 }
 
-impl Sums {
-    fn add(&mut self, (window, period): &(Tally, Option<u64>), sampling: Sampling) {
+impl WindowSums {
+    fn add(&mut self, (window, period): &(WindowCounts, Option<u64>), sampling: Sampling) {
         match weight(*period, sampling) {
             None => self.known.add(window),
             Some(weight) => {
@@ -185,11 +185,11 @@ pub(crate) struct Windows {
     /// The current window, outside gaps and warming.
     window: Option<Window>,
     /// The counts when it began or resumed.
-    begun: Tally,
+    begun: WindowCounts,
     /// The windows by number, with their periods if these are their own.
-    windows: Vec<(Tally, Option<u64>)>,
+    windows: Vec<(WindowCounts, Option<u64>)>,
     /// How many of the first windows are over, and their sums; a window that resumes shortens this.
-    first: Cell<(usize, Sums)>,
+    first: Cell<(usize, WindowSums)>,
     /// Whether TLBs may have held, when a window began, entries from before the gap that the gap
     /// replaced.
     stale: bool,
@@ -237,11 +237,11 @@ impl Windows {
         accesses: u64,
         superpages: bool,
     ) {
-        let now = Tally::now(translated, accesses);
+        let now = WindowCounts::now(translated, accesses);
         self.stale |= window.is_some_and(|window| window.short) && (superpages || !fills(translated.machine));
         if let Some(Window { number, period, .. }) = self.window {
             let more = now.since(&self.begun);
-            self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
+            self.windows.resize(self.windows.len().max(number + 1), (WindowCounts::default(), None));
             self.windows[number] = (self.windows[number].0.plus(&more), period);
         }
         if window.is_some_and(|window| window.number < self.first.get().0) {
@@ -251,7 +251,7 @@ impl Windows {
     }
 
     /// The windows from this one on, with what the current one has so far.
-    fn from(&self, first: usize, now: &Tally) -> Vec<(Tally, Option<u64>)> {
+    fn from(&self, first: usize, now: &WindowCounts) -> Vec<(WindowCounts, Option<u64>)> {
         let mut windows = self.windows[first..].to_vec();
         if let Some(Window { number, period, .. }) = self.window {
             let more = now.since(&self.begun);
@@ -262,7 +262,7 @@ impl Windows {
     }
 
     /// The sums of all of them.
-    fn sums(&self, now: &Tally, sampling: Sampling) -> Sums {
+    fn sums(&self, now: &WindowCounts, sampling: Sampling) -> WindowSums {
         let (mut over, mut sums) = self.first.get();
         let end = self.window.map_or(usize::MAX, |window| window.number).min(self.windows.len());
         while over < end {
@@ -277,7 +277,7 @@ impl Windows {
     /// The counts for the whole stream, of which `counted` was recorded.
     pub(crate) fn whole(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Whole {
         let Counted { references, instructions, accesses, skipped, .. } = *counted;
-        let all = Tally::now(translated, accesses);
+        let all = WindowCounts::now(translated, accesses);
         let walks = all.walks();
         let Some(evidence) = self.basis(info, translated, counted) else {
             return Whole {
@@ -338,8 +338,8 @@ impl Windows {
     fn basis(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<(Sampling, u64, Evidence)> {
         let Counted { accesses, skipped, .. } = *counted;
         let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
-        let recorded = Tally::now(translated, accesses);
-        let Sums { known, measured, others } = self.sums(&recorded, sampling);
+        let recorded = WindowCounts::now(translated, accesses);
+        let WindowSums { known, measured, others } = self.sums(&recorded, sampling);
         // Instructions are accesses only if their fetches are in the stream.
         let skipped = skipped[0] + if info.fetches { skipped[1] } else { 0 };
         let evidence = Evidence {

@@ -1,10 +1,10 @@
 //! Runs a plan in one pass over a stream.
 
 use crate::estimate::compared_errors;
-use crate::group::groups;
+use crate::one_kernel::groups;
 use crate::room::Guard;
 use crate::simulation::Simulation;
-use crate::stream::{Course, Phases, Piece};
+use crate::stream::{Carried, Phases, Piece};
 use crate::workers;
 use crate::{Error, Row, Run, Setup, Watch};
 use rayon::prelude::*;
@@ -75,11 +75,12 @@ pub fn run_parts(
     shifts.sort_unstable();
     shifts.dedup();
 
-    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift, watch.lines, info.sampling)).collect();
+    let mut carried: Vec<Carried> =
+        shifts.iter().map(|shift| Carried::new(*shift, watch.lines, info.sampling)).collect();
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
     let mut done = Progress { runs: 0, of: info.runs };
-    let mut more = now.fill(source, &mut phases, &mut courses)?;
+    let mut more = now.fill(source, &mut phases, &mut carried)?;
     let mut complete = true;
     // Each looks before each piece, so that only what one piece needs is allocated after memory ran
     // short.
@@ -97,12 +98,12 @@ pub fn run_parts(
                     break;
                 }
                 let filled = if threads {
-                    let fill = || next.fill(source, &mut phases, &mut courses);
+                    let fill = || next.fill(source, &mut phases, &mut carried);
                     let step_all = || simulations.par_iter_mut().for_each(|simulation| step(simulation, &now));
                     rayon::join(fill, step_all).0
                 } else {
                     simulations.iter_mut().for_each(|simulation| step(simulation, &now));
-                    next.fill(source, &mut phases, &mut courses)
+                    next.fill(source, &mut phases, &mut carried)
                 };
                 more = filled?;
                 guard.check(setups.len(), watch)?;

@@ -111,7 +111,7 @@ impl Faults {
             let cycles = if is_clocked(kernel) {
                 self.clock - clock
             } else {
-                member.kernel(&work).total() + self.waited - waited + disk
+                member.kernel_cycles(&work).total() + self.waited - waited + disk
             };
             let kind = match disk {
                 0 if self.compactions > compactions => Kind::Compaction,
@@ -128,7 +128,7 @@ impl Faults {
         if let Some((Plain { kind, writes, zeroed }, times)) = self.last.take() {
             let work = Effort::default().of_fault(writes, zeroed);
             for (member, latencies) in hardware.members.iter().zip(&mut self.latencies) {
-                latencies.record(kind, member.kernel(&work).total(), times);
+                latencies.record(kind, member.kernel_cycles(&work).total(), times);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Runs that are kept in a file until others are there to be compared with: Parquet, with the
 //! columns of rows, and one more for what the errors of a sampled stream are found from.
 
-use crate::columns::{Column, Packed, Values, digest_of, fields, push, with_notes};
+use crate::columns::{Column, Values, fields, push};
+use crate::parquet_file::{Packed, digest_of, with_notes};
 use crate::{Error, Row, Run};
 use bytes::Bytes;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};

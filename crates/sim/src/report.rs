@@ -1,7 +1,7 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
-use crate::columns::{columns, fields, parquet, text};
-use crate::{BackgroundOn, Certainty, Digest, Error, Files, KernelCounts, Row, approximate};
+use crate::columns::{columns, fields, text};
+use crate::{BackgroundOn, Certainty, Digest, Error, Files, KernelCounts, Row, approximate, parquet};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::str::FromStr;

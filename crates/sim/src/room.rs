@@ -2,7 +2,7 @@
 //! follows from the machine and is checked before any of it is allocated; what a program's pages
 //! take shows only as it touches them, so it is watched.
 
-use crate::group::groups;
+use crate::one_kernel::groups;
 use crate::{Error, Setup, Watch};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

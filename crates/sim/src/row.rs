@@ -175,7 +175,7 @@ pub struct Row {
     /// its process ends. What a fork shares counts once until it is written; a page of a file
     /// counts from its first use until the file is removed. It depends only on the stream and the
     /// base page, so every policy has the same, as long as it runs to the end.
-    #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.log.touched.peak))]
+    #[key(state, "bytes", of_stream, group = "Memory", from = it.bytes(it.noted.touched.peak))]
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
     #[key(state, "bytes", column = "resident", from = it.bytes(it.stats.peak_resident_pages))]
@@ -184,24 +184,24 @@ pub struct Row {
     /// format with 8 bytes for each entry that they have room for, of the linear one with whole
     /// base pages. A process has its root from its first access, and other tables while they have
     /// an entry. They take no frames of the simulated machine.
-    #[key(state, "bytes", wide = "tables", from = it.log.page_table_bytes(&it.hardware.mmu))]
+    #[key(state, "bytes", wide = "tables", from = it.noted.page_table_bytes(&it.hardware.mmu))]
     pub page_table_bytes: u64,
     /// How much more was resident, at its peak, than was touched, at its own; negative if memory
     /// was too small for what was touched.
-    #[key(ratio, "%", from = bloat(it.log.touched.peak, it.stats.peak_resident_pages))]
+    #[key(ratio, "%", from = bloat(it.noted.touched.peak, it.stats.peak_resident_pages))]
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two
     /// events), ascending by size. Those that map the zero page are among them: TLBs hold them as
     /// any other.
-    #[key(state, "pages", from = it.by_size(it.log.touched.mapped_at_peak))]
+    #[key(state, "pages", from = it.by_size(it.noted.touched.mapped_at_peak))]
     #[serde(with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// How much of mapped memory lay in contiguous groups at that moment; only if
     /// [`Watch`](crate::Watch) asks for it, and not of a part.
-    #[key(ratio, "%", from = it.log.contiguous_percent())]
+    #[key(ratio, "%", from = it.noted.contiguous_percent())]
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
-    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.log.watch.lines.then(|| Caches::of(&it.counters)))]
+    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.noted.watch.lines.then(|| Caches::of(&it.counters)))]
     pub caches: Option<Caches>,
     /// What superpages over scattered frames took, on a machine whose memory controller maps these
     /// (`+shadow`).
@@ -320,7 +320,7 @@ pub struct Row {
     pub daemon_cycles: u64,
     /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of
     /// `cycles`, or of `other_core_cycles`.
-    #[key(count, "cycles", from = it.member.kernel(&it.effort).promotion)]
+    #[key(count, "cycles", from = it.member.kernel_cycles(&it.effort).promotion)]
     pub superpage_cycles: u64,
     /// How often the background could not promote a region, by reason ([`Why`](superpage_vm::Why));
     /// reasons that never applied are left out.
@@ -342,17 +342,17 @@ pub struct Row {
     #[key(count, "pages", from = it.stats.uncoloured_pages)]
     pub uncoloured_pages: u64,
     /// What programs had touched and still had when the run ended.
-    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.log.touched.now))]
+    #[key(state, "bytes", of_stream, group = "Memory over time, and at the end", from = it.bytes(it.noted.touched.now))]
     pub end_touched_bytes: u64,
     /// Frames that held pages of objects then, before the run's memory was freed.
     #[key(state, "bytes", from = it.bytes(it.stats.resident_pages))]
     pub end_resident_bytes: u64,
     /// How much more was resident than touched on average, over the instructions of the stream: the
     /// average of the one over that of the other. `None` if nothing was touched for an instruction.
-    #[key(ratio, "%", from = it.clock.averages.sums.bloat_percent())]
+    #[key(ratio, "%", from = it.clock.averages.integrals.bloat_percent())]
     pub mean_bloat_percent: Option<f64>,
     /// The share of mapped memory that superpages mapped, on average in the same way.
-    #[key(ratio, "%", from = it.clock.averages.sums.huge_percent())]
+    #[key(ratio, "%", from = it.clock.averages.integrals.huge_percent())]
     pub mean_huge_percent: Option<f64>,
     /// The state over time; only if [`Watch`](crate::Watch) asks for it, and not of a part.
     #[key(state)]
@@ -426,10 +426,10 @@ pub struct Row {
     #[key(state, group = "How sure it is", from = it.sampled())]
     pub sampled: Option<Sampled>,
     /// Whether the stream was seen to its end, or to where `--max` cuts it off.
-    #[key(state, from = it.log.outcome.error().is_none())]
+    #[key(state, from = it.noted.outcome.error().is_none())]
     pub complete: bool,
     /// Why the run ended early, if it did: out of memory, for example.
-    #[key(state, from = it.log.outcome.error())]
+    #[key(state, from = it.noted.outcome.error())]
     pub error: Option<String>,
     /// Memory of the machine, in bytes.
     #[key(condition, "bytes", group = "Conditions", from = it.bytes(it.member.setup.frames))]
@@ -485,7 +485,7 @@ pub struct Row {
     #[key(condition, from = VERSION.into())]
     pub version: Cow<'static, str>,
     /// Values of the machine file that nobody has published and on which `cycles` depends.
-    #[key(condition, from = it.member.setup.assumed(it.log.watch.lines))]
+    #[key(condition, from = it.member.setup.assumed(it.noted.watch.lines))]
     pub assumed: Vec<String>,
     /// In a sweep, the values of those axes that no other key has: whole numbers, numbers, or text;
     /// each is a key, and a column of its own.

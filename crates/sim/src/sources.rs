@@ -2,13 +2,13 @@
 
 use crate::Sampled;
 use crate::clock::Clock;
-use crate::cost::{Effort, Kernel as Spent};
+use crate::contiguity::contiguity;
+use crate::cost::{Effort, KernelCycles};
 use crate::estimate::{Translated, Whole};
 use crate::hardware::{Hardware, Member};
 use crate::host::HostCounts;
 use crate::kernel::Kernel;
-use crate::log::Log;
-use crate::memory::contiguity;
+use crate::noted::Noted;
 use superpage_mmu::{Counters, Machine};
 use superpage_pages::{Counts, Level, PageSize};
 use superpage_vm::Stats;
@@ -19,7 +19,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) hardware: &'a Hardware,
     pub(crate) kernel: &'a Kernel,
     pub(crate) clock: &'a Clock,
-    pub(crate) log: &'a Log,
+    pub(crate) noted: &'a Noted,
     pub(crate) member: &'a Member,
     pub(crate) machine: &'a Machine,
     pub(crate) stats: Stats,
@@ -28,8 +28,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) cycles: u64,
     /// All work of the kernel; in cycles, that of the daemon, and the rest.
     pub(crate) effort: Effort,
-    pub(crate) daemon: Spent,
-    pub(crate) spent: Spent,
+    pub(crate) daemon: KernelCycles,
+    pub(crate) spent: KernelCycles,
     pub(crate) host: HostCounts,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Sources<'a> {
         hardware: &'a Hardware,
         kernel: &'a Kernel,
         clock: &'a Clock,
-        log: &'a Log,
+        noted: &'a Noted,
         member: &'a Member,
     ) -> Sources<'a> {
         let translated = member.translated(&hardware.mmu);
@@ -48,15 +48,15 @@ impl<'a> Sources<'a> {
             hardware,
             kernel,
             clock,
-            log,
+            noted,
             member,
             machine,
             stats: kernel.vm.stats(),
             counters,
             cycles: whole.cycles(machine) + kernel.cycles(hardware, member),
             whole,
-            daemon: member.kernel(&kernel.work.daemon),
-            spent: member.kernel(&effort.since(&kernel.work.daemon)),
+            daemon: member.kernel_cycles(&kernel.work.daemon),
+            spent: member.kernel_cycles(&effort.since(&kernel.work.daemon)),
             effort,
             host: kernel.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&hardware.mmu)),
         }

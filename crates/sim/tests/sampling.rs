@@ -124,15 +124,15 @@ fn a_window_begins_with_the_right_entries_whatever_they_cover() {
             assert!(off <= error.unwrap() + 2.0, "{machine} {policy} {key}: {off}");
         }
         // Where a trace only has the last 8192, no interval is given.
-        let why = old.sampled.as_ref().unwrap().no_errors.as_deref();
+        let why = old.sampled.as_ref().unwrap().why_no_interval.as_deref();
         assert!(why.is_some_and(|why| why.contains("8192 pages")), "{machine} {policy}: {why:?}");
-        assert_eq!(old.estimate("tlb_misses").as_deref(), why);
-        assert_eq!((exact.estimate("tlb_misses"), old.estimate("faults")), (None, None));
+        assert_eq!(old.why_inexact("tlb_misses").as_deref(), why);
+        assert_eq!((exact.why_inexact("tlb_misses"), old.why_inexact("faults")), (None, None));
     }
     // With base pages alone they are enough for these TLBs.
     let (machine, sampling) = (MACHINE, Sampling { on: 20_000, period: 120_000, seed: Some(1) });
     let short = rows(machine, &mut Short(Sample::new(workload::parse(text).unwrap(), sampling)));
-    assert_eq!(short[0].sampled.as_ref().unwrap().no_errors, None);
+    assert_eq!(short[0].sampled.as_ref().unwrap().why_no_interval, None);
 }
 
 /// Memory in regions of 2 MB that is read page by page as `next` says, of that many pages, with
@@ -264,7 +264,7 @@ fn samples_of_several_threads_have_no_interval_and_tables_say_who_took_turns() {
         for row in whole.iter().chain(&sampled) {
             assert_eq!(row.threads, u64::from(count));
         }
-        let why = sampled[1].sampled.as_ref().unwrap().no_errors.clone();
+        let why = sampled[1].sampled.as_ref().unwrap().why_no_interval.clone();
         assert_eq!(why.is_some_and(|why| why.contains("several threads")), count > 1);
         for rows in [whole, sampled] {
             let mut table = Vec::new();
@@ -289,7 +289,7 @@ fn no_interval_is_given_where_nobody_knows_how_wide_it_is() {
         let rows = rows(machine, &mut sample(PROGRAMS[0], on, on * 5, 1));
         for row in &rows {
             let sampled = row.sampled.as_ref().unwrap();
-            assert!(sampled.no_errors.as_deref().unwrap().contains(why), "{sampled:?}");
+            assert!(sampled.why_no_interval.as_deref().unwrap().contains(why), "{sampled:?}");
             assert!(sampled.tlb_misses_error.is_none() && sampled.speedup_error.is_none(), "{sampled:?}");
             assert!(sampled.cycles_error.is_none() && sampled.tlb_miss_reduction_percent_error.is_none());
         }

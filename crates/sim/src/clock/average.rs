@@ -3,15 +3,16 @@
 //!
 //! The kernel changes it at traps and at events, and both are at an instruction that is known,
 //! within a piece of the stream too. What programs have touched changes at accesses that are known
-//! before anything runs ([`Touch`]).
+//! before anything runs ([`FirstTouch`]).
 
-use crate::stream::{Along, Place, Touch};
+use crate::stream::{Along, FirstTouch, Place};
+use superpage_keys::Counts;
 use superpage_pages::Level;
 use superpage_vm::Vm;
 
-/// Sums over instructions, in base pages.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sums {
+/// Base pages, integrated over instructions.
+#[derive(Clone, Copy, Debug, Default, Counts)]
+pub(crate) struct Integrals {
     resident: u128,
     touched: u128,
     mapped: u128,
@@ -19,10 +20,10 @@ pub(crate) struct Sums {
     huge: u128,
 }
 
-/// The sums so far, and where they end.
+/// The integrals so far, and where they end.
 #[derive(Default)]
 pub(crate) struct Averages {
-    pub(crate) sums: Sums,
+    pub(crate) integrals: Integrals,
     /// Instructions up to here.
     pub(crate) at: u64,
     /// Pages that are touched, since that many instructions.
@@ -36,16 +37,7 @@ pub(crate) struct Averages {
     pub(crate) along: Along,
 }
 
-impl Sums {
-    pub(crate) fn since(&self, before: &Sums) -> Sums {
-        Sums {
-            resident: self.resident - before.resident,
-            touched: self.touched - before.touched,
-            mapped: self.mapped - before.mapped,
-            huge: self.huge - before.huge,
-        }
-    }
-
+impl Integrals {
     /// How much more was resident than touched on average, in percent; `None` if nothing was
     /// touched for an instruction.
     pub(crate) fn bloat_percent(&self) -> Option<f64> {
@@ -66,7 +58,7 @@ impl Averages {
     }
 
     /// Passes the touches of the stretch that `passes` says.
-    fn touch(&mut self, touches: &[Touch], passes: impl Fn(&Touch) -> bool) {
+    fn touch(&mut self, touches: &[FirstTouch], passes: impl Fn(&FirstTouch) -> bool) {
         let waiting = touches.get(self.next..).unwrap_or_default();
         for touch in waiting.iter().take_while(|touch| passes(touch)) {
             self.touch_at(self.before + touch.instructions);
@@ -76,7 +68,7 @@ impl Averages {
     }
 
     fn touch_at(&mut self, now: u64) {
-        self.sums.touched += u128::from(self.touched) * u128::from(now.saturating_sub(self.touched_at));
+        self.integrals.touched += u128::from(self.touched) * u128::from(now.saturating_sub(self.touched_at));
         self.touched_at = self.touched_at.max(now);
     }
 
@@ -128,9 +120,9 @@ impl Averages {
         let (stats, ladder) = (vm.counts(), vm.ladder());
         let superpages = ladder.levels().skip(1).map(|level| stats.mapped[level.index()] << ladder.order(level));
         let (base, huge) = (stats.mapped[Level::BASE.index()], superpages.sum::<u64>());
-        self.sums.resident += u128::from(stats.resident_pages) * spent;
-        self.sums.mapped += u128::from(base + huge) * spent;
-        self.sums.huge += u128::from(huge) * spent;
+        self.integrals.resident += u128::from(stats.resident_pages) * spent;
+        self.integrals.mapped += u128::from(base + huge) * spent;
+        self.integrals.huge += u128::from(huge) * spent;
         self.touch_at(now);
         self.at = now;
     }

@@ -2,7 +2,7 @@
 
 mod average;
 
-pub(crate) use self::average::{Averages, Sums};
+pub(crate) use self::average::{Averages, Integrals};
 
 use crate::estimate::{Translated, Whole};
 use crate::hardware::{Hardware, Member};

@@ -62,9 +62,9 @@ impl Disk {
         }
     }
 
-    /// Whether a page of a file is in memory for the first time, so that creating or reading it
-    /// costs nothing.
-    pub(crate) fn is_new(&mut self, page: Backed) -> bool {
+    /// Notes that a page of a file is in memory; returns whether that is for the first time and
+    /// files are warm, so that creating or reading it costs nothing.
+    pub(crate) fn note_first_use(&mut self, page: Backed) -> bool {
         match page {
             Backed::File { file, page } => self.files == Files::Warm && self.known.insert((file, page)),
             Backed::Swap { .. } => false,
@@ -134,7 +134,7 @@ impl Memory for Disk {
         if let Some(contents) = &mut self.contents {
             contents.load(from, to);
         }
-        if !self.is_new(from) {
+        if !self.note_first_use(from) {
             self.transfer(Way::In, from);
         }
         Ok(Filled::Now)

@@ -1,7 +1,7 @@
 //! The errors of estimates: half the widths of 95 % confidence intervals, and what they go by.
 
 use super::student::{freedom, student};
-use super::{Sampled, Sum, Tally, Walks};
+use super::{Sampled, Walks, WeightedSum, WindowCounts};
 use crate::Row;
 use serde::{Deserialize, Serialize};
 use superpage_pages::Counts as _;
@@ -11,13 +11,13 @@ use superpage_pages::Counts as _;
 pub(crate) struct Evidence {
     /// The windows that stand for more than they contain, with their weights: 1 for those that
     /// stand for a period of the sampling.
-    pub(super) windows: Vec<(Tally, f64)>,
+    pub(super) windows: Vec<(WindowCounts, f64)>,
     /// Their sum.
-    pub(super) measured: Sum,
+    pub(super) measured: WeightedSum,
     /// The sum of the windows that were measured completely.
-    pub(super) known: Tally,
+    pub(super) known: WindowCounts,
     /// The counts of all that was recorded.
-    pub(super) recorded: Tally,
+    pub(super) recorded: WindowCounts,
     /// The accesses of the whole stream.
     pub(super) accesses: f64,
     /// Whether the windows are at random positions.
@@ -69,7 +69,7 @@ impl Estimated {
 impl Evidence {
     /// The factor from a count in `windows` to that of all of the stream that is not known. First
     /// touches are known, and what was measured completely.
-    pub(super) fn factor(&self, windows: &Sum) -> f64 {
+    pub(super) fn factor(&self, windows: &WeightedSum) -> f64 {
         let known = self.recorded.faulting.count() + self.known.accesses.saturating_sub(self.known.faulting.count());
         let all = (self.accesses - known as f64).max(0.0);
         if windows.accesses <= 0.0 { 0.0 } else { all / windows.accesses }
@@ -80,7 +80,7 @@ impl Evidence {
         let sum = match basis {
             Basis::Without(window) => self.measured.and(&self.windows[window].0, -self.windows[window].1),
             Basis::All | Basis::Recorded => self.measured,
-            Basis::Known => Sum::default(),
+            Basis::Known => WeightedSum::default(),
         };
         let factor = self.factor(&sum);
         let known = self.recorded.faulting.plus(&self.known.others);
@@ -99,7 +99,7 @@ impl Evidence {
     }
 
     /// Why the errors of the estimates are not known, if so.
-    fn no_errors(&self) -> Option<&'static str> {
+    fn why_no_interval(&self) -> Option<&'static str> {
         if !self.placed {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
@@ -125,7 +125,7 @@ impl Evidence {
 
     /// Sets the errors of a row by itself.
     pub(crate) fn own_errors(&self, sampled: &mut Sampled) {
-        sampled.no_errors = self.no_errors().map(Into::into);
+        sampled.why_no_interval = self.why_no_interval().map(Into::into);
         sampled.tlb_misses_error = self.error(Estimated::misses, self.rare());
         let rare = self.rare_cost(|walks| walks.references);
         sampled.walk_memory_references_error = self.error(|counts| counts.walk_references, rare);
@@ -161,7 +161,7 @@ impl Evidence {
     /// Half the width of the 95 % interval of a value of the estimated counts, by its spread over
     /// the windows.
     fn spread(&self, value: impl Fn(Basis) -> f64) -> Option<f64> {
-        if self.no_errors().is_some() {
+        if self.why_no_interval().is_some() {
             return None;
         }
         let count = self.windows.len();
@@ -203,7 +203,7 @@ impl Evidence {
     }
 
     /// The same of any count.
-    fn rare_of(&self, count: impl Fn(&Tally) -> u64) -> f64 {
+    fn rare_of(&self, count: impl Fn(&WindowCounts) -> u64) -> f64 {
         let counts = || self.windows.iter().map(|(window, _)| count(window));
         let holding = counts().filter(|count| *count > 0).count() as f64;
         if holding >= RARE {
@@ -235,14 +235,14 @@ impl Evidence {
 
     /// As [`rare`](Evidence::rare), for a cost of theirs.
     fn rare_cost(&self, cost: impl Fn(&Walks) -> u64) -> f64 {
-        let Tally { faulting, others, .. } = self.recorded;
+        let WindowCounts { faulting, others, .. } = self.recorded;
         let walks = if others.count() > 0 { others } else { faulting };
         self.rare() * cost(&walks) as f64 / walks.count().max(1) as f64
     }
 
     /// The same in cycles, including rare hits in later levels.
     fn rare_cycles(&self) -> f64 {
-        let hits = |tally: &Tally| tally.later_hits.iter().sum::<u64>();
+        let hits = |tally: &WindowCounts| tally.later_hits.iter().sum::<u64>();
         let all = hits(&self.recorded);
         let each = self.recorded.tlb_hit_cycles as f64 / all.max(1) as f64;
         let hits = if all > 0 { self.rare_of(hits) * each } else { 0.0 };

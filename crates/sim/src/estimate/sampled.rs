@@ -31,12 +31,12 @@ pub struct Sampled {
     /// count is that of another run, and no error is given.
     #[key(state)]
     pub kernel_exact: bool,
-    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30
+    /// Why no interval below is known although what the kernel did is exact: fewer than 30
     /// windows, several threads, TLBs with replacement that is neither LRU nor random, or a trace
     /// that does not mark its windows or what was used last before them (before version 4 of the
     /// file format) or not all of it (before version 8) where TLBs may hold more.
     #[key(state)]
-    pub no_errors: Option<Cow<'static, str>>,
+    pub why_no_interval: Option<Cow<'static, str>>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
     #[key(ratio)]
     pub tlb_misses_error: Option<f64>,

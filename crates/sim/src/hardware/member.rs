@@ -1,6 +1,6 @@
 //! One machine of a simulation.
 
-use crate::cost::{Effort, Kernel};
+use crate::cost::{Effort, KernelCycles};
 use crate::estimate::{Translated, Windows};
 use crate::{Digest, Setup};
 use superpage_mmu::Mmu;
@@ -26,7 +26,7 @@ impl Member {
     }
 
     /// What this work of the kernel costs on it.
-    pub(crate) fn kernel(&self, effort: &Effort) -> Kernel {
+    pub(crate) fn kernel_cycles(&self, effort: &Effort) -> KernelCycles {
         effort.on(&self.setup.machine, self.digest_cycles(), self.setup.kernel.is_some())
     }
 

@@ -7,7 +7,7 @@ pub(crate) use member::Member;
 
 use crate::Setup;
 use crate::estimate::Translated;
-use crate::stream::{Part, Window};
+use crate::stream::{Role, Window};
 use std::ops::Range;
 use superpage_mmu::Mmu;
 use superpage_pages::{Access, PageSize, Protection, Vpn};
@@ -48,10 +48,10 @@ impl Hardware {
     /// was made up for. What missed in the first level is remembered for an eighth of a period's
     /// length, at least. That was measured: longer, and programs that just fit a level have too
     /// many misses; shorter, and a Redis has.
-    pub(crate) fn begin(&mut self, part: Part, sampling: Option<Sampling>) {
-        match part {
-            Part::Recent => self.recalled = true,
-            Part::Window if std::mem::take(&mut self.recalled) => {
+    pub(crate) fn begin(&mut self, role: Role, sampling: Option<Sampling>) {
+        match role {
+            Role::Recent => self.recalled = true,
+            Role::Window if std::mem::take(&mut self.recalled) => {
                 let enough = sampling.map_or(1, Sampling::windows_in_period);
                 self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
                 self.windows += 1;

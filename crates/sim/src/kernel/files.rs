@@ -129,7 +129,7 @@ impl Kernel {
                 self.read_page(hardware, file, page)?;
             }
             let frame = self.file_page(hardware, |kernel, _| kernel.vm.write(&mut kernel.disk, file, page))?;
-            self.disk.is_new(Backed::File { file, page });
+            self.disk.note_first_use(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
                 contents.change(frame);
             }

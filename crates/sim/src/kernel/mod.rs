@@ -136,7 +136,8 @@ impl Kernel {
         self.note_peak();
         let before = self.effort(hardware);
         let (member, scale) = (hardware.only(), hardware.setup().time_scale);
-        let spent = member.kernel(&self.work.background).total() as f64 / member.setup.machine.clock.hertz as f64;
+        let spent =
+            member.kernel_cycles(&self.work.background).total() as f64 / member.setup.machine.clock.hertz as f64;
         hardware.gathers = true;
         self.vm.advance(hardware, &mut self.disk, now, scale.nanoseconds(spent));
         hardware.gathers = false;
@@ -286,7 +287,7 @@ impl Kernel {
 
     /// The cycles so far on a machine: of its work, and those that programs waited for it.
     pub(crate) fn cycles(&self, hardware: &Hardware, member: &Member) -> u64 {
-        let all = member.kernel(&self.effort(hardware)).total()
+        let all = member.kernel_cycles(&self.effort(hardware)).total()
             + self.model_cycles(hardware)
             + self.disk.cycles(&member.setup.machine)
             + self.host_cycles(hardware, member);
@@ -302,7 +303,7 @@ impl Kernel {
     pub(crate) fn moved_cycles(&self, member: &Member) -> u64 {
         match member.setup.background {
             BackgroundOn::Core => {
-                member.kernel(&self.work.beside).total() - self.work.beside.interrupts(&member.setup.machine)
+                member.kernel_cycles(&self.work.beside).total() - self.work.beside.interrupts(&member.setup.machine)
             }
             BackgroundOn::Program => 0,
         }

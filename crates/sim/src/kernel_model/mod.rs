@@ -8,7 +8,7 @@ mod calls;
 mod counts;
 mod engine;
 mod file;
-mod refused;
+mod fits;
 
 pub use counts::KernelCounts;
 pub(crate) use engine::{At, Copied, ModelledKernel, touch};

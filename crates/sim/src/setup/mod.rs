@@ -240,7 +240,7 @@ impl Setup {
 
     /// The same with this model of the kernel, which takes memory of its own.
     pub(crate) fn with_kernel(mut self, kernel: &KernelModel) -> Result<Setup, Error> {
-        kernel.refuses(&self.machine, self.ladder.base(), self.frames)?;
+        kernel.check_fits(&self.machine, self.ladder.base(), self.frames)?;
         self.frames -= kernel.pages();
         self.kernel = Some(kernel.clone());
         Ok(self)

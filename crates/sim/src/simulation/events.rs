@@ -15,14 +15,14 @@ impl Simulation {
     pub(super) fn give_up(&mut self, problem: Problem) {
         match (problem, self.kernel.processes.current) {
             (Problem::Process(reason), Some(process)) => {
-                self.log.outcome.reasons.push(format!("process {} was ended: {reason}", process.0));
-                self.log.outcome.failed = self.kernel.exit(&mut self.hardware).err().map(|error| error.to_string());
+                self.noted.outcome.reasons.push(format!("process {} was ended: {reason}", process.0));
+                self.noted.outcome.failed = self.kernel.exit(&mut self.hardware).err().map(|error| error.to_string());
                 let processes = &mut self.kernel.processes;
                 processes.ended.insert(process);
                 // The rest of the stream that concerns it is left out.
                 (processes.current, processes.dead) = (Some(process), true);
             }
-            (Problem::Process(reason) | Problem::Run(reason), _) => self.log.outcome.failed = Some(reason),
+            (Problem::Process(reason) | Problem::Run(reason), _) => self.noted.outcome.failed = Some(reason),
         }
     }
 
@@ -96,7 +96,7 @@ impl Simulation {
     /// when that is due. `stop` ends it and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
-        while self.log.outcome.failed.is_none() {
+        while self.noted.outcome.failed.is_none() {
             let scale = self.hardware.setup().time_scale;
             let wait = self.background_due().map(|due| scale.seconds(due.saturating_sub(self.policy_time())));
             let Some(wait) = wait.into_iter().chain(self.until_sample()).reduce(f64::min) else { break };
@@ -108,7 +108,7 @@ impl Simulation {
             left -= wait;
             self.run_due();
             if stop.load(Ordering::Relaxed) {
-                self.log.outcome.stopped = true;
+                self.noted.outcome.stopped = true;
                 return;
             }
         }

@@ -60,7 +60,7 @@ impl Simulation {
     fn due(&self) -> f64 {
         let scale = self.hardware.setup().time_scale;
         let due = self.background_due().map_or(f64::INFINITY, |due| scale.seconds(due));
-        if let Some(Every::Seconds(_)) = self.log.watch.every { due.min(self.record.due) } else { due }
+        if let Some(Every::Seconds(_)) = self.noted.watch.every { due.min(self.record.due) } else { due }
     }
 
     /// Up to which request those from `at` on are made before somebody looks at the state. Does
@@ -69,7 +69,7 @@ impl Simulation {
     pub(super) fn next_look(&mut self, asked: Asked<'_>, at: usize) -> usize {
         let end = asked.requests.len();
         match asked.place {
-            Some(place) if at < end && (self.looks.at_time || self.log.watch.every.is_some()) => {
+            Some(place) if at < end && (self.looks.at_time || self.noted.watch.every.is_some()) => {
                 self.look_before(place.later(at), end)
             }
             _ => end,
@@ -78,7 +78,7 @@ impl Simulation {
 
     fn look_before(&mut self, place: Place<'_>, end: usize) -> usize {
         let end = if self.looks.at_time { self.look_at_time(place, end) } else { end };
-        if !matches!(self.log.watch.every, Some(Every::Instructions(_))) {
+        if !matches!(self.noted.watch.every, Some(Every::Instructions(_))) {
             return end;
         }
         let before = self.clock.passed();

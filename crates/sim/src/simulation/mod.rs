@@ -9,11 +9,11 @@ use self::looks::Looks;
 use self::record::Record;
 use crate::clock::Clock;
 use crate::error::Problem;
-use crate::group::asks_the_machine;
 use crate::hardware::{Hardware, Member};
 use crate::host::Host;
 use crate::kernel::{Hold, Kernel};
-use crate::log::Log;
+use crate::noted::Noted;
+use crate::one_kernel::asks_the_machine;
 use crate::stream::{Asked, Mark, Piece, Stretch};
 use crate::{BackgroundOn, Error, Every, Setup, Watch};
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ pub(crate) struct Simulation {
     hardware: Hardware,
     kernel: Kernel,
     clock: Clock,
-    log: Log,
+    noted: Noted,
     looks: Looks,
     record: Record,
 }
@@ -47,7 +47,7 @@ impl Simulation {
             hardware,
             kernel,
             clock: Clock::new(info),
-            log: Log::new(watch, group.len()),
+            noted: Noted::new(watch, group.len()),
             looks: Looks::new(at_time),
             record: Record::new(group.len()),
         };
@@ -62,12 +62,12 @@ impl Simulation {
         let requests = piece.requests(base_shift);
         let runs = |stretch: &Stretch| &piece.batch.runs[stretch.start..stretch.end];
         for (index, stretch) in piece.stretches.iter().enumerate() {
-            if self.log.outcome.failed.is_some() || self.log.outcome.stopped {
+            if self.noted.outcome.failed.is_some() || self.noted.outcome.stopped {
                 return;
             }
             let asked = requests.stretch(index, runs(stretch));
             let end = asked.requests.len();
-            self.hardware.begin(stretch.part, self.clock.info.sampling);
+            self.hardware.begin(stretch.role, self.clock.info.sampling);
             if !self.kernel.processes.dead {
                 let mut done = stretch.done;
                 let touched = requests.touched(index, 0, &self.kernel.processes.ended);
@@ -84,16 +84,16 @@ impl Simulation {
                 }
                 if let Err((request, problem)) = made {
                     let touched = requests.touched(index, request, &self.kernel.processes.ended);
-                    self.log.note_touched(touched, &self.kernel.vm);
-                    self.log.leave_peak(&self.hardware, &self.kernel.vm);
+                    self.noted.note_touched(touched, &self.kernel.vm);
+                    self.noted.leave_peak(&self.hardware, &self.kernel.vm);
                     self.give_up(problem);
                 }
             }
             if stretch.done.accesses > 0 {
                 self.clock.counted.threads.access();
             }
-            self.log.note_touched(requests.touched(index, end, &self.kernel.processes.ended), &self.kernel.vm);
-            self.clock.averages.begin(self.log.touched.now, self.clock.passed());
+            self.noted.note_touched(requests.touched(index, end, &self.kernel.processes.ended), &self.kernel.vm);
+            self.clock.averages.begin(self.noted.touched.now, self.clock.passed());
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     let event = &piece.batch.events[event].1;
@@ -101,8 +101,8 @@ impl Simulation {
                     // What the next piece begins with is not known yet.
                     let follows = index + 1 < piece.stretches.len();
                     let after = |done, kernel: &Kernel| requests.touched(index + 1, done, &kernel.processes.ended);
-                    if self.log.watch.contiguity && (!follows || after(0, &self.kernel) < self.log.touched.now) {
-                        self.log.leave_peak(&self.hardware, &self.kernel.vm);
+                    if self.noted.watch.contiguity && (!follows || after(0, &self.kernel) < self.noted.touched.now) {
+                        self.noted.leave_peak(&self.hardware, &self.kernel.vm);
                     }
                     let said = self.said(event);
                     if matches!(event, Event::Exit) {
@@ -115,8 +115,8 @@ impl Simulation {
                     if follows {
                         // What a process touches after it was killed is in no count.
                         let done = if self.kernel.processes.dead { usize::MAX } else { 0 };
-                        self.log.touched.now = after(done, &self.kernel);
-                        self.clock.averages.begin(self.log.touched.now, self.clock.passed());
+                        self.noted.touched.now = after(done, &self.kernel);
+                        self.clock.averages.begin(self.noted.touched.now, self.clock.passed());
                     }
                     if said.is_some() {
                         self.sample(said);
@@ -200,11 +200,11 @@ impl Simulation {
 
     /// Handles a trap until the access succeeds, as a processor would retry it.
     fn trap(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
-        let Simulation { hardware, kernel, clock, log, .. } = self;
+        let Simulation { hardware, kernel, clock, noted, .. } = self;
         let request = asked.requests[0];
         asked.place.into_iter().for_each(|place| clock.averages.reach(&kernel.vm, place));
         kernel.model(hardware).into_iter().for_each(|(model, mut at)| model.fault(&mut at));
-        log.faults.begin(hardware, kernel, clock);
+        noted.faults.begin(hardware, kernel, clock);
         kernel.wait_for_background(|kernel| clock.now(hardware, kernel));
         // What the fault has mapped lets the access through, at last after a few.
         for _ in 0..4 {
@@ -214,7 +214,7 @@ impl Simulation {
                 kernel.wait_for_disk(hardware);
             }
             kernel.back_guest(hardware)?;
-            log.faults.end(&fault, hardware, kernel, clock);
+            noted.faults.end(&fault, hardware, kernel, clock);
             if asked.retry(&mut hardware.mmu).is_ok() {
                 kernel.note_writes(&hardware.mmu, &[request]);
                 kernel.daemon(hardware);
@@ -249,7 +249,7 @@ impl Simulation {
     /// Calls the policy's background if it is due. The clock is the machine's modelled time.
     fn run_background(&mut self) {
         let now = self.policy_time();
-        let Simulation { hardware, kernel, clock, log, .. } = self;
+        let Simulation { hardware, kernel, clock, noted, .. } = self;
         // An estimate of a sampled stream may go back; time does not.
         if kernel.work.due(&kernel.vm).is_none_or(|due| now < due) {
             return;
@@ -257,7 +257,7 @@ impl Simulation {
         let work = kernel.advance(hardware, now);
         let (member, Setup { machine, time_scale, background, name, .. }) = (hardware.only(), hardware.setup());
         if *background == BackgroundOn::Core {
-            let (cost, holds) = (member.kernel(&work), work.holds());
+            let (cost, holds) = (member.kernel_cycles(&work), work.holds());
             kernel.work.background_free += time_scale.nanoseconds(cost.total() as f64 / machine.clock.hertz as f64);
             if let Some(each @ 1..) = cost.locked().checked_div(holds) {
                 // It looks first.
@@ -266,7 +266,7 @@ impl Simulation {
             }
         }
         if let Some(problem) = kernel.vm.background_failed() {
-            log.outcome.fail(format!("policy {name}: {problem}"));
+            noted.outcome.fail(format!("policy {name}: {problem}"));
         }
     }
 

@@ -1,13 +1,14 @@
 //! The results of a simulation: rows of the whole and of its parts, and samples.
 
 use super::Simulation;
-use crate::clock::Sums;
+use crate::clock::Integrals;
 use crate::estimate::Evidence;
 use crate::estimate::own_errors;
 use crate::hardware::Member;
 use crate::kernel::{Kernel, Peak};
 use crate::sources::{Sources, bloat};
 use crate::{Every, Part, Row, Run, Sample};
+use superpage_pages::Counts;
 use superpage_trace::Info;
 
 /// The most samples of a run: some 5 KB each, and as much again where they are written.
@@ -32,8 +33,8 @@ struct Open {
     name: String,
     /// On each machine, when it began, in modelled seconds, and the row then.
     begun: Vec<(f64, Row)>,
-    /// Sums over time when it began.
-    sums: Sums,
+    /// The integrals over instructions when it began.
+    integrals: Integrals,
 }
 
 impl Record {
@@ -46,12 +47,12 @@ impl Record {
 impl Simulation {
     /// The state on a machine, from which a row is made.
     fn sources<'a>(&'a self, member: &'a Member) -> Sources<'a> {
-        Sources::new(&self.hardware, &self.kernel, &self.clock, &self.log, member)
+        Sources::new(&self.hardware, &self.kernel, &self.clock, &self.noted, member)
     }
 
     /// The counts so far on a machine.
     fn row(&self, member: &Member) -> Row {
-        Row::of(&self.sources(member)).rated().timed(&self.log.faults.all(member.number))
+        Row::of(&self.sources(member)).rated().timed(&self.noted.faults.all(member.number))
     }
 
     /// Begins a part, and ends the current one. A sampled stream has none: estimates do not grow as
@@ -62,22 +63,23 @@ impl Simulation {
         }
         self.kernel.disk.settle();
         self.close_part();
-        self.log.faults.record(&self.hardware);
-        self.log.begin_part(&mut self.hardware.mmu);
+        self.noted.faults.record(&self.hardware);
+        self.noted.begin_part(&mut self.hardware.mmu);
         self.kernel.peak = Some(Peak::default());
         self.kernel.note_peak();
         let state = |member| (self.clock.seconds(&self.hardware, &self.kernel, member), self.row(member));
         let begun = self.hardware.members.iter().map(state).collect();
-        self.record.part = Some(Open { name: name.into(), begun, sums: self.clock.averages.sums });
+        self.record.part = Some(Open { name: name.into(), begun, integrals: self.clock.averages.integrals });
     }
 
     fn close_part(&mut self) {
         self.kernel.note_peak();
         let (Some(part), Some(peak)) = (self.record.part.take(), self.kernel.peak.take()) else { return };
-        self.log.faults.record(&self.hardware);
+        self.noted.faults.record(&self.hardware);
         let ladder = self.kernel.vm.ladder();
-        let (base, sums) = (ladder.base().bytes(), self.clock.averages.sums.since(&part.sums));
-        let touched = self.log.touched.peak_of_part.max(self.log.touched.now);
+        let base = ladder.base().bytes();
+        let integrals = self.clock.averages.integrals.since(&part.integrals);
+        let touched = self.noted.touched.peak_of_part.max(self.noted.touched.now);
         for (member, (start_seconds, before)) in self.hardware.members.iter().zip(part.begun) {
             let row = Row {
                 peak_touched_bytes: touched * base,
@@ -86,9 +88,9 @@ impl Simulation {
                 bloat_percent: bloat(touched, peak.resident_pages),
                 pages: peak.pages(ladder),
                 contiguous_percent: None,
-                mean_bloat_percent: sums.bloat_percent(),
-                mean_huge_percent: sums.huge_percent(),
-                ..self.row(member).part(&before).timed(self.log.faults.of_part(member.number))
+                mean_bloat_percent: integrals.bloat_percent(),
+                mean_huge_percent: integrals.huge_percent(),
+                ..self.row(member).part(&before).timed(self.noted.faults.of_part(member.number))
             };
             self.record.parts[member.number].push(Part { name: part.name.clone(), start_seconds, row });
         }
@@ -100,8 +102,8 @@ impl Simulation {
         self.clock.info = info.clone();
         self.kernel.disk.settle();
         self.close_part();
-        self.log.faults.record(&self.hardware);
-        self.log.leave_peak(&self.hardware, &self.kernel.vm);
+        self.noted.faults.record(&self.hardware);
+        self.noted.leave_peak(&self.hardware, &self.kernel.vm);
         self.sample(Some("end".into()));
         let state = |member: &Member| {
             let translated = member.translated(&self.hardware.mmu);
@@ -111,12 +113,12 @@ impl Simulation {
         let Kernel { vm, disk, processes, .. } = &mut self.kernel;
         for space in processes.spaces.values() {
             if let Err(error) = vm.exit(&mut self.hardware, *space) {
-                self.log.outcome.fail(error);
+                self.noted.outcome.fail(error);
             }
         }
         disk.settle();
         let frames_leaked = vm.leaked_frames();
-        let complete = complete && !self.log.outcome.stopped;
+        let complete = complete && !self.noted.outcome.stopped;
         let by_time = self.kernel.goes_by_time();
         let parts = std::mem::take(&mut self.record.parts);
         let run = |((member, mut parts), (left, evidence)): ((&Member, Vec<Part>), State)| {
@@ -128,7 +130,7 @@ impl Simulation {
                 contiguity: left.contiguity,
                 end_resident_bytes: left.end_resident_bytes,
                 end_touched_bytes: left.end_touched_bytes,
-                series: self.log.watch.every.map(|_| self.record.samples.clone()),
+                series: self.noted.watch.every.map(|_| self.record.samples.clone()),
                 frames_leaked,
                 // What was cut off has not ended.
                 ..if info.cut { left } else { self.row(member) }
@@ -159,14 +161,14 @@ impl Simulation {
     /// Keeps the state if it is time to.
     #[inline]
     pub(super) fn sample_if_due(&mut self) {
-        if let Some(every) = self.log.watch.every {
+        if let Some(every) = self.noted.watch.every {
             self.sample_at(every);
         }
     }
 
     /// Modelled time until the next sample, in seconds, if samples go by time.
     pub(super) fn until_sample(&self) -> Option<f64> {
-        match self.log.watch.every {
+        match self.noted.watch.every {
             Some(Every::Seconds(_)) => Some(self.record.due - self.seconds()),
             _ => None,
         }
@@ -185,10 +187,10 @@ impl Simulation {
 
     /// Keeps the state after this event, if states are kept.
     pub(super) fn sample(&mut self, event: Option<String>) {
-        if self.log.watch.every.is_some() {
+        if self.noted.watch.every.is_some() {
             if self.record.samples.len() >= MOST {
                 let problem = format!("{MOST} samples were taken, which is the most: give a longer step (--every)");
-                self.log.outcome.fail(problem);
+                self.noted.outcome.fail(problem);
                 return;
             }
             let sample = self.at_moment(|simulation| Sample::of(&simulation.sources(simulation.hardware.only())));

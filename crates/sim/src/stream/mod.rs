@@ -11,5 +11,5 @@ mod touched;
 pub(crate) use counted::Counted;
 pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
-pub(crate) use requests::{Along, Asked, Course, Place, Touch};
-pub(crate) use stretch::{Done, Mark, Part, Phases, Stretch, Window};
+pub(crate) use requests::{Along, Asked, Carried, FirstTouch, Place};
+pub(crate) use stretch::{Done, Mark, Phases, Role, Stretch, Window};

@@ -1,15 +1,15 @@
 //! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their
 //! requests for each size of base page.
 
-use super::requests::{Course, Requests};
-use super::stretch::{Done, Mark, Part, Phases, Stretch, Sums};
+use super::requests::{Carried, Requests};
+use super::stretch::{Done, Mark, Phases, PrefixSums, Role, Stretch};
 use superpage_pages::Counts;
 use superpage_trace::{Batch, Error, Source};
 
 /// A batch, and everything derived from it once for all simulations.
 pub(crate) struct Piece {
     pub(crate) batch: Batch,
-    sums: Sums,
+    sums: PrefixSums,
     pub(crate) stretches: Vec<Stretch>,
     requests: Vec<Requests>,
 }
@@ -17,22 +17,22 @@ pub(crate) struct Piece {
 impl Piece {
     pub(crate) fn new(shifts: &[u32]) -> Piece {
         let requests = shifts.iter().map(|shift| Requests::new(*shift)).collect();
-        Piece { batch: Batch::default(), sums: Sums::default(), stretches: Vec::new(), requests }
+        Piece { batch: Batch::default(), sums: PrefixSums::default(), stretches: Vec::new(), requests }
     }
 
-    /// Reads the next batch of `source`; returns `false` at its end. `courses` are those of the
-    /// sizes of base page, in the order given to [`Piece::new`].
+    /// Reads the next batch of `source`; returns `false` at its end. `carried` has one entry for
+    /// each size of base page, in the order given to [`Piece::new`].
     pub(crate) fn fill(
         &mut self,
         source: &mut dyn Source,
         phases: &mut Phases,
-        courses: &mut [Course],
+        carried: &mut [Carried],
     ) -> Result<bool, Error> {
         let more = source.fill(&mut self.batch)?;
         self.sums.count(&self.batch.runs);
         self.stretch(phases);
-        for (requests, course) in self.requests.iter_mut().zip(courses) {
-            requests.prepare((&self.batch, &self.sums), &self.stretches, course);
+        for (requests, carried) in self.requests.iter_mut().zip(carried) {
+            requests.prepare((&self.batch, &self.sums), &self.stretches, carried);
         }
         Ok(more)
     }
@@ -42,22 +42,22 @@ impl Piece {
         let mut from = 0;
         for index in 0..self.batch.events.len() {
             let to = self.batch.events[index].0 as usize;
-            let before = self.between(from, to, (Some(Mark::Event(index)), phases.part()));
+            let before = self.between(from, to, (Some(Mark::Event(index)), phases.role()));
             phases.runs(to - from, before.done.accesses);
             self.stretches.push(before);
             from = to;
             if let Some(window) = phases.event(&self.batch.events[index].1) {
-                self.stretches.push(self.between(from, from, (Some(Mark::Window(window)), Part::Other)));
+                self.stretches.push(self.between(from, from, (Some(Mark::Window(window)), Role::Other)));
             }
         }
-        let rest = self.between(from, self.batch.runs.len(), (None, phases.part()));
+        let rest = self.between(from, self.batch.runs.len(), (None, phases.role()));
         phases.runs(self.batch.runs.len() - from, rest.done.accesses);
         self.stretches.push(rest);
     }
 
-    fn between(&self, start: usize, end: usize, (mark, part): (Option<Mark>, Part)) -> Stretch {
+    fn between(&self, start: usize, end: usize, (mark, role): (Option<Mark>, Role)) -> Stretch {
         let before = |run| self.sums.before(&self.batch.runs, run);
-        Stretch { start, end, done: before(end).since(&before(start)), mark, part }
+        Stretch { start, end, done: before(end).since(&before(start)), mark, role }
     }
 
     /// The requests for machines whose base page has `base_shift` bits.

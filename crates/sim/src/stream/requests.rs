@@ -1,6 +1,6 @@
 //! The runs of a piece as requests to machines with one size of base page.
 
-use super::stretch::{Mark, Part, Stretch, Sums};
+use super::stretch::{Mark, PrefixSums, Role, Stretch};
 use super::touched::{Owner, Touched};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
@@ -19,7 +19,7 @@ pub(crate) struct Requests {
     /// For each request the place of its line in the base page, if lines are asked for.
     lines: Vec<u32>,
     /// The requests that touched a page for the first time.
-    touches: Vec<Touch>,
+    touches: Vec<FirstTouch>,
     /// The blocks of runs of all stretches.
     blocks: Vec<Block>,
     /// For each stretch, the touched pages at the end of its requests, by owner.
@@ -55,15 +55,15 @@ struct Block {
 
 /// A request that touched a page for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touch {
+pub(crate) struct FirstTouch {
     /// Its number in its stretch.
     pub(crate) request: usize,
     /// The instructions of the stretch before it.
     pub(crate) instructions: u64,
 }
 
-/// What is carried from one batch to the next, for machines with one size of base page.
-pub(crate) struct Course {
+/// What is carried over from one batch to the next, for machines with one size of base page.
+pub(crate) struct Carried {
     /// The bits that a page number of the stream loses on them.
     shift: u32,
     /// Whether each run makes a request, for its line.
@@ -123,13 +123,13 @@ impl Recent {
     }
 }
 
-impl Course {
+impl Carried {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
-    pub(crate) fn new(base_shift: u32, lines: bool, sampling: Option<Sampling>) -> Course {
+    pub(crate) fn new(base_shift: u32, lines: bool, sampling: Option<Sampling>) -> Carried {
         let shift = base_shift - TRACE_PAGE_SHIFT;
         let enough = sampling.map_or(0, |sampling| sampling.windows_in_period());
         let recent = Recent { enough, ..Recent::default() };
-        Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift), recent }
+        Carried { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift), recent }
     }
 }
 
@@ -156,7 +156,12 @@ impl Requests {
     /// or fault, as in [`superpage_trace::Run`], and the others make no request; after an event
     /// every run does. (If the page daemon evicts a page during a run, that is not modelled: a run
     /// is one moment.)
-    pub(crate) fn prepare(&mut self, (batch, sums): (&Batch, &Sums), stretches: &[Stretch], course: &mut Course) {
+    pub(crate) fn prepare(
+        &mut self,
+        (batch, sums): (&Batch, &PrefixSums),
+        stretches: &[Stretch],
+        carried: &mut Carried,
+    ) {
         self.requests.clear();
         self.lines.clear();
         self.touches.clear();
@@ -167,8 +172,8 @@ impl Requests {
         for stretch in stretches {
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
             let first = self.requests.len();
-            self.extend(runs, course);
-            self.look_back(first, stretch.part, course);
+            self.extend(runs, carried);
+            self.look_back(first, stretch.role, carried);
             let (mut run, mut instructions) = (stretch.start, 0);
             for touch in &mut self.touches[touched..] {
                 // It was the number of its run.
@@ -176,7 +181,7 @@ impl Requests {
                 instructions += sums.instructions(&batch.runs, run..next);
                 (run, touch.instructions) = (next, instructions);
             }
-            self.owned.extend(course.touched.owned());
+            self.owned.extend(carried.touched.owned());
             self.ends.push(Ends {
                 requests: self.requests.len(),
                 touches: self.touches.len(),
@@ -186,9 +191,9 @@ impl Requests {
             });
             if let Some(Mark::Event(index)) = stretch.mark {
                 let event = &batch.events[index].1;
-                course.touched.event(event);
+                carried.touched.event(event);
                 if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
-                    course.last = [NOWHERE; 2];
+                    carried.last = [NOWHERE; 2];
                 }
             }
         }
@@ -196,12 +201,12 @@ impl Requests {
 
     /// Notes which pages the requests from the `first` on are for, and which of these pages may
     /// have stayed in the TLBs.
-    fn look_back(&mut self, first: usize, part: Part, course: &mut Course) {
-        let (process, requests, recent) = (course.touched.process(), &self.requests[first..], &mut course.recent);
-        match part {
-            Part::Other => {}
-            Part::Window => recent.add(process, requests),
-            Part::Recent => {
+    fn look_back(&mut self, first: usize, role: Role, carried: &mut Carried) {
+        let (process, requests, recent) = (carried.touched.process(), &self.requests[first..], &mut carried.recent);
+        match role {
+            Role::Other => {}
+            Role::Window => recent.add(process, requests),
+            Role::Recent => {
                 recent.over = true;
                 let of = |(index, request): (usize, &Request)| recent.stayed((process, request.page().0), index);
                 let stayed = (0..).zip(requests).filter_map(of);
@@ -221,23 +226,23 @@ impl Requests {
         &self.stayed[self.part(index, |ends| ends.stayed)]
     }
 
-    fn extend(&mut self, runs: &[Run], course: &mut Course) {
-        if course.lines {
-            return self.extend_lines(runs, course);
+    fn extend(&mut self, runs: &[Run], carried: &mut Carried) {
+        if carried.lines {
+            return self.extend_lines(runs, carried);
         }
         let (first, mut made) = (self.requests.len(), 0);
         self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
         let room = &mut self.requests[first..];
         // Without branches that depend on the stream: which runs make requests is hard to predict.
         for (number, block) in runs.chunks(BLOCK).enumerate() {
-            self.blocks.push(Block { request: made, last: course.last });
+            self.blocks.push(Block { request: made, last: carried.last });
             let (end, mut rest) = (number * BLOCK + block.len(), block.iter());
             while let Some(run) = rest.next() {
-                let (request, makes) = next(&mut course.last, course.shift, run);
+                let (request, makes) = next(&mut carried.last, carried.shift, run);
                 room[made] = request;
                 // One that is left out touches nothing that was not touched before.
-                if course.touched.access(request.page().0, request.access()) {
-                    self.touches.push(Touch { request: made, instructions: (end - rest.len() - 1) as u64 });
+                if carried.touched.access(request.page().0, request.access()) {
+                    self.touches.push(FirstTouch { request: made, instructions: (end - rest.len() - 1) as u64 });
                 }
                 made += usize::from(makes);
             }
@@ -247,15 +252,15 @@ impl Requests {
 
     /// The same with lines: each run makes a request.
     #[inline(never)]
-    fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
+    fn extend_lines(&mut self, runs: &[Run], carried: &mut Carried) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
         for (number, run) in runs.iter().enumerate() {
             if number % BLOCK == 0 {
-                self.blocks.push(Block { request: number, last: course.last });
+                self.blocks.push(Block { request: number, last: carried.last });
             }
-            let request = Request::new(Vpn(run.page() >> course.shift), run.access());
-            if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(Touch { request: number, instructions: number as u64 });
+            let request = Request::new(Vpn(run.page() >> carried.shift), run.access());
+            if carried.touched.access(request.page().0, request.access()) {
+                self.touches.push(FirstTouch { request: number, instructions: number as u64 });
             }
             self.requests.push(request);
             self.lines.push((run.line() & in_page) as u32);
@@ -276,7 +281,7 @@ impl Requests {
 
     /// The requests of stretch number `index` that touched a page for the first time, in their
     /// order.
-    pub(crate) fn touches(&self, index: usize) -> &[Touch] {
+    pub(crate) fn touches(&self, index: usize) -> &[FirstTouch] {
         &self.touches[self.part(index, |ends| ends.touches)]
     }
 
@@ -341,7 +346,7 @@ impl<'a> Place<'a> {
     }
 
     /// The touches of the stretch.
-    pub(crate) fn touches(&self) -> &'a [Touch] {
+    pub(crate) fn touches(&self) -> &'a [FirstTouch] {
         self.of.touches(self.index)
     }
 
@@ -474,16 +479,16 @@ mod tests {
                 builder.read(&mut batch, address + (step % 3) * 4096, 8);
             }
             builder.close(&mut batch);
-            let (mut requests, mut course) = (Requests::new(shift), Course::new(shift, false, None));
+            let (mut requests, mut carried) = (Requests::new(shift), Carried::new(shift, false, None));
             let all = batch.runs.len();
-            let mut sums = Sums::default();
+            let mut sums = PrefixSums::default();
             sums.count(&batch.runs);
             requests.prepare(
                 (&batch, &sums),
-                &[Stretch { start: 0, end: all, done: Done::default(), mark: None, part: Part::Other }],
-                &mut course,
+                &[Stretch { start: 0, end: all, done: Done::default(), mark: None, role: Role::Other }],
+                &mut carried,
             );
-            let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> course.shift), run.access()));
+            let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> carried.shift), run.access()));
             let each: Vec<Request> = each.collect();
             let made = requests.stretch(0, &batch.runs).requests;
             assert!(shift == TRACE_PAGE_SHIFT || made.len() < all);
@@ -528,14 +533,14 @@ mod tests {
             end: pair[1],
             done: Done::default(),
             mark: None,
-            part: Part::Other,
+            role: Role::Other,
         };
         let stretches: Vec<Stretch> = [&[0], &ends[..]].concat().windows(2).map(stretch).collect();
-        let mut sums = Sums::default();
+        let mut sums = PrefixSums::default();
         sums.count(&batch.runs);
         for lines in [false, true] {
-            let (mut requests, mut course) = (Requests::new(14), Course::new(14, lines, None));
-            requests.prepare((&batch, &sums), &stretches, &mut course);
+            let (mut requests, mut carried) = (Requests::new(14), Carried::new(14, lines, None));
+            requests.prepare((&batch, &sums), &stretches, &mut carried);
             let mut last = [NOWHERE; 2];
             for (index, stretch) in stretches.iter().enumerate() {
                 let runs = &batch.runs[stretch.start..stretch.end];

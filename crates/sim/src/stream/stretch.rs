@@ -52,11 +52,11 @@ impl Done {
     }
 }
 
-/// The counts of a batch's first runs, for each number of whole blocks of them.
+/// Prefix sums of a batch: the counts of its first runs, for each number of whole blocks of them.
 #[derive(Default)]
-pub(crate) struct Sums(Vec<Done>);
+pub(crate) struct PrefixSums(Vec<Done>);
 
-impl Sums {
+impl PrefixSums {
     /// The runs of a block: the most that are gone through for each number that is asked for.
     const BLOCK: usize = 64;
 
@@ -64,7 +64,7 @@ impl Sums {
     pub(crate) fn count(&mut self, runs: &[Run]) {
         self.0.clear();
         let mut sum = Done::default();
-        for block in runs.chunks(Sums::BLOCK) {
+        for block in runs.chunks(PrefixSums::BLOCK) {
             self.0.push(sum);
             sum = sum.plus(&Done::of(block));
         }
@@ -73,13 +73,13 @@ impl Sums {
 
     /// The counts of the runs before this one; `runs` are those of the batch.
     pub(crate) fn before(&self, runs: &[Run], run: usize) -> Done {
-        let block = run / Sums::BLOCK;
-        self.0[block].plus(&Done::of(&runs[block * Sums::BLOCK..run]))
+        let block = run / PrefixSums::BLOCK;
+        self.0[block].plus(&Done::of(&runs[block * PrefixSums::BLOCK..run]))
     }
 
     /// The instructions of these runs of the batch.
     pub(crate) fn instructions(&self, runs: &[Run], some: Range<usize>) -> u64 {
-        if some.len() <= Sums::BLOCK {
+        if some.len() <= PrefixSums::BLOCK {
             runs[some].iter().map(|run| u64::from(run.instructions)).sum()
         } else {
             self.before(runs, some.end).instructions - self.before(runs, some.start).instructions
@@ -99,12 +99,12 @@ pub(crate) struct Stretch {
     /// What follows; `None` at the end of the batch.
     pub(crate) mark: Option<Mark>,
     /// What its runs are in a sampled stream.
-    pub(crate) part: Part,
+    pub(crate) role: Role,
 }
 
 /// What runs are in a sampled stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Part {
+pub(crate) enum Role {
     /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not
     /// marked.
     #[default]
@@ -131,8 +131,8 @@ pub(crate) struct Phases {
     since: (usize, u64),
     /// Whether the windows of the stream may be short, and the next one is.
     short: [bool; 2],
-    /// What the runs of each thread are; none: [`Part::Other`].
-    parts: BTreeMap<u32, Part>,
+    /// What the runs of each thread are; none: [`Role::Other`].
+    roles: BTreeMap<u32, Role>,
     /// Whether accesses were left out since the last phase began: only then does a window begin
     /// with pages used last.
     skipped: bool,
@@ -156,8 +156,8 @@ impl Phases {
     }
 
     /// What the runs that follow are.
-    pub(super) fn part(&self) -> Part {
-        self.parts.get(&self.current).copied().unwrap_or_default()
+    pub(super) fn role(&self) -> Role {
+        self.roles.get(&self.current).copied().unwrap_or_default()
     }
 
     /// The window that the current thread is in.
@@ -187,11 +187,11 @@ impl Phases {
             }
             Event::Phase { phase, period } => {
                 let skipped = std::mem::take(&mut self.skipped) && self.recent;
-                let part = self.parts.entry(self.current).or_default();
-                *part = match (*phase, *part) {
-                    (Phase::Gap, _) => Part::Other,
-                    (Phase::Warming, Part::Other) if skipped => Part::Recent,
-                    _ => Part::Window,
+                let role = self.roles.entry(self.current).or_default();
+                *role = match (*phase, *role) {
+                    (Phase::Gap, _) => Role::Other,
+                    (Phase::Warming, Role::Other) if skipped => Role::Recent,
+                    _ => Role::Window,
                 };
                 let begun = std::mem::take(&mut self.since) == (Sampling::SHORT, Sampling::SHORT as u64);
                 self.short[1] = *phase != Phase::Gap && (self.short[1] || self.short[0] && begun);

@@ -8,13 +8,13 @@ use crate::Row;
 /// each window, of 4 references and 100 cycles.
 fn evidence(misses: &[u64]) -> Evidence {
     let walks = |count: u64| Walks { data: count, instructions: 0, references: 4 * count, cycles: 100 * count };
-    let window = |count: &u64| (Tally { accesses: 100, others: walks(*count), ..Tally::default() }, 1.0);
-    let windows: Vec<(Tally, f64)> = misses.iter().map(window).collect();
-    let measured = windows.iter().fold(Sum::default(), |sum, (window, weight)| sum.and(window, *weight));
+    let window = |count: &u64| (WindowCounts { accesses: 100, others: walks(*count), ..WindowCounts::default() }, 1.0);
+    let windows: Vec<(WindowCounts, f64)> = misses.iter().map(window).collect();
+    let measured = windows.iter().fold(WeightedSum::default(), |sum, (window, weight)| sum.and(window, *weight));
     Evidence {
         measured,
-        known: Tally::default(),
-        recorded: Tally { faulting: walks(5), ..Tally::default() },
+        known: WindowCounts::default(),
+        recorded: WindowCounts { faulting: walks(5), ..WindowCounts::default() },
         accesses: (1000 * windows.len() + 5) as f64,
         windows,
         placed: true,
@@ -56,7 +56,7 @@ fn a_count_is_what_is_known_and_the_windows_scaled_to_the_rest() {
     close(evidence.counts(Basis::Without(1)).misses(), 5.0 + 370.0 * 32_000.0 / 3100.0);
     close(evidence.counts(Basis::Without(0)).misses(), 5.0 + 374.0 * 32_000.0 / 3100.0);
     assert_eq!(
-        Evidence { measured: Sum::default(), ..evidence }.counts(Basis::All).misses(),
+        Evidence { measured: WeightedSum::default(), ..evidence }.counts(Basis::All).misses(),
         5.0,
         "nothing was measured"
     );
@@ -66,7 +66,12 @@ fn a_count_is_what_is_known_and_the_windows_scaled_to_the_rest() {
 fn what_was_measured_completely_is_counted_as_it_is() {
     let plain = evidence(&in_turn());
     let others = Walks { data: 7, instructions: 3, references: 40, cycles: 1000 };
-    let known = Tally { accesses: 50, others, faulting: Walks { data: 2, ..Walks::default() }, ..Tally::default() };
+    let known = WindowCounts {
+        accesses: 50,
+        others,
+        faulting: Walks { data: 2, ..Walks::default() },
+        ..WindowCounts::default()
+    };
     let evidence = Evidence { known, ..plain };
     // 48 accesses of it are no first touches.
     close(evidence.factor(&evidence.measured), (32_000.0 - 48.0) / 3200.0);
@@ -84,7 +89,7 @@ fn an_error_is_students_times_the_spread_of_neighbours() {
     close(student(freedom) * spread, 315.85);
     assert_eq!(evidence.spread(|_| 7.0), Some(0.0), "what no window changes");
     // Of what was measured completely nothing was left out.
-    let known = Tally { accesses: 16_005, ..Tally::default() };
+    let known = WindowCounts { accesses: 16_005, ..WindowCounts::default() };
     let half = Evidence { known, ..evidence.clone() };
     let ratio = half.spread(|basis| evidence.counts(basis).misses()).unwrap();
     close(ratio / (student(freedom) * spread), (0.8_f64 / (1.0 - 3200.0 / 32_005.0)).sqrt());
@@ -120,7 +125,8 @@ fn a_spread_that_few_windows_decide_has_few_degrees_of_freedom() {
 fn an_estimate_below_what_was_recorded_is_too_low_by_the_difference() {
     let plain = evidence(&in_turn());
     let others = Walks { data: 4000, instructions: 0, references: 0, cycles: 900_000 };
-    let evidence = Evidence { recorded: Tally { others, tlb_hit_cycles: 70, ..plain.recorded }, ..plain.clone() };
+    let evidence =
+        Evidence { recorded: WindowCounts { others, tlb_hit_cycles: 70, ..plain.recorded }, ..plain.clone() };
     let most = |value: fn(&Estimated) -> f64| value(&evidence.counts(Basis::All)) + evidence.error(value, 0.0).unwrap();
     // The score interval of a count that the windows cannot see below `recorded`, without the 5
     // first touches.
@@ -149,7 +155,7 @@ fn few_windows_with_misses_leave_room_for_more() {
     close(of(&[0, 0, 0]).rare(), most);
     let warming = Walks { data: 60, instructions: 4, references: 0, cycles: 0 };
     let evidence = of(&[0, 0, 0]);
-    let recorded = Tally { others: warming, ..evidence.recorded };
+    let recorded = WindowCounts { others: warming, ..evidence.recorded };
     close(Evidence { recorded, ..evidence.clone() }.rare(), most * 2.0);
     // Their cost is that of the walks that there are: first touches, if there are no others.
     close(evidence.rare_cost(|walks| walks.cycles), most * 100.0);
@@ -171,7 +177,7 @@ fn few_windows_that_differ_leave_room_for_more() {
     assert_eq!(with(&[1; 10]).apart(&base), 0.0, "ten show it themselves");
     // No window differs, but what was recorded beside them does.
     let walks = Walks { data: 30, instructions: 0, references: 0, cycles: 0 };
-    let recorded = Tally { others: walks, ..base.recorded };
+    let recorded = WindowCounts { others: walks, ..base.recorded };
     let other = Evidence { recorded, ..base.clone() };
     assert_eq!(other.apart(&base), 30.0);
     let [mut one, mut theirs] = ["reservation", "base"].map(|policy| row(policy, &base));
@@ -187,7 +193,7 @@ fn few_windows_that_differ_leave_room_for_more() {
 fn rare_hits_of_later_levels_count_in_cycles() {
     let evidence = evidence(&in_turn());
     assert_eq!(evidence.rare_cycles(), 0.0, "no level has any");
-    let recorded = Tally { later_hits: [6, 4], tlb_hit_cycles: 70, ..evidence.recorded };
+    let recorded = WindowCounts { later_hits: [6, 4], tlb_hit_cycles: 70, ..evidence.recorded };
     let hits = Evidence { recorded, ..evidence };
     // Ten hits in 32 windows' warming, of 7 cycles each: one at least is together.
     close(hits.rare_cycles(), (1.92 + 1.96 * 0.96_f64.sqrt()) * 10.0 * 7.0);
@@ -196,7 +202,7 @@ fn rare_hits_of_later_levels_count_in_cycles() {
 #[test]
 fn each_reason_against_an_interval_is_told() {
     let good = evidence(&in_turn());
-    assert_eq!(good.no_errors(), None);
+    assert_eq!(good.why_no_interval(), None);
     let cases: [(Evidence, &str); 7] = [
         (Evidence { placed: false, ..good.clone() }, "where its windows lie"),
         (Evidence { forgets: false, ..good.clone() }, "neither LRU nor random"),
@@ -207,10 +213,14 @@ fn each_reason_against_an_interval_is_told() {
         (evidence(&in_turn()[..29]), "fewer than 30 windows"),
     ];
     for (evidence, why) in cases {
-        assert!(evidence.no_errors().is_some_and(|said| said.contains(why)), "{why}: {:?}", evidence.no_errors());
+        assert!(
+            evidence.why_no_interval().is_some_and(|said| said.contains(why)),
+            "{why}: {:?}",
+            evidence.why_no_interval()
+        );
         assert_eq!(evidence.error(Estimated::misses, 0.0), None);
     }
-    assert_eq!(evidence(&in_turn()[..30]).no_errors(), None);
+    assert_eq!(evidence(&in_turn()[..30]).why_no_interval(), None);
 }
 
 fn row(policy: &str, evidence: &Evidence) -> Row {
@@ -232,7 +242,7 @@ fn a_row_has_errors_where_its_kernel_is_known() {
     let mut known = row("thp", &evidence);
     own_errors(&mut known, Some(&evidence));
     let sampled = known.sampled.unwrap();
-    assert!(sampled.kernel_exact && sampled.no_errors.is_none());
+    assert!(sampled.kernel_exact && sampled.why_no_interval.is_none());
     close(sampled.tlb_misses_error.unwrap(), error);
     close(sampled.walk_memory_references_error.unwrap(), 4.0 * error);
     close(sampled.cycles_error.unwrap(), 100.0 * error);
@@ -289,8 +299,8 @@ fn sums_are_those_of_all_windows() {
         let translated = Translated { machine: &machine, counters: Counters::default(), faulting: Counters::default() };
         windows.turn(window, &translated, accesses, false);
         accesses += random(50);
-        let now = Tally::now(&translated, accesses);
-        let mut all = Sums::default();
+        let now = WindowCounts::now(&translated, accesses);
+        let mut all = WindowSums::default();
         windows.from(0, &now).iter().for_each(|window| all.add(window, sampling));
         let sums = windows.sums(&now, sampling);
         assert_eq!((sums.known, sums.measured, sums.others), (all.known, all.measured, all.others), "{at}");

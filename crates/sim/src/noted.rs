@@ -1,15 +1,15 @@
 //! What a simulation notes along the way that kernel and hardware do not count.
 
-use crate::contiguous::Contiguous;
 use crate::faults::Faults;
 use crate::hardware::Hardware;
+use crate::joinable::Joinable;
 use crate::{ContiguousPercent, Watch};
 use superpage_mmu::Mmu;
 use superpage_pages::MAX_LEVELS;
 use superpage_vm::{SpaceId, Vm};
 
-/// What is noted along the way.
-pub(crate) struct Log {
+/// What is noted along the way: pages touched, latencies of faults, and what went wrong.
+pub(crate) struct Noted {
     pub(crate) watch: Watch,
     pub(crate) touched: TouchedPages,
     pub(crate) faults: Faults,
@@ -28,7 +28,7 @@ pub(crate) struct TouchedPages {
     /// What was mapped at the peak, by level.
     pub(crate) mapped_at_peak: [u64; MAX_LEVELS],
     /// How contiguous that was; of an earlier peak, as long as memory is `at_peak`.
-    contiguous: Contiguous,
+    contiguous: Joinable,
     at_peak: bool,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Outcome {
     pub(crate) stopped: bool,
 }
 
-impl Log {
-    /// The log of a simulation of `machines` machines.
-    pub(crate) fn new(watch: &Watch, machines: usize) -> Log {
+impl Noted {
+    /// Nothing noted yet, of a simulation of `machines` machines.
+    pub(crate) fn new(watch: &Watch, machines: usize) -> Noted {
         let (touched, outcome) = (TouchedPages::default(), Outcome::default());
-        Log { watch: *watch, touched, faults: Faults::new(machines), outcome, page_tables: 0 }
+        Noted { watch: *watch, touched, faults: Faults::new(machines), outcome, page_tables: 0 }
     }
 
     /// Records the number of touched pages, which only grows until the next event or access.
@@ -65,7 +65,7 @@ impl Log {
         if self.watch.contiguity && std::mem::take(&mut self.touched.at_peak) {
             let is_file = |space, page| vm.maps_file_page(SpaceId(space), page);
             let base_shift = vm.ladder().base().shift();
-            self.touched.contiguous = Contiguous::count(&hardware.mmu, base_shift, is_file);
+            self.touched.contiguous = Joinable::count(&hardware.mmu, base_shift, is_file);
         }
     }
 

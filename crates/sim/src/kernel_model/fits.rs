@@ -13,9 +13,11 @@ const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids
 const MOST_IN_CHAINS: u64 = 1 << 18;
 
 impl KernelModel {
-    /// Why this kernel cannot run on the machine with this base page and number of frames, if it
-    /// cannot.
-    pub(crate) fn refuses(&self, machine: &Machine, base: PageSize, frames: u64) -> Result<(), Error> {
+    /// Checks that this kernel can run on the machine with this base page and number of frames.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] says why it cannot.
+    pub(crate) fn check_fits(&self, machine: &Machine, base: PageSize, frames: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::Usage(format!("machine {}: {problem}", machine.name)));
         if base.bytes() != PAGE {
             return refused(format!("a model of the kernel (--kernel) is for base pages of 4K, not {base}"));
@@ -61,11 +63,11 @@ impl KernelModel {
         if !self.switches.table.is_on() && groups.search != Search::Software {
             return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
         }
-        self.refuses_blocks(frames, groups).or_else(refused)
+        self.check_blocks(frames, groups).or_else(refused)
     }
 
-    /// Whether the kernel's memory lies where segments and blocks can translate it.
-    fn refuses_blocks(&self, frames: u64, groups: &Groups) -> Result<(), String> {
+    /// Checks that the kernel's memory lies where segments and blocks can translate it.
+    fn check_blocks(&self, frames: u64, groups: &Groups) -> Result<(), String> {
         let (first, switches) = (self.memory.first_page, &self.switches);
         if self.device_page(frames) + self.memory.device_pages > 1 << 20 {
             return Err(

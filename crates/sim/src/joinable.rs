@@ -30,17 +30,17 @@ pub struct ContiguousPercent {
 
 /// Counts of base pages that are mapped: anonymous ones, and those of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Contiguous {
+pub(crate) struct Joinable {
     mapped: [u64; 2],
     /// Those in groups, by the size of these.
     grouped: [[u64; 2]; GROUPS.len()],
 }
 
-impl Contiguous {
+impl Joinable {
     /// Of all address spaces; `is_file` is called with a space and a page that is mapped there.
     /// O(pages mapped).
-    pub(crate) fn count(mmu: &Mmu, base_shift: u32, is_file: impl Fn(u32, Vpn) -> bool) -> Contiguous {
-        let mut counted = Contiguous::default();
+    pub(crate) fn count(mmu: &Mmu, base_shift: u32, is_file: impl Fn(u32, Vpn) -> bool) -> Joinable {
+        let mut counted = Joinable::default();
         for (space, first, mapping) in mmu.mappings() {
             let (pages, kind) = (mapping.size.bytes() >> base_shift, usize::from(is_file(space, first)));
             counted.mapped[kind] += pages;
@@ -116,7 +116,7 @@ mod tests {
                     enter(space, page, frame, base, rights);
                 }
                 let is_file = |space: u32, page: u64| space == 1 && page / large == 1;
-                let mut expected = Contiguous::default();
+                let mut expected = Joinable::default();
                 for (&(space, page), &(frame, rights)) in &naive {
                     let kind = usize::from(is_file(space, page));
                     expected.mapped[kind] += 1;
@@ -129,7 +129,7 @@ mod tests {
                         expected.grouped[index][kind] += u64::from(whole && frame % group == page % group);
                     }
                 }
-                let counted = Contiguous::count(&mmu, base.shift(), |space, at| is_file(space, at.0));
+                let counted = Joinable::count(&mmu, base.shift(), |space, at| is_file(space, at.0));
                 assert_eq!(counted, expected, "{name}");
                 seen[0] += expected.grouped[1][0];
                 seen[1] += expected.mapped[0] - expected.grouped[0][0];
