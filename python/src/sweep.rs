@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use superpage_sweep::{Done, Options, OwnPolicy, Shard, Store, Sweep, Watch};
+use superpage_sweep::{CallerPolicy, Done, Listener, Options, RemoteCells, Shard, Sweep};
 
 /// A sweep, checked completely.
 #[pyclass(frozen, module = "superpages")]
@@ -27,7 +27,7 @@ struct Bar<'a> {
     notes: Mutex<Vec<String>>,
 }
 
-impl Watch for Bar<'_> {
+impl Listener for Bar<'_> {
     fn note(&self, text: &str) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
     }
@@ -67,7 +67,8 @@ impl Plan {
         let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
         check_names(&policies)?;
         let own = policies.iter().zip(texts);
-        let own = own.map(|(own, text)| (own.name.clone(), OwnPolicy { policy: own.policy.clone(), text })).collect();
+        let own =
+            own.map(|(own, text)| (own.name.clone(), CallerPolicy { policy: own.policy.clone(), text })).collect();
         let plan = || superpage_sweep::Plan::with_policies(Sweep::of_text(&text, &name)?, own, &limits());
         let plan = py.detach(plan).map_err(failed)?;
         Ok(Plan { plan: Arc::new(plan), _policies: policies })
@@ -145,7 +146,7 @@ impl Plan {
     /// Opens a folder for cells that run elsewhere.
     #[pyo3(signature = (output, repair = false))]
     fn open(&self, py: Python<'_>, output: PathBuf, repair: bool) -> PyResult<Folder> {
-        let open = |ticket: &work::Ticket| Store::open(Arc::clone(&self.plan), &output, repair, &ticket.stop);
+        let open = |ticket: &work::Ticket| RemoteCells::open(Arc::clone(&self.plan), &output, repair, &ticket.stop);
         let store = work::run(py, None, open)?.map_err(failed)?;
         // What stops it is an exception, which `work::run` has returned.
         store.map(Folder).ok_or_else(|| PyRuntimeError::new_err("interrupted"))
@@ -154,7 +155,7 @@ impl Plan {
 
 /// A folder of a sweep, held until this object is gone.
 #[pyclass(frozen, module = "superpages")]
-pub(crate) struct Folder(Store);
+pub(crate) struct Folder(RemoteCells);
 
 #[pymethods]
 impl Folder {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use superpage_report::{foreign, quoted};
-use superpage_sweep::{Done, Estimate, Options, Plan, Shard, Watch};
+use superpage_sweep::{Done, Estimate, Listener, Options, Plan, Shard};
 
 /// Run the combinations of workloads, machines, policies and more that a file names, and go on
 /// where an earlier run was ended
@@ -111,13 +111,13 @@ impl Sweep {
 
 /// What `--dry-run` prints.
 fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
-    let Estimate { cells, rows, own, there, seconds, measured, tried, beside, differs } = estimate;
+    let Estimate { cells, rows, shard_cells, there, seconds, measured, tried, beside, differs } = estimate;
     let mut text = format!("{}: {rows} rows in {cells} cells", foreign(plan.title()));
-    if own < cells {
-        text += &format!(", {own} of them in this shard");
+    if shard_cells < cells {
+        text += &format!(", {shard_cells} of them in this shard");
     }
-    text += &format!("\n{there} are done, {} are missing\n", own - there);
-    if own > there {
+    text += &format!("\n{there} are done, {} are missing\n", shard_cells - there);
+    if shard_cells > there {
         let time = |seconds: f64| match seconds {
             s if s < 10.0 => format!("{s:.1} s"),
             s if s < 90.0 => format!("{s:.0} s"),
@@ -152,7 +152,7 @@ fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
 /// Progress on standard error, if it is a terminal.
 struct Bar(OnceLock<ProgressBar>);
 
-impl Watch for Bar {
+impl Listener for Bar {
     fn note(&self, text: &str) {
         eprintln!("superpage: {text}");
     }

@@ -331,7 +331,7 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     fs::create_dir(place.path("mine")).unwrap();
     fs::write(place.path("mine/rows.parquet"), "mine").unwrap();
     let said = place.refused(&["sweep", "a.toml", "-o", "mine"]);
-    assert!(said.contains("it has rows.parquet, which is no sweep's"), "{said}");
+    assert!(said.contains("it holds rows.parquet, which no sweep wrote"), "{said}");
     assert_eq!(place.rows("mine"), b"mine");
 }
 
@@ -478,7 +478,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     assert!(!place.path("out").exists(), "nothing was begun");
     fs::create_dir(place.path("mine")).unwrap();
     fs::write(place.path("mine/thesis.tex"), "").unwrap();
-    assert!(place.refused(&["sweep", "a.toml", "-o", "mine"]).contains("it has thesis.tex, which is no sweep's"));
+    assert!(place.refused(&["sweep", "a.toml", "-o", "mine"]).contains("it holds thesis.tex, which no sweep wrote"));
 }
 
 #[test]

@@ -28,6 +28,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// `what` could not be written, because of this problem.
+    pub fn output(what: impl ToString, problem: impl ToString) -> Error {
+        Error::Output { what: what.to_string(), problem: problem.to_string() }
+    }
+}
+
 /// Why something could not be done.
 pub(crate) enum Problem {
     /// The process cannot continue.

@@ -7,8 +7,9 @@ use superpage_sim::{Conditions, with_values};
 /// What a stream axis begins the value of a trace with: no workload is called so.
 pub(crate) const TRACE: &str = "trace ";
 
-/// The word for a machine's own value of memory, swap space or sizes.
-const OWN: &str = "own";
+/// The value by which an axis leaves memory, swap space, sizes or the core of backgrounds to the
+/// machine.
+const DEFAULT_WORD: &str = "own";
 
 /// One simulation of the grid, in words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +35,7 @@ impl Point {
 }
 
 /// A kind of axis. To add one takes an entry of [`KINDS`].
-pub(crate) struct Kind {
+pub(crate) struct AxisKind {
     pub(crate) name: &'static str,
     /// What its values are, for `--help` and for errors.
     pub(crate) help: &'static str,
@@ -45,106 +46,103 @@ pub(crate) struct Kind {
 
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of
 /// one stream and one set of conditions are next to each other, since one base is theirs.
-pub(crate) static KINDS: [Kind; 12] = [
-    Kind {
+pub(crate) static KINDS: [AxisKind; 12] = [
+    AxisKind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
         numeric: false,
-        apply: |point, text| {
-            point.stream = text.into();
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.stream, Ok(text.into())),
     },
-    Kind {
+    AxisKind {
         name: "memory",
         help: "memory of the machine, as 64M, or own: what its file says",
         numeric: true,
-        apply: |point, text| bytes(text).map(|bytes| point.conditions.memory = bytes),
+        apply: |point, text| put(&mut point.conditions.memory, unless_default(text, bytes)),
     },
-    Kind {
+    AxisKind {
         name: "swap",
         help: "swap space, as 1G, or own: twice the memory",
         numeric: true,
-        apply: |point, text| bytes(text).map(|bytes| point.conditions.swap = bytes),
+        apply: |point, text| put(&mut point.conditions.swap, unless_default(text, bytes)),
     },
-    Kind {
+    AxisKind {
         name: "sizes",
         help: "the only superpage sizes in use, as 64K+2M, or own: all of the machine's",
         numeric: false,
-        apply: |point, text| {
-            point.conditions.sizes = match text {
-                OWN => None,
-                _ => Some(text.split('+').map(size).collect::<Result<_, _>>()?),
-            };
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.conditions.sizes, unless_default(text, sizes)),
     },
-    Kind {
+    AxisKind {
         name: "files",
         help: "warm or cold",
         numeric: false,
-        apply: |point, text| text.parse().map(|files| point.conditions.files = files),
+        apply: |point, text| put(&mut point.conditions.files, text.parse()),
     },
-    Kind {
+    AxisKind {
         name: "background",
-        help: "core or program, or own: program on machines of one core",
+        help: "core, program, or own: program if the machine has one core, else core",
         numeric: false,
-        apply: |point, text| {
-            point.conditions.background = if text == OWN { None } else { Some(text.parse()?) };
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.conditions.background, unless_default(text, str::parse)),
     },
-    Kind {
+    AxisKind {
         name: "time_scale",
         help: "how many times as fast as modelled time the clock of policies goes",
         numeric: true,
-        apply: |point, text| text.parse().map(|scale| point.conditions.time_scale = scale),
+        apply: |point, text| put(&mut point.conditions.time_scale, text.parse()),
     },
-    Kind {
+    AxisKind {
         name: "fragment",
         help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE, frag-50, aged, or the path of \
                a machine's memory",
         numeric: true,
-        apply: |point, text| text.parse().map(|fragment| point.conditions.fragment = fragment),
+        apply: |point, text| put(&mut point.conditions.fragment, text.parse()),
     },
-    Kind {
+    AxisKind {
         name: "seed",
         help: "the seed of the positions of immovable pages",
         numeric: false,
-        apply: |point, text| {
-            let seed = text.parse().ok().filter(|seed| *seed <= i64::MAX as u64);
-            point.conditions.seed = seed.ok_or_else(|| format!("{text}: expected a number from 0, below 2^63"))?;
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.conditions.seed, seed(text)),
     },
-    Kind {
+    AxisKind {
         name: "machine",
         help: "a machine, by name or as the path of a machine file, with overlays as in zen5+fractured",
         numeric: false,
-        apply: |point, text| {
-            point.machine = text.into();
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.machine, Ok(text.into())),
     },
-    Kind {
+    AxisKind {
         name: "host-policy",
         help: "a policy of the host, on machines as zen5+nested is, as sim --host-policy; base is always run too",
         numeric: false,
-        apply: |point, text| {
-            point.host = Some(text.into());
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.host, Ok(Some(text.into()))),
     },
-    Kind {
+    AxisKind {
         name: "policy",
         help: "a policy with its parameters; base is always run too",
         numeric: false,
-        apply: |point, text| {
-            point.policy = text.into();
-            Ok(())
-        },
+        apply: |point, text| put(&mut point.policy, Ok(text.into())),
     },
 ];
+
+fn put<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *field = value?;
+    Ok(())
+}
+
+fn unless_default<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text == DEFAULT_WORD { Ok(None) } else { parse(text).map(Some) }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| format!("{text}: {error}"))
+}
+
+fn sizes(text: &str) -> Result<Vec<PageSize>, String> {
+    text.split('+').map(|size| size.parse().map_err(|error| format!("{size}: {error}"))).collect()
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed <= i64::MAX as u64);
+    seed.ok_or_else(|| format!("{text}: expected a number from 0, below 2^63"))
+}
 
 /// A value of an axis in the one form that rows have: a policy by its name there, unless it is none
 /// of superpage's or wrong.
@@ -206,15 +204,4 @@ pub(crate) fn shown(axis: &str, values: &[String]) -> Vec<String> {
     let alone = |name: &String| all.iter().filter(|other| *other == name).count() == 1;
     let name = |(value, short): (&String, &String)| if alone(short) { short.clone() } else { value.clone() };
     if axis == "workload" { values.iter().zip(&all).map(name).collect() } else { values.to_vec() }
-}
-
-fn bytes(text: &str) -> Result<Option<u64>, String> {
-    match text {
-        OWN => Ok(None),
-        _ => parse_bytes(text).map(Some).map_err(|error| format!("{text}: {error}")),
-    }
-}
-
-fn size(text: &str) -> Result<PageSize, String> {
-    text.parse().map_err(|error| format!("{text}: {error}"))
 }

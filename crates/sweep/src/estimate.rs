@@ -1,7 +1,8 @@
 //! How long a sweep will take: from the cells that are there, or from a short trial of each stream.
 
 use crate::Plan;
-use crate::folder::{self, Cells};
+use crate::cells::{CELLS, Cells};
+use crate::folder;
 use crate::pass::SECONDS;
 use crate::run::{Options, PASS};
 use rayon::ThreadPoolBuilder;
@@ -32,7 +33,7 @@ pub struct Estimate {
     /// Its rows.
     pub rows: usize,
     /// Cells of the shard.
-    pub own: usize,
+    pub shard_cells: usize,
     /// Those of them that are there.
     pub there: usize,
     /// Seconds that the missing ones of the shard will take, on one processor each, as many at a
@@ -78,32 +79,33 @@ impl Means {
 pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) -> Result<Estimate, Error> {
     let cells = Cells::of(path)?;
     let there = cells.names()?;
-    let own = (0..plan.cells.len()).filter(|place| options.shard.has(*place));
-    let (done, missing): (Vec<usize>, Vec<usize>) = own.partition(|place| there.contains(&plan.cells[*place].name));
+    let is_there = |place: &usize| there.contains(&plan.cells[*place].name);
+    let shard_cells = (0..plan.cells.len()).filter(|place| options.shard.has(*place));
+    let (done, missing): (Vec<usize>, Vec<usize>) = shard_cells.partition(is_there);
     let mut means = Means::default();
-    let all_there: Vec<_> = plan.cells.iter().filter(|cell| there.contains(&cell.name)).collect();
+    let all_there: Vec<usize> = (0..plan.cells.len()).filter(is_there).collect();
     // From all over the sweep.
-    for cell in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
-        let notes = cells.open(&cell.name).ok().and_then(|file| Kept::notes(file).ok()).unwrap_or_default();
+    for place in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
+        let file = cells.open(&plan.cells[*place].name).ok();
+        let notes = file.and_then(|file| Kept::notes(file).ok()).unwrap_or_default();
         let seconds = notes.iter().find(|(key, _)| key == SECONDS).and_then(|(_, value)| value.parse().ok());
         if let Some(seconds) = seconds {
-            means.add(plan.parts[cell.part].stream, seconds);
+            means.add(plan.stream_of(*place), seconds);
         }
     }
     let (measured, mut tried, mut beside) = (means.all.1, 0, 0.0);
     if !missing.is_empty() {
         let runs = try_streams(plan, &missing, &mut means, stop)?;
         tried = means.all.1 - measured;
-        let one = all_there.first().and_then(|cell| cells.read(&cell.name).ok());
+        let one = all_there.first().and_then(|place| cells.read(&plan.cells[*place].name).ok());
         let runs = one.and_then(|file| Kept::read(file).ok()).map_or(runs, |kept| kept.runs);
         beside = beside_simulations(plan, path, &missing, &runs)?;
     }
-    let seconds =
-        missing.iter().map(|place| means.of(plan.parts[plan.cells[*place].part].stream) + beside).sum::<f64>();
+    let seconds = missing.iter().map(|place| means.of(plan.stream_of(*place)) + beside).sum::<f64>();
     Ok(Estimate {
         cells: plan.cells.len(),
         rows: plan.rows(),
-        own: done.len() + missing.len(),
+        shard_cells: done.len() + missing.len(),
         there: done.len(),
         seconds: (means.all.1 > 0 || missing.is_empty())
             .then(|| seconds / options.jobs.clamp(1, missing.len().max(1)) as f64),
@@ -120,7 +122,7 @@ fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicB
     let mut last = Vec::new();
     let mut by_stream: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for place in missing {
-        by_stream.entry(plan.parts[plan.cells[*place].part].stream).or_default().push(*place);
+        by_stream.entry(plan.stream_of(*place)).or_default().push(*place);
     }
     by_stream.retain(|stream, _| !means.streams.contains_key(stream));
     for (stream, places) in by_stream.iter().take(TRIED) {
@@ -191,7 +193,7 @@ fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run])
 
 /// Where the cells are, or the folder that is there of those that they will be in.
 fn nearest(path: &Path) -> PathBuf {
-    let cells = path.join(folder::CELLS);
+    let cells = path.join(CELLS);
     let is = cells.ancestors().find(|folder| folder.is_dir());
     is.map_or_else(|| ".".into(), Path::to_path_buf)
 }

@@ -5,8 +5,8 @@
 
 use crate::axis::{Point, SET};
 use crate::file::Bundle;
-use crate::measures;
 use crate::merge::{Brief, Merged};
+use crate::quantities;
 use crate::{Plan, Sweep};
 use std::collections::HashMap;
 use superpage_report::{Axis, Figure, Heat, Kind, Point as Mark, Series};
@@ -16,21 +16,21 @@ const CELLS: usize = 24;
 /// The most series of a figure.
 const SERIES: usize = 24;
 
-/// What a number of a figure is.
+/// What the time of a row is compared with in a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Measure {
-    /// The time of `base` over that of the row, on the same machine.
-    OverBase,
-    /// The time of the same row with the first values that are set in the machine over its own.
-    OverFirst,
+pub(crate) enum Baseline {
+    /// `base` on the same machine: its time divided by that of the row.
+    Base,
+    /// The row with the first value of each `set.` axis: its time divided by that of the row.
+    FirstValues,
 }
 
-impl Measure {
+impl Baseline {
     /// Of one row.
     fn unit(self) -> &'static str {
         match self {
-            Measure::OverBase => "speedup over base",
-            Measure::OverFirst => "speedup over the first values",
+            Baseline::Base => "speedup over base",
+            Baseline::FirstValues => "speedup over the first values",
         }
     }
 
@@ -103,12 +103,12 @@ impl<'a> Data<'a> {
         self.bundles.iter().position(|bundle| bundle.has(axis)).expect("every sweep has these axes")
     }
 
-    /// The value of a row; `None` for `base` where it is the measure, and where there is none.
-    fn value(&self, datum: &Datum, measure: Measure) -> Option<f64> {
-        match measure {
-            Measure::OverBase if datum.row.base => None,
-            Measure::OverBase => datum.row.speedup,
-            Measure::OverFirst => {
+    /// The value of a row; `None` for `base` where it is the baseline, and where there is none.
+    fn value(&self, datum: &Datum, baseline: Baseline) -> Option<f64> {
+        match baseline {
+            Baseline::Base if datum.row.base => None,
+            Baseline::Base => datum.row.speedup,
+            Baseline::FirstValues => {
                 let first = datum.chosen.iter().zip(&self.bundles);
                 let first: Vec<usize> = first.map(|(value, bundle)| if bundle.sets() { 0 } else { *value }).collect();
                 let first = self.data[*self.places.get(&first)?].row;
@@ -119,15 +119,15 @@ impl<'a> Data<'a> {
     }
 
     /// Means for each value of some bundles at once, in one pass over the rows.
-    fn means(&self, measure: Measure, by: &[usize]) -> HashMap<Vec<usize>, f64> {
-        self.means_of(measure, by, |_| true)
+    fn means(&self, baseline: Baseline, by: &[usize]) -> HashMap<Vec<usize>, f64> {
+        self.means_of(baseline, by, |_| true)
     }
 
     /// The same of those for which `which` holds.
-    fn means_of(&self, measure: Measure, by: &[usize], which: impl Fn(&[usize]) -> bool) -> HashMap<Vec<usize>, f64> {
+    fn means_of(&self, baseline: Baseline, by: &[usize], which: impl Fn(&[usize]) -> bool) -> HashMap<Vec<usize>, f64> {
         let mut sums: HashMap<Vec<usize>, (f64, usize)> = HashMap::new();
         for datum in self.data.iter().filter(|datum| which(&datum.chosen)) {
-            if let Some(value) = self.value(datum, measure) {
+            if let Some(value) = self.value(datum, baseline) {
                 let sum = sums.entry(by.iter().map(|bundle| datum.chosen[*bundle]).collect()).or_default();
                 *sum = (sum.0 + value.ln(), sum.1 + 1);
             }
@@ -157,38 +157,38 @@ impl<'a> Data<'a> {
     }
 
     /// The bundle whose values are the series, and what is measured: policies, or else what is set.
-    fn series(&self) -> Option<(usize, Measure)> {
+    fn series(&self) -> Option<(usize, Baseline)> {
         let policies = self.place("policy");
         if self.data.iter().any(|datum| !datum.row.base) {
-            return Some((policies, Measure::OverBase));
+            return Some((policies, Baseline::Base));
         }
-        self.bundles.iter().position(Bundle::sets).map(|place| (place, Measure::OverFirst))
+        self.bundles.iter().position(Bundle::sets).map(|place| (place, Baseline::FirstValues))
     }
 
     /// Bars for each stream and their mean: of all machines together, then of each.
     fn bars(&self) -> Vec<Shown> {
-        let Some((series, measure)) = self.series() else { return Vec::new() };
+        let Some((series, baseline)) = self.series() else { return Vec::new() };
         let (streams, machines) = (self.place("workload"), self.place("machine"));
         if series == streams {
             return Vec::new();
         }
-        let mut all = vec![self.bars_of(measure, [streams, series], None)];
+        let mut all = vec![self.bars_of(baseline, [streams, series], None)];
         let machine = &self.bundles[machines];
         if machine.values.len() > 1 && machines != series && machines != streams {
             for value in 0..machine.values.len() {
-                all.push(Shown { folded: true, ..self.bars_of(measure, [streams, series], Some((machines, value))) });
+                all.push(Shown { folded: true, ..self.bars_of(baseline, [streams, series], Some((machines, value))) });
             }
         }
         all
     }
 
-    fn bars_of(&self, measure: Measure, [groups, series]: [usize; 2], only: Option<(usize, usize)>) -> Shown {
+    fn bars_of(&self, baseline: Baseline, [groups, series]: [usize; 2], only: Option<(usize, usize)>) -> Shown {
         let is_in = |chosen: &[usize]| only.is_none_or(|(bundle, value)| chosen[bundle] == value);
         let bundle = &self.bundles[series];
         let mut names = self.bundles[groups].values.clone();
         let several = names.len() > 1;
         let (means, of_all) =
-            (self.means_of(measure, &[groups, series], is_in), self.means_of(measure, &[series], is_in));
+            (self.means_of(baseline, &[groups, series], is_in), self.means_of(baseline, &[series], is_in));
         let series_of = |value: usize| {
             let mark = |x: usize, y: Option<&f64>| y.map(|y| Mark { x: x as f64, y: *y, label: String::new() });
             let mut points: Vec<Mark> = (0..names.len()).filter_map(|x| mark(x, means.get(&vec![x, value]))).collect();
@@ -205,11 +205,11 @@ impl<'a> Data<'a> {
         let of = only.map_or(String::new(), |(bundle, value)| format!(", {}", self.bundles[bundle].values[value]));
         let title = format!("Each {} under each {}{of}", self.bundles[groups].name, bundle.name);
         let figure = Figure {
-            alt: format!("{title}: {} for each of {}", measure.mean_unit(), names.join(", ")),
+            alt: format!("{title}: {} for each of {}", baseline.mean_unit(), names.join(", ")),
             title,
             kind: Kind::Bars,
             x: Axis { label: self.bundles[groups].name.clone(), ..Axis::default() },
-            y: Axis { label: format!("{}{}", self.sign, measure.unit()), ..Axis::default() },
+            y: Axis { label: format!("{}{}", self.sign, baseline.unit()), ..Axis::default() },
             groups: names,
             series: series_list,
             baseline: Some(1.0),
@@ -233,11 +233,11 @@ impl<'a> Data<'a> {
                 let wide = self.bundles[*columns].values.len() > self.bundles[*rows].values.len();
                 let (rows, columns) = if wide { (columns, rows) } else { (rows, columns) };
                 let (row, column) = (&self.bundles[*rows], &self.bundles[*columns]);
-                let measure = if row.sets() || column.sets() { Measure::OverFirst } else { Measure::OverBase };
-                let means = self.means(measure, &[*rows, *columns]);
+                let baseline = if row.sets() || column.sets() { Baseline::FirstValues } else { Baseline::Base };
+                let means = self.means(baseline, &[*rows, *columns]);
                 let line = |r: usize| (0..column.values.len()).map(|c| means.get(&vec![r, c]).copied()).collect();
                 let values: Vec<Vec<Option<f64>>> = (0..row.values.len()).map(line).collect();
-                // `base` has no number where it is the measure.
+                // `base` has no number where it is the baseline.
                 let rows_kept: Vec<usize> =
                     (0..row.values.len()).filter(|r| values[*r].iter().any(Option::is_some)).collect();
                 let columns_kept: Vec<usize> =
@@ -249,7 +249,7 @@ impl<'a> Data<'a> {
                     title: format!("{} and {}", row.name, column.name),
                     rows: (row.name.clone(), rows_kept.iter().map(|r| row.values[*r].clone()).collect()),
                     columns: (column.name.clone(), columns_kept.iter().map(|c| column.values[*c].clone()).collect()),
-                    unit: format!("{}{}", self.sign, measure.mean_unit()),
+                    unit: format!("{}{}", self.sign, baseline.mean_unit()),
                     values: rows_kept.iter().map(|r| columns_kept.iter().map(|c| values[*r][*c]).collect()).collect(),
                 };
                 shown.push(self.shown(Drawn::Heat(heat), &[*rows, *columns]));
@@ -270,8 +270,8 @@ impl<'a> Data<'a> {
             let Some((axis, numbers)) = bundle.numbers.as_ref().filter(|(_, numbers)| numbers.len() > 1) else {
                 continue;
             };
-            let measure = if bundle.sets() { Measure::OverFirst } else { Measure::OverBase };
-            let means = self.means(measure, &[place, policies]);
+            let baseline = if bundle.sets() { Baseline::FirstValues } else { Baseline::Base };
+            let means = self.means(baseline, &[place, policies]);
             let series = |policy: usize| {
                 let marks = numbers.iter().enumerate().filter_map(|(value, x)| {
                     let y = *means.get(&vec![value, policy])?;
@@ -291,7 +291,7 @@ impl<'a> Data<'a> {
             }
             let title = format!("Over {}", bundle.name);
             let figure = Figure {
-                alt: format!("{title}: {}, a line for each policy", measure.mean_unit()),
+                alt: format!("{title}: {}, a line for each policy", baseline.mean_unit()),
                 title,
                 kind: Kind::Lines,
                 x: Axis {
@@ -300,7 +300,7 @@ impl<'a> Data<'a> {
                     bytes: ["memory", "swap"].contains(&axis.as_str()),
                     exact: true,
                 },
-                y: Axis { label: format!("{}{}", self.sign, measure.unit()), ..Axis::default() },
+                y: Axis { label: format!("{}{}", self.sign, baseline.unit()), ..Axis::default() },
                 groups: Vec::new(),
                 series,
                 baseline: Some(1.0),
@@ -320,7 +320,7 @@ impl<'a> Data<'a> {
         };
         let both = |datum: &Datum| {
             let [memory, gain] =
-                [measures::PEAK, measures::SPEEDUP].map(|measure| f64::from(datum.row.values[measure]).ln());
+                [quantities::PEAK, quantities::SPEEDUP].map(|quantity| f64::from(datum.row.values[quantity]).ln());
             (memory.is_finite() && gain.is_finite()).then_some((memory, gain))
         };
         let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
@@ -374,7 +374,7 @@ fn means_of(rows: usize) -> String {
     if rows == 1 { String::new() } else { format!(", means of {rows} rows each") }
 }
 
-/// The scatter plot among these as a file: the map in one picture.
+/// The map in one picture: the scatter plot among these figures, as the text of an SVG file.
 pub(crate) fn picture(all: &[Shown]) -> Option<String> {
     all.iter().find_map(|shown| match &shown.drawn {
         Drawn::Figure(figure) if figure.kind == Kind::Scatter => Some(figure.svg()),

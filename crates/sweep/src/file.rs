@@ -27,16 +27,16 @@ pub struct Sweep {
     pub(crate) axes: Vec<Axis>,
     /// Which of them go together, the slowest first; each is in one of these.
     bundles: Vec<Vec<usize>>,
-    /// The machines that the file itself has.
-    own: BTreeMap<String, Own>,
+    /// The machines that the file contains.
+    inline: BTreeMap<String, InlineMachine>,
     /// The values of the axis of that name: files are read once, so that what is digested is what
     /// runs.
     fragments: BTreeMap<String, Fragment>,
 }
 
-/// A machine of the sweep's own.
+/// A machine that the sweep's file contains: `[machines.NAME]`.
 #[derive(Clone, Debug)]
-struct Own {
+struct InlineMachine {
     /// What it is from, if it says only what differs.
     from: Option<String>,
     /// The text of the machine file or overlay.
@@ -107,7 +107,7 @@ impl Sweep {
         Sweep::parse(&text).map_err(wrong)
     }
 
-    /// The sweep that this text of a file says; `name` is for errors.
+    /// The sweep that this text of a file says; `name` is for errors. For the Python package.
     ///
     /// # Errors
     /// [`Error::Usage`]: as for [`Sweep::read`].
@@ -143,7 +143,7 @@ impl Sweep {
                 return Err(format!("axes.{name} is missing: give at least one, as in {name} = [\"{default}\"]"));
             }
         }
-        let own = machines.into_iter().map(own_machine).collect::<Result<_, String>>()?;
+        let inline = machines.into_iter().map(inline_machine).collect::<Result<_, String>>()?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
         let bundles = bundles(&axes, &sweep.zip)?;
         for Axis { name, values } in &mut axes {
@@ -152,7 +152,7 @@ impl Sweep {
         let Head { name, lines, contiguity, every, .. } = sweep;
         let every = every.map(|every| every.parse()).transpose().map_err(|error| format!("sweep.every: {error}"))?;
         let fragments = BTreeMap::new();
-        let mut sweep = Sweep { name, lines, contiguity, every, axes, bundles, own, fragments };
+        let mut sweep = Sweep { name, lines, contiguity, every, axes, bundles, inline, fragments };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {
@@ -175,26 +175,26 @@ impl Sweep {
         self.axes[bundle[0]].values.len()
     }
 
-    /// Whether a machine is one of the sweep's own, or made of one.
-    pub(crate) fn is_own(&self, name: &str) -> bool {
-        self.own.contains_key(name.split(['+', ':']).next().unwrap_or_default())
+    /// Whether a machine is one that the file contains, or made of one.
+    pub(crate) fn is_inline(&self, name: &str) -> bool {
+        self.inline.contains_key(name.split(['+', ':']).next().unwrap_or_default())
     }
 
-    /// The machine of a name, with the text of one file that says the same. What the name begins
-    /// with may be of the sweep's own; files are what other parts name, also a file `NAME.toml`
-    /// beside `[machines.NAME]`.
+    /// The machine of a name, with the text of one file that says the same. The name may begin with
+    /// a machine that the sweep's file contains; the rest of it names files, also a file
+    /// `NAME.toml` next to `[machines.NAME]`.
     pub(crate) fn machine(&self, name: &str, files: &Files) -> Result<(Machine, String), Error> {
         let (first, more) = name.split_at(name.find(['+', ':']).unwrap_or(name.len()));
-        let own = self.own.get(first);
+        let inline = self.inline.get(first);
         // As errors call it. Files are not called so.
         let here = format!("[machines.{first}].toml");
-        let name = match own {
-            Some(Own { from: Some(from), .. }) => format!("{from}+{here}{more}"),
-            Some(Own { from: None, .. }) => format!("{here}{more}"),
+        let name = match inline {
+            Some(InlineMachine { from: Some(from), .. }) => format!("{from}+{here}{more}"),
+            Some(InlineMachine { from: None, .. }) => format!("{here}{more}"),
             None => name.to_string(),
         };
-        let read = |path: &str| match own {
-            Some(own) if path == here => Ok(own.text.clone()),
+        let read = |path: &str| match inline {
+            Some(inline) if path == here => Ok(inline.text.clone()),
             _ => files.read(path).map_err(|error| MachineError::unread(path, error)),
         };
         Machine::with_text(&name, read).map_err(|error| Error::Usage(error.to_string()))
@@ -303,7 +303,7 @@ fn streams(named: &[String], suites: &BTreeMap<String, Suite>, tables: &toml::Ta
 }
 
 /// What `[machines.NAME]` says.
-fn own_machine((name, mut table): (String, toml::Table)) -> Result<(String, Own), String> {
+fn inline_machine((name, mut table): (String, toml::Table)) -> Result<(String, InlineMachine), String> {
     let wrong = |problem: &str| Err(format!("machines.{name}: {problem}"));
     // Silently, one of both would be simulated where the other is meant.
     if Machine::names().any(|known| known == name) {
@@ -324,7 +324,7 @@ fn own_machine((name, mut table): (String, toml::Table)) -> Result<(String, Own)
         }
         Some(_) => return wrong("from: expected the name of a machine, as in from = \"zen5\""),
     };
-    Ok((name, Own { from, text: table.to_string() }))
+    Ok((name, InlineMachine { from, text: table.to_string() }))
 }
 
 fn listed(names: &[&str]) -> String {
@@ -446,7 +446,7 @@ fn bundles(axes: &[Axis], zip: &[Vec<String>]) -> Result<Vec<Vec<usize>>, String
 
 /// The part of `--help` about axes.
 pub fn axes_help() -> String {
-    let kind = |kind: &axis::Kind| format!("  {:11} {}\n", kind.name, kind.help);
+    let kind = |kind: &axis::AxisKind| format!("  {:11} {}\n", kind.name, kind.help);
     let mut help: String = KINDS.iter().map(kind).collect();
     help += "  set.KEY     a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
     help

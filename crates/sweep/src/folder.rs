@@ -2,38 +2,28 @@
 //!
 //! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet`,
 //! `index.html` and `map.svg` are made of all cells. A run without `--shard` locks the folder for
-//! itself; shards lock it together, and each its own number. Whoever comes holds one more lock,
-//! `entry`, until that is done and `sweep.json` is there, and writes into it who that is.
+//! itself; shards lock it together, and each its number. Each process that opens the folder holds
+//! one more lock, `entry`, until it has its locks and `sweep.json` is there, and writes its name
+//! into it.
 //!
 //! The folder may have been prepared by somebody else: nothing in it that is a link is followed,
 //! and locks are files of this user alone.
 
+use crate::cells::{CELLS, Cells, Unread};
+use crate::locks::{ENTRY, enter, lock};
 use crate::plan::{BUILD, VERSION};
 use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use superpage_output::foreign;
-use superpage_output::{Directory, Output, explain};
+use std::sync::atomic::AtomicBool;
+use superpage_output::{Directory, Output, explain, foreign};
 use superpage_sim::Error;
 
 const MANIFEST: &str = "sweep.json";
-pub(crate) const CELLS: &str = "cells";
-const LOCKS: &str = "locks";
-const END: &str = ".parquet";
-
-/// The most bytes of a cell that is read: more than a thousand times what one of the largest sweep
-/// here has.
-pub(crate) const MOST: u64 = 64 << 20;
-
-/// How often a lock that another process holds is tried, and how long nothing is said about it.
-const AGAIN: Duration = Duration::from_millis(20);
-const SILENT: Duration = Duration::from_secs(1);
-
+pub(crate) const LOCKS: &str = "locks";
 /// What helps where nothing can be written.
 const WAY_OUT: &str = "name a folder with -o where this user may write";
 
@@ -126,7 +116,7 @@ impl Folder {
         // If this call fails, the folder that it created is removed, unless it contains a file.
         let made = Made(new.then_some(path));
         refuse_others(&directory).map_err(|error| wrong(&error))?;
-        let cells = Cells { path: path.join(CELLS), directory: Some(directory.sub(CELLS, true).map_err(unable)?) };
+        let cells = Cells::make(path, &directory).map_err(unable)?;
         let locks = directory.sub(LOCKS, true).map_err(unable)?;
         // Until what the folder is of and who works on it are settled, no other process looks:
         // shards are started together.
@@ -161,7 +151,7 @@ impl Folder {
         // What runs without shards has the folder to itself.
         let alone = shard.of == 1;
         directory.remove_leftovers(alone);
-        cells.directory.iter().for_each(|cells| cells.remove_leftovers(alone));
+        cells.remove_leftovers(alone);
         Ok(Some(Folder { path: path.into(), directory, cells, note, _locks: locks }))
     }
 
@@ -187,52 +177,24 @@ impl Folder {
 
     /// Writes a file, whole or not at all.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let what = || self.file(name).display().to_string();
-        write(&self.directory, name, bytes).map_err(|error| Error::Output { what: what(), problem: error.to_string() })
-    }
-
-    /// Writes a cell.
-    pub(crate) fn write_cell(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let directory = self.cells.directory.as_ref().expect("it was made with the folder");
-        let failed = |error: io::Error| Error::Output {
-            what: self.cells.path(name).display().to_string(),
-            problem: error.to_string(),
-        };
-        write(directory, &format!("{name}{END}"), bytes).map_err(failed)
+        write(&self.directory, name, bytes).map_err(|error| Error::output(self.file(name).display(), error))
     }
 }
 
-fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> Error {
+/// A folder cannot be used.
+pub(crate) fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> Error {
     Error::Usage(format!("cannot use {}: {problem}", path.display()))
 }
 
 /// A file or folder in `path` cannot be made or opened. Another folder is a way out, unless a disk
 /// is full or a limit reached.
-fn unable(path: &Path, error: io::Error, way_out: &str) -> Error {
+pub(crate) fn unable(path: &Path, error: io::Error, way_out: &str) -> Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
     if full || Unread::of(&error).passing {
-        return Error::Output { what: path.display().to_string(), problem: explain(error).to_string() };
+        return Error::output(path.display(), explain(error));
     }
     unusable(path, &format_args!("{error}; {way_out}"))
-}
-
-/// Why a lock cannot be had.
-#[derive(Debug)]
-enum NoLock {
-    /// Its file cannot be made or opened.
-    File(String, io::Error),
-    /// Another has it, or there are none; a sentence.
-    Held(String),
-}
-
-impl NoLock {
-    fn of(self, path: &Path) -> Error {
-        match self {
-            NoLock::File(name, error) => unable(&path.join(name), error, "give a new folder with -o"),
-            NoLock::Held(sentence) => unusable(path, &sentence),
-        }
-    }
 }
 
 /// A folder that this process has made, which is removed again when this is dropped, if it has no
@@ -259,93 +221,6 @@ impl Drop for Made<'_> {
     }
 }
 
-/// Why a cell cannot be read.
-#[derive(Debug)]
-pub(crate) struct Unread {
-    pub(crate) problem: String,
-    /// Whether this process or the system lacks what it takes to read any file: this says nothing
-    /// of the cell.
-    pub(crate) passing: bool,
-}
-
-impl Unread {
-    pub(crate) fn of(error: &io::Error) -> Unread {
-        // On all supported systems.
-        const ENFILE: i32 = 23;
-        const EMFILE: i32 = 24;
-        let passing =
-            matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) || error.kind() == io::ErrorKind::OutOfMemory;
-        Unread { problem: error.to_string(), passing }
-    }
-}
-
-impl From<String> for Unread {
-    fn from(problem: String) -> Unread {
-        Unread { problem, passing: false }
-    }
-}
-
-/// The files of a folder's cells.
-pub(crate) struct Cells {
-    path: PathBuf,
-    /// None if there is no such folder.
-    directory: Option<Directory>,
-}
-
-impl Cells {
-    /// Those of the folder `path`, to read them; none, if there is no such folder.
-    pub(crate) fn of(path: &Path) -> Result<Cells, Error> {
-        let directory = match Directory::open(path).and_then(|folder| folder.sub(CELLS, false)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(path, &error)),
-            directory => directory.ok(),
-        };
-        Ok(Cells { path: path.join(CELLS), directory })
-    }
-
-    /// Their names.
-    pub(crate) fn names(&self) -> Result<BTreeSet<String>, Error> {
-        let names = self.directory.as_ref().map_or(Ok(Vec::new()), Directory::names);
-        let names = names.map_err(|error| unusable(&self.path, &error))?;
-        Ok(names.into_iter().filter_map(|name| Some(name.to_str()?.strip_suffix(END)?.to_string())).collect())
-    }
-
-    /// The path of the file of a cell, for a message.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.path.join(format!("{name}{END}"))
-    }
-
-    /// Opens the file of a cell: a regular one, and no link.
-    pub(crate) fn open(&self, name: &str) -> Result<File, Unread> {
-        let directory = self.directory.as_ref().ok_or_else(|| "there are no cells".to_string())?;
-        let open = || {
-            let file = directory.open_regular(&format!("{name}{END}"))?;
-            Ok((file.metadata()?.len(), file))
-        };
-        match open().map_err(|error| Unread::of(&error))? {
-            (bytes, _) if bytes > MOST => Err(format!("it has {bytes} bytes, and no cell has more than {MOST}").into()),
-            (_, file) => Ok(file),
-        }
-    }
-
-    /// Its contents.
-    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, Unread> {
-        let mut bytes = Vec::new();
-        self.open(name)?.take(MOST).read_to_end(&mut bytes).map_err(|error| Unread::of(&error))?;
-        Ok(bytes)
-    }
-
-    /// Whether a folder has the name of a cell's file.
-    pub(crate) fn is_folder(&self, name: &str) -> bool {
-        self.directory.as_ref().is_some_and(|directory| directory.is_folder(&format!("{name}{END}")))
-    }
-
-    /// Removes the file of a cell, or a link in its place.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
-        let directory = self.directory.as_ref().ok_or("there are no cells")?;
-        directory.remove(&format!("{name}{END}")).map_err(|error| error.to_string())
-    }
-}
-
 /// Whether a folder was made for another sweep, in words; a folder that is not there yet is for
 /// any.
 pub(crate) fn differs(folder: &Path, plan: &Plan) -> Option<String> {
@@ -365,7 +240,7 @@ fn manifest(folder: &Directory) -> Result<Option<Manifest>, String> {
     }
 }
 
-/// A folder with files of somebody else's is none for a sweep.
+/// Refuses a folder with files that no sweep wrote.
 fn refuse_others(directory: &Directory) -> Result<(), String> {
     let text = |name: std::ffi::OsString| name.to_string_lossy().into_owned();
     let names: Vec<String> = directory.names().map_err(|error| error.to_string())?.into_iter().map(text).collect();
@@ -375,97 +250,18 @@ fn refuse_others(directory: &Directory) -> Result<(), String> {
     let ours: &[&str] =
         if made { &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html", "map.svg"] } else { &[CELLS, LOCKS] };
     match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
-        Some(name) => Err(format!("it has {}, which is no sweep's; give a new folder with -o", foreign(name))),
+        Some(name) => Err(format!("it holds {}, which no sweep wrote; give a new folder with -o", foreign(name))),
         None => Ok(()),
     }
 }
 
-fn write(folder: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file of a folder, whole or not at all.
+pub(crate) fn write(folder: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
     let written = folder.create(name).and_then(|mut output| {
         output.write_all(bytes)?;
         output.commit()
     });
     written.map_err(explain)
-}
-
-/// The file of a lock, made if it is not there.
-fn lock_file(folder: &Directory, name: &str) -> Result<File, NoLock> {
-    folder.open_lock(name).map_err(|error| NoLock::File(format!("{LOCKS}/{name}"), error))
-}
-
-/// The lock that each process holds while it looks around: a moment.
-const ENTRY: &str = "entry";
-
-/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. If another
-/// process has it for longer, calls `waits` with its name, as far as the file has it.
-fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, NoLock> {
-    let (mut file, began, mut noted) = (lock_file(folder, ENTRY)?, Instant::now(), false);
-    loop {
-        match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(TryLockError::Error(error)) => return Err(no_locks(&error)),
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        if !noted && began.elapsed() >= SILENT {
-            let mut holder = String::new();
-            let _ = (&file).take(100).read_to_string(&mut holder);
-            waits(if holder.is_empty() { "another process" } else { &holder });
-            noted = true;
-        }
-        std::thread::sleep(AGAIN);
-    }
-    let computer = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let computer = if computer.is_empty() { "this computer" } else { computer.trim() };
-    // Who it is matters only to who waits: a full disk may leave that out.
-    let emptied = file.set_len(0).and_then(|()| file.rewind());
-    let _ = emptied.and_then(|()| write!(file, "process {} on {computer}", std::process::id()));
-    Ok(Some(file))
-}
-
-fn no_locks(error: &io::Error) -> NoLock {
-    NoLock::Held(format!("its file system has no locks ({error}); give another folder with -o"))
-}
-
-/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for
-/// a moment would otherwise refuse others.
-fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, NoLock> {
-    let open = |name: &str| lock_file(folder, name);
-    let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let sentence = format!("{by}; wait for it, end it, or share the work: --shard 1/2 and --shard 2/2");
-            Err(NoLock::Held(sentence))
-        }
-        Err(TryLockError::Error(error)) => Err(no_locks(&error)),
-    };
-    let whole = open("all")?;
-    if of == 1 {
-        let locked = whole.try_lock();
-        return Ok(vec![held(whole, locked, "another sweep runs in it")?]);
-    }
-    let locked = whole.try_lock_shared();
-    let whole = held(whole, locked, "a sweep without --shard runs in it")?;
-    // Shards of another number have other cells, among them some of these.
-    let same = format!("of-{of}");
-    let kind = open(&same)?;
-    let locked = kind.try_lock_shared();
-    let kind = held(kind, locked, "shards of another number run in it")?;
-    for name in folder.names().map_err(|error| NoLock::File(LOCKS.into(), error))? {
-        let name = name.to_string_lossy();
-        if name.starts_with("of-") && name != same {
-            let other = open(&name)?;
-            let locked = other.try_lock();
-            held(other, locked, &format!("shards {name} of it run, and this is one of {of}"))?;
-        }
-    }
-    let own = open(&format!("{index}-of-{of}"))?;
-    let locked = own.try_lock();
-    let own = held(own, locked, &format!("shard {index}/{of} of it runs already"))?;
-    Ok(vec![whole, kind, own])
 }
 
 #[cfg(test)]

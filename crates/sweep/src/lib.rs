@@ -9,25 +9,29 @@
 #![forbid(unsafe_code)]
 
 mod axis;
-mod columns;
-mod elsewhere;
+mod axis_keys;
+mod cells;
+mod damaged;
+mod distributed;
 mod estimate;
 mod figures;
 mod file;
 mod files;
 mod folder;
+mod locks;
 mod map;
-mod measures;
 mod merge;
 mod page;
 mod pass;
 mod plan;
+mod pool;
+mod quantities;
 mod run;
 mod shard;
 
-pub use elsewhere::Store;
+pub use distributed::RemoteCells;
 pub use estimate::{Estimate, estimate};
 pub use file::{Sweep, axes_help};
-pub use plan::{OwnPolicy, Plan};
-pub use run::{Done, Options, Watch, run};
+pub use plan::{CallerPolicy, Plan};
+pub use run::{Done, Listener, Options, run};
 pub use shard::Shard;

@@ -3,7 +3,7 @@
 {
   const data = JSON.parse(document.getElementById("map-data").textContent);
   const form = document.getElementById("map-choice"), panels = document.getElementById("map-panels");
-  const { axes, measures, policies, streams, rows } = data;
+  const { axes, quantities, policies, streams, rows } = data;
   const names = axes[policies].values;
   const several = axes.map((axis, at) => at).filter(at => at !== policies && axes[at].values.length > 1);
   const colour = policy => `var(--s${policy % 12})`;
@@ -25,7 +25,7 @@
   const chosen = {};
   for (const at of several)
     chosen[at] = choice(axes[at].name, axes[at].name, [["", "mean of all"], ...axes[at].values.map((name, value) => [value, name])]);
-  const listed = measures.map((measure, at) => [at, measure.label]);
+  const listed = quantities.map((quantity, at) => [at, quantity.label]);
   const shown = choice("show", "show", listed), against = choice("against", "against", listed);
   against.value = 1;
   const orders = several.filter(at => at !== streams);
@@ -41,20 +41,20 @@
   restore();
   window.onhashchange = () => { restore(); draw(); };
 
-  // The means of measures over the rows that fit `fixed`, an object of axis: value, and have all of them. `sure`: of none of these
+  // The means of quantities over the rows that fit `fixed`, an object of axis: value, and have all of them. `sure`: of none of these
   // rows the kernel's part is unknown.
   const found = (of, fixed) => {
     const wanted = Object.entries(fixed), sums = of.map(() => 0);
     let number = 0, sure = true;
     for (const row of rows) {
-      const values = of.map(measure => row[axes.length + 1 + measure]);
-      if (values.some((value, at) => value === null || measures[of[at]].ratio && value <= 0)) continue;
+      const values = of.map(quantity => row[axes.length + 1 + quantity]);
+      if (values.some((value, at) => value === null || quantities[of[at]].ratio && value <= 0)) continue;
       if (wanted.some(([at, want]) => row[at] !== want)) continue;
-      values.forEach((value, at) => { sums[at] += measures[of[at]].ratio ? Math.log(value) : value; });
+      values.forEach((value, at) => { sums[at] += quantities[of[at]].ratio ? Math.log(value) : value; });
       number++;
       sure &&= row[axes.length] === 1;
     }
-    const means = of.map((measure, at) => number ? (measures[measure].ratio ? Math.exp(sums[at] / number) : sums[at] / number) : undefined);
+    const means = of.map((quantity, at) => number ? (quantities[quantity].ratio ? Math.exp(sums[at] / number) : sums[at] / number) : undefined);
     return { means, number, sure };
   };
   // The same of each policy. What one has run in part only is told so, and is not compared with what others have run.
@@ -102,7 +102,7 @@
     for (let tick = Math.ceil(low / width) * width; tick <= high; tick += width) ticks.push(+tick.toPrecision(10));
     return { at: value => from + (value - low) / (high - low) * (to - from), ticks };
   };
-  const through = measure => measures[measure].ratio ? [1] : [];
+  const through = quantity => quantities[quantity].ratio ? [1] : [];
   const panel = (title, height) => {
     const figure = document.createElement("figure"), caption = document.createElement("figcaption");
     const root = svg("svg", { viewBox: `0 0 860 ${height}`, role: "img", "aria-label": title });
@@ -119,21 +119,21 @@
   const NONE = "No row has this value here: it is over 0, or its kind never came.";
 
   // A row for each policy: its mean as a bar, each stream as a dot.
-  const bars = (measure, base) => {
-    const all = of_policies([measure], base), means = all.map(one => one.means[0]);
+  const bars = (quantity, base) => {
+    const all = of_policies([quantity], base), means = all.map(one => one.means[0]);
     const told = policy => short(means[policy]) + all[policy].mark;
     const order = names.map((_, policy) => policy).filter(policy => means[policy] !== undefined);
-    if (!order.length) return nothing(measures[measure].label, NONE);
-    order.sort((a, b) => all[b].whole - all[a].whole || (means[b] - means[a]) * (measures[measure].more ? 1 : -1));
+    if (!order.length) return nothing(quantities[quantity].label, NONE);
+    order.sort((a, b) => all[b].whole - all[a].whole || (means[b] - means[a]) * (quantities[quantity].more ? 1 : -1));
     const dots = chosen[streams] && chosen[streams].value === "" ? axes[streams].values.map((_, stream) => stream) : [];
-    const of = order.map(policy => dots.map(stream => found([measure], { ...base, [policies]: policy, [streams]: stream })));
-    const x = scale(of.flat().map(one => one.means[0]).concat(order.map(policy => means[policy])), 270, 740, through(measure));
-    const root = panel(`${measures[measure].label}: each policy, ${dots.length ? "its mean and each program" : "its mean"}`, 24 * order.length + 40);
+    const of = order.map(policy => dots.map(stream => found([quantity], { ...base, [policies]: policy, [streams]: stream })));
+    const x = scale(of.flat().map(one => one.means[0]).concat(order.map(policy => means[policy])), 270, 740, through(quantity));
+    const root = panel(`${quantities[quantity].label}: each policy, ${dots.length ? "its mean and each program" : "its mean"}`, 24 * order.length + 40);
     for (const tick of x.ticks) {
       root.append(svg("line", { class: "grid", x1: x.at(tick), x2: x.at(tick), y1: 6, y2: 24 * order.length + 6 }));
       root.append(svg("text", { class: "number", x: x.at(tick), y: 24 * order.length + 24, "text-anchor": "middle" }, tick));
     }
-    const zero = x.at(measures[measure].ratio ? 1 : 0);
+    const zero = x.at(quantities[quantity].ratio ? 1 : 0);
     order.forEach((policy, line) => {
       const y = 24 * line + 18, to = x.at(means[policy]), node = group(policy, `${names[policy]}: ${told(policy)}`);
       node.append(svg("text", { x: 262, y: y + 4, "text-anchor": "end" }, cut(names[policy], 36)));
@@ -153,8 +153,8 @@
 
   // A point for each policy, and the line of those that no other beats in both.
   const scatter = (x_of, y_of, base) => {
-    const title = `${measures[y_of].label} against ${measures[x_of].label}`;
-    if (x_of === y_of) return nothing(title, "Choose another measure to show it against.");
+    const title = `${quantities[y_of].label} against ${quantities[x_of].label}`;
+    if (x_of === y_of) return nothing(title, "Choose another quantity to show it against.");
     const found = of_policies([x_of, y_of], base), xs = found.map(one => one.means[0]), ys = found.map(one => one.means[1]);
     const all = names.map((_, policy) => policy).filter(policy => found[policy].number);
     if (!all.length) return nothing(title, NONE);
@@ -169,8 +169,8 @@
       root.append(svg("line", { class: "grid", x1: 70, x2: 640, y1: y.at(tick), y2: y.at(tick) }));
       root.append(svg("text", { class: "number", x: 62, y: y.at(tick) + 4, "text-anchor": "end" }, tick));
     }
-    root.append(svg("text", { class: "number", x: 355, y: bottom + 40, "text-anchor": "middle" }, measures[x_of].label));
-    const sign = measure => measures[measure].more ? -1 : 1;
+    root.append(svg("text", { class: "number", x: 355, y: bottom + 40, "text-anchor": "middle" }, quantities[x_of].label));
+    const sign = quantity => quantities[quantity].more ? -1 : 1;
     const both = [[xs, x_of], [ys, y_of]];
     const worse = (a, b) => both.every(([values, of]) => sign(of) * values[b] <= sign(of) * values[a]) && both.some(([values]) => values[b] !== values[a]);
     const whole = all.filter(policy => found[policy].whole);
@@ -192,14 +192,14 @@
   };
 
   // A line for each policy over the values of an axis, such as the age of memory.
-  const lines = (measure, axis) => {
+  const lines = (quantity, axis) => {
     const { values } = axes[axis], base = fixed(axis);
-    const of_value = values.map((_, value) => of_policies([measure], { ...base, [axis]: value }));
+    const of_value = values.map((_, value) => of_policies([quantity], { ...base, [axis]: value }));
     const of = names.map((_, policy) => of_value.map(all => all[policy].means[0]));
     const told = (policy, value) => short(of[policy][value]) + of_value[value][policy].mark;
-    if (of.flat().every(value => value === undefined)) return nothing(`${measures[measure].label} over ${axes[axis].name}`, NONE);
-    const y = scale(of.flat(), 300, 20, through(measure)), at = value => 110 + value * 560 / Math.max(values.length - 1, 1);
-    const root = panel(`${measures[measure].label} over ${axes[axis].name}`, 340);
+    if (of.flat().every(value => value === undefined)) return nothing(`${quantities[quantity].label} over ${axes[axis].name}`, NONE);
+    const y = scale(of.flat(), 300, 20, through(quantity)), at = value => 110 + value * 560 / Math.max(values.length - 1, 1);
+    const root = panel(`${quantities[quantity].label} over ${axes[axis].name}`, 340);
     for (const tick of y.ticks) {
       root.append(svg("line", { class: "grid", x1: 70, x2: 700, y1: y.at(tick), y2: y.at(tick) }));
       root.append(svg("text", { class: "number", x: 62, y: y.at(tick) + 4, "text-anchor": "end" }, tick));

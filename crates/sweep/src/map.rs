@@ -5,8 +5,8 @@
 //! them. It needs no network.
 
 use crate::Plan;
-use crate::measures::{MEASURES, Measure};
 use crate::merge::{Brief, Merged};
+use crate::quantities::{QUANTITIES, Quantity};
 use serde_json::{Value, json};
 use superpage_report::escape;
 
@@ -37,8 +37,8 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
             Value::from_iter(chosen.chain([json!(u8::from(row.whole))]).chain(row.values.iter().map(number)))
         })
         .collect();
-    let measures = MEASURES.iter().map(|measure| {
-        let Measure { name, label, more, ratio, estimated, .. } = measure;
+    let quantities = QUANTITIES.iter().map(|quantity| {
+        let Quantity { name, label, more, ratio, estimated, .. } = quantity;
         let sign = if *estimated { merged.certainty.sign() } else { "" };
         json!({ "name": name, "label": format!("{sign}{label}"), "more": more, "ratio": ratio })
     });
@@ -47,7 +47,7 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, command: &str) -> String {
         "policies": policies,
         "streams": streams,
         "over": bundles.iter().position(|bundle| bundle.has("fragment") && bundle.values.len() > 1),
-        "measures": measures.collect::<Vec<_>>(),
+        "quantities": quantities.collect::<Vec<_>>(),
         "rows": rows,
     });
     format!(

@@ -63,7 +63,7 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, all: &[Shown], command: &str) -
 /// The command that runs one point and its `base`; `None` if the sweep alone knows its machine or
 /// policy.
 fn of_row(plan: &Plan, point: &Point) -> Option<String> {
-    if plan.sweep.is_own(&point.machine()) || superpage_sim::named(&point.policy).is_err() {
+    if plan.sweep.is_inline(&point.machine()) || superpage_sim::named(&point.policy).is_err() {
         return None;
     }
     let conditions = &point.conditions;

@@ -1,7 +1,7 @@
 //! One pass over a stream, for one cell or several.
 
 use crate::Plan;
-use crate::folder::MOST;
+use crate::cells::MOST;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -17,15 +17,15 @@ pub(crate) const CELL: &str = "superpage.cell";
 pub(crate) type Running = (usize, Vec<Setup>);
 
 /// Cells that ran: the name and the file of each.
-pub(crate) type Kept = Vec<(String, Vec<u8>)>;
+pub(crate) type CellFiles = Vec<(String, Vec<u8>)>;
 
-/// Runs cells over one stream in one pass: the name and the file of each; `None` if `stop` ended
-/// them. A cell that cannot be run is rows with the error.
+/// Runs cells over one stream in one pass and returns the name and the file of each; `None` if
+/// `stop` ended them. The rows of a cell that cannot be run have the error.
 ///
 /// # Errors
 /// A file cannot be made, memory ran short, or the stream cannot be read.
-pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Kept>, Error> {
-    let (begun, stream) = (Instant::now(), plan.stream(&plan.cells[cells[0].0]));
+pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<CellFiles>, Error> {
+    let (begun, stream) = (Instant::now(), &plan.streams[plan.stream_of(cells[0].0)]);
     let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
     let run = || {
         let mut source = stream.source(plan.sweep.lines)?;

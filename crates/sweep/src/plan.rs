@@ -54,9 +54,9 @@ pub struct Plan {
     pub(crate) inputs: BTreeMap<String, String>,
 }
 
-/// A policy that is not built in.
+/// A policy of the caller's, as an object in Python.
 #[derive(Clone, Debug)]
-pub struct OwnPolicy {
+pub struct CallerPolicy {
     /// The policy.
     pub policy: Policy,
     /// What tells it from another one of the same name, as its source: rows of both are never
@@ -130,11 +130,16 @@ impl Plan {
         Plan::with_policies(sweep, HashMap::new(), limits)
     }
 
-    /// Like [`Plan::new`], where the axis of policies may name these too.
+    /// Like [`Plan::new`], where the axis of policies may name those of the caller too. For the
+    /// Python package.
     ///
     /// # Errors
     /// As for [`Plan::new`].
-    pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
+    pub fn with_policies(
+        sweep: Sweep,
+        callers: HashMap<String, CallerPolicy>,
+        limits: &[Limit],
+    ) -> Result<Plan, Error> {
         let (mut streams, mut parts) = (Vec::new(), Parts::default());
         let (mut machines, mut policies, mut hosts) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut set = HashMap::new();
@@ -157,8 +162,8 @@ impl Plan {
                 set.insert(name.clone(), point.set.clone());
             }
             if !texts.policies.contains_key(&point.policy) {
-                let (policy, text) = match own.get(&point.policy) {
-                    Some(own) => (own.policy.clone(), own.text.clone()),
+                let (policy, text) = match callers.get(&point.policy) {
+                    Some(CallerPolicy { policy, text }) => (policy.clone(), text.clone()),
                     None => superpage_sim::policy_with_text(&point.policy, |path| files.read(path))?,
                 };
                 policies.insert(point.policy.clone(), policy);
@@ -292,9 +297,9 @@ impl Plan {
         Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every }
     }
 
-    /// The stream of a cell.
-    pub(crate) fn stream(&self, cell: &Cell) -> &Stream {
-        &self.streams[self.parts[cell.part].stream]
+    /// The place of the stream that the cell at `place` runs over.
+    pub(crate) fn stream_of(&self, place: usize) -> usize {
+        self.parts[self.cells[place].part].stream
     }
 
     /// The number of rows.

@@ -1,6 +1,8 @@
 //! Running the cells that are not there yet, several at a time.
 
-use crate::folder::{Cells, Folder};
+use crate::cells::Cells;
+use crate::damaged::{damaged, refused};
+use crate::folder::Folder;
 use crate::pass::{Running, pass};
 use crate::{Plan, Shard, figures, merge, page};
 use rayon::{ThreadBuilder, ThreadPoolBuilder};
@@ -26,8 +28,8 @@ pub struct Options {
 }
 
 /// Receives reports of progress.
-pub trait Watch: Sync {
-    /// What the user should know, a sentence without a full stop: before [`Watch::begins`].
+pub trait Listener: Sync {
+    /// What the user should know, a sentence without a full stop: before [`Listener::begins`].
     fn note(&self, text: &str);
     /// `cells` cells are to be run; `there` others of the shard were there already.
     fn begins(&self, cells: usize, there: usize);
@@ -73,7 +75,7 @@ struct Work<'a> {
     folder: &'a Folder,
     options: &'a Options,
     stop: &'a AtomicBool,
-    watch: &'a dyn Watch,
+    listener: &'a dyn Listener,
     queue: Mutex<Queue>,
     /// A cell has ended, so that another one may fit into memory.
     ended: Condvar,
@@ -86,18 +88,24 @@ struct Work<'a> {
 /// # Errors
 /// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use.
 /// [`Error::Output`]: a cell that is there is damaged, or one cannot be written.
-pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
-    let Some(folder) = Folder::open(path, plan, options.shard, stop, &|note| watch.note(note))? else {
+pub fn run(
+    plan: &Plan,
+    path: &Path,
+    options: &Options,
+    stop: &AtomicBool,
+    listener: &dyn Listener,
+) -> Result<Done, Error> {
+    let Some(folder) = Folder::open(path, plan, options.shard, stop, &|note| listener.note(note))? else {
         return Ok(Done { there: there(plan, &Cells::of(path)?)?, ..Done::default() });
     };
-    folder.note().into_iter().for_each(|note| watch.note(note));
-    let own: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
-    let waiting = missing(plan, folder.cells(), &own, options.repair, (options.jobs, stop))?;
+    folder.note().into_iter().for_each(|note| listener.note(note));
+    let shard_cells: Vec<usize> = (0..plan.cells.len()).filter(|place| options.shard.has(*place)).collect();
+    let waiting = missing(plan, folder.cells(), &shard_cells, options.repair, (options.jobs, stop))?;
     if stop.load(Ordering::Relaxed) {
         return Ok(Done { there: there(plan, folder.cells())?, ..Done::default() });
     }
     let waiting = VecDeque::from(waiting);
-    watch.begins(waiting.len(), own.len() - waiting.len());
+    listener.begins(waiting.len(), shard_cells.len() - waiting.len());
     let jobs = options.jobs.clamp(1, waiting.len().max(1));
     let queue = Mutex::new(Queue {
         waiting,
@@ -107,7 +115,7 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
         failed: None,
         ran: 0,
     });
-    let work = Work { plan, folder: &folder, options, stop, watch, queue, ended: Condvar::new() };
+    let work = Work { plan, folder: &folder, options, stop, listener, queue, ended: Condvar::new() };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs)
             .map_while(|_| std::thread::Builder::new().name("cell".into()).spawn_scoped(scope, || work.work()).ok())
@@ -128,9 +136,9 @@ fn there(plan: &Plan, cells: &Cells) -> Result<usize, Error> {
     Ok(plan.cells.iter().filter(|cell| there.contains(&cell.name)).count())
 }
 
-/// Those of these cells that a folder does not have, and what is damaged or has an error if that is
-/// to be repaired: it is removed. What it returns means nothing once `stop` is set; then nothing is
-/// removed.
+/// Returns those of the cells at `places` that the folder does not have. With `repair` it removes
+/// the files of cells that are damaged or have an error, and returns these cells too. Once `stop`
+/// is set it removes nothing, and the result means nothing.
 ///
 /// # Errors
 /// [`Error::Output`] names all damaged cells; if one of them is a folder, nothing was removed. Or
@@ -149,7 +157,7 @@ pub(crate) fn missing(
     if missing.is_empty() && !repair {
         return Ok(missing);
     }
-    let damaged = merge::damaged(plan, cells, &there, repair, (jobs, stop));
+    let damaged = damaged(plan, cells, &there, repair, (jobs, stop));
     if stop.load(Ordering::Relaxed) {
         return Ok(missing);
     }
@@ -157,12 +165,11 @@ pub(crate) fn missing(
     let stranger = damaged.iter().any(|(place, _)| cells.is_folder(&plan.cells[*place].name));
     let passing = damaged.iter().any(|(_, unread)| unread.passing);
     if !damaged.is_empty() && (!repair || stranger || passing) {
-        return Err(merge::refused(plan, cells, &damaged));
+        return Err(refused(plan, cells, &damaged));
     }
     for (place, _) in damaged {
         let name = &plan.cells[place].name;
-        let failed = |problem| Error::Output { what: cells.path(name).display().to_string(), problem };
-        cells.remove(name).map_err(failed)?;
+        cells.remove(name).map_err(|problem| Error::output(cells.path(name).display(), problem))?;
         missing.push(place);
     }
     missing.sort_unstable();
@@ -184,9 +191,9 @@ pub(crate) fn finish(
     }
     let merged = merge::write(plan, folder, jobs, stop).map_err(|error| {
         let all: Vec<usize> = (0..plan.cells.len()).collect();
-        match merge::damaged(plan, folder.cells(), &all, false, (jobs, stop)) {
-            damaged if damaged.is_empty() => error,
-            damaged => merge::refused(plan, folder.cells(), &damaged),
+        match damaged(plan, folder.cells(), &all, false, (jobs, stop)) {
+            none if none.is_empty() => error,
+            some => refused(plan, folder.cells(), &some),
         }
     })?;
     if let Some(merged) = merged {
@@ -209,7 +216,7 @@ impl Work<'_> {
     fn work(&self) {
         let prepared = |thread: ThreadBuilder| {
             let mut thread = Some(thread);
-            self.watch.on_thread(&mut || thread.take().into_iter().for_each(ThreadBuilder::run));
+            self.listener.on_thread(&mut || thread.take().into_iter().for_each(ThreadBuilder::run));
         };
         let pool = ThreadPoolBuilder::new().num_threads(1);
         if pool.build_scoped(prepared, |pool| self.cells(|cells| pool.install(|| self.keep(cells)))).is_err() {
@@ -226,7 +233,7 @@ impl Work<'_> {
             match ended {
                 Ok(Ended { ran, short }) => {
                     queue.ran += ran;
-                    (0..ran).for_each(|_| self.watch.ended());
+                    (0..ran).for_each(|_| self.listener.ended());
                     for (place, problem) in short {
                         if alone {
                             _ = queue.too_large.get_or_insert_with(|| self.too_large(place, &problem))
@@ -244,7 +251,7 @@ impl Work<'_> {
 
     /// The error of a cell for which memory was short though nothing else ran.
     fn too_large(&self, place: usize, problem: &str) -> Error {
-        let stream = &self.plan.stream(&self.plan.cells[place]).name;
+        let stream = &self.plan.streams[self.plan.stream_of(place)].name;
         Error::Memory(format!("a cell over {stream}, alone: {problem}"))
     }
 
@@ -275,8 +282,9 @@ impl Work<'_> {
             };
             // Enough passes for all threads to end at about the same time.
             let most = queue.waiting.len().div_ceil(2 * self.options.jobs).clamp(1, PASS);
-            let stream = |place: &usize| self.plan.parts[self.plan.cells[*place].part].stream;
-            let alike = queue.waiting.iter().copied().take_while(|place| stream(place) == stream(&first)).take(most);
+            let stream = self.plan.stream_of(first);
+            let alike =
+                queue.waiting.iter().copied().take_while(|place| self.plan.stream_of(*place) == stream).take(most);
             let cell = |place: usize| Ok((place, self.plan.setups_of(&self.plan.cells[place])?));
             let mut cells: Vec<Running> = match alike.map(cell).collect::<Result<_, Error>>() {
                 Ok(cells) => cells,
@@ -317,7 +325,7 @@ impl Work<'_> {
             Err(Error::Memory(problem)) => return Ok(Ended { ran: 0, short: vec![(cells[0].0, problem)] }),
             kept => kept?.unwrap_or_default(),
         };
-        kept.iter().try_for_each(|(name, bytes)| self.folder.write_cell(name, bytes))?;
+        kept.iter().try_for_each(|(name, bytes)| self.folder.cells().write(name, bytes))?;
         Ok(Ended { ran: kept.len(), short: Vec::new() })
     }
 }

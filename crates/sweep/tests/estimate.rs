@@ -52,7 +52,7 @@ fn cells_take_as_long_as_others_over_their_stream_took() {
     leave(path, "touch:bytes=128K", &[Some(1000.0)]);
     // One over the first stream and three over the other are missing.
     let found = estimated(&plan(), path, &options("1/1"));
-    assert_eq!((found.cells, found.rows, found.own, found.there), (8, 8, 8, 4));
+    assert_eq!((found.cells, found.rows, found.shard_cells, found.there), (8, 8, 8, 4));
     assert_eq!((found.measured, found.tried, found.differs.clone()), (3, 0, None));
     assert!(found.beside > 0.0);
     close(&found, (200.0 + 3.0 * 1000.0 + 4.0 * found.beside) / 2.0);
@@ -63,7 +63,7 @@ fn cells_take_as_long_as_others_over_their_stream_took() {
     close(&none, 200.0 + 3.0 * 1000.0 + 4.0 * none.beside);
     // A shard has its cells, and learns from all.
     let shards = ["1/2", "2/2"].map(|shard| estimated(&plan(), path, &Options { jobs: 1, ..options(shard) }));
-    assert_eq!(shards.each_ref().map(|shard| (shard.own, shard.measured)), [(4, 3); 2]);
+    assert_eq!(shards.each_ref().map(|shard| (shard.shard_cells, shard.measured)), [(4, 3); 2]);
     assert_eq!(shards[0].there + shards[1].there, 4);
     let all: f64 = shards.iter().map(|shard| shard.seconds.unwrap() - shard.beside * (4 - shard.there) as f64).sum();
     assert!((all - 3200.0).abs() < 1e-3, "{shards:?}");
@@ -92,7 +92,7 @@ fn a_sweep_that_has_not_begun_is_tried_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new");
     let found = estimated(&plan(), &path, &options("1/1"));
-    assert_eq!((found.cells, found.own, found.there, found.measured, found.tried), (8, 8, 0, 0, 2));
+    assert_eq!((found.cells, found.shard_cells, found.there, found.measured, found.tried), (8, 8, 0, 0, 2));
     assert!(found.beside > 0.0 && found.seconds.unwrap() > 4.0 * found.beside, "{found:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     let stopped = estimate(&plan(), &path, &options("1/1"), &AtomicBool::new(true)).unwrap();

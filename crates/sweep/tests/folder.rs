@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Error, Kept, keep};
-use superpage_sweep::{Options, Shard, Store, run};
+use superpage_sweep::{Options, RemoteCells, Shard, run};
 
 fn refused(path: &Path, shard: &str) -> String {
     match ran(path, &options(shard)) {
@@ -99,7 +99,7 @@ fn cells_that_ran_elsewhere_are_checked_before_they_are_kept() {
     ran(other.path(), &options("1/1")).unwrap();
     let plan = Arc::new(plan());
     let stop = AtomicBool::new(false);
-    let store = Store::open(Arc::clone(&plan), folder.path(), false, &stop).unwrap().unwrap();
+    let store = RemoteCells::open(Arc::clone(&plan), folder.path(), false, &stop).unwrap().unwrap();
     assert_eq!(store.missing().unwrap().len(), plan.cells());
     let files: Vec<(String, Vec<u8>)> = cells(other.path())
         .iter()

@@ -1,7 +1,10 @@
 //! What a folder is of, who works on it, and what of it is read.
 
 use super::*;
+use crate::cells::MOST;
+use crate::locks::{AGAIN, SILENT};
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 fn plan() -> Plan {
     let text =
@@ -104,14 +107,14 @@ fn a_folder_with_other_files_is_not_used() {
     // Files whose names begin with a dot are nobody's.
     std::fs::write(folder.path().join(".hidden"), "").unwrap();
     std::fs::write(folder.path().join("rows.parquet"), "mine").unwrap();
-    assert!(refused(folder.path()).contains("it has rows.parquet, which is no sweep's"));
+    assert!(refused(folder.path()).contains("it holds rows.parquet, which no sweep wrote"));
     std::fs::remove_file(folder.path().join("rows.parquet")).unwrap();
     opened(folder.path()).unwrap();
     // Once it is a sweep's, that is its file.
     std::fs::write(folder.path().join("rows.parquet"), "").unwrap();
     opened(folder.path()).unwrap();
     std::fs::write(folder.path().join("notes.txt"), "").unwrap();
-    assert!(refused(folder.path()).contains("it has notes.txt, which is no sweep's"));
+    assert!(refused(folder.path()).contains("it holds notes.txt, which no sweep wrote"));
     assert!(folder.path().join(".hidden").exists());
 }
 
@@ -164,7 +167,7 @@ fn a_cell_of_too_many_bytes_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let open = opened(folder.path()).unwrap();
     let most = vec![0; MOST as usize + 1];
-    open.write_cell("most", &most[1..]).unwrap();
+    open.cells().write("most", &most[1..]).unwrap();
     assert_eq!(open.cells().read("most").unwrap().len() as u64, MOST);
     let file = File::options().write(true).open(open.cells().path("most")).unwrap();
     file.set_len(MOST + 1).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use superpage_sim::Error;
-use superpage_sweep::{Done, Options, Plan, Sweep, Watch, run};
+use superpage_sweep::{Done, Listener, Options, Plan, Sweep, run};
 
 const SWEEP: &str = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\n\
     machine = \"zen5\"\npolicy = [\"base\", \"thp\"]\nmemory = [\"64M\", \"128M\"]\n";
@@ -26,7 +26,7 @@ pub(crate) fn options(shard: &str) -> Options {
 #[derive(Default)]
 pub(crate) struct Seen(pub Mutex<Vec<(usize, usize)>>);
 
-impl Watch for Seen {
+impl Listener for Seen {
     fn note(&self, text: &str) {
         panic!("{text}");
     }

@@ -1,7 +1,8 @@
-//! Sweeps whose cells run elsewhere, on workers of a cluster: this side keeps what they return.
+//! Sweeps whose cells run on workers of a cluster: this side keeps what they return.
 
-use crate::folder::{Cells, Folder};
-use crate::pass::{self, pass};
+use crate::cells::Cells;
+use crate::folder::Folder;
+use crate::pass::{CellFiles, pass};
 use crate::run::{finish, missing};
 use crate::{Done, Plan, Shard, merge};
 use std::collections::HashMap;
@@ -12,10 +13,10 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Error, Kept, Row};
 
 impl Plan {
-    /// The names of all cells, each with the place of its stream: those of one stream can share a
-    /// pass.
+    /// The names of all cells, each with the place of its stream: cells of one stream can share a
+    /// pass. For the Python package, as all of this file.
     pub fn cell_names(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.cells.iter().map(|cell| (cell.name.as_str(), self.parts[cell.part].stream))
+        self.cells.iter().enumerate().map(|(place, cell)| (cell.name.as_str(), self.stream_of(place)))
     }
 
     /// The paths of traces that cells read, in the order of their axis.
@@ -23,14 +24,14 @@ impl Plan {
         self.streams.iter().filter_map(|stream| stream.name.strip_prefix(crate::axis::TRACE))
     }
 
-    /// Runs the cells of these places, which are over one stream, in one pass: the name and the
-    /// file of each; `None` if `stop` ended them.
+    /// Runs the cells at these places, which are over one stream, in one pass, and returns the name
+    /// and the file of each; `None` if `stop` ended them.
     ///
     /// # Errors
     /// [`Error::Usage`]: there is no such cell, or they are over different streams.
     /// [`Error::Output`]: a file cannot be made.
-    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<pass::Kept>, Error> {
-        let stream = |place: &usize| self.cells.get(*place).map(|cell| self.parts[cell.part].stream);
+    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<CellFiles>, Error> {
+        let stream = |place: &usize| (*place < self.cells.len()).then(|| self.stream_of(*place));
         let first = places.first().and_then(stream);
         if first.is_none() || places.iter().any(|place| stream(place) != first) {
             let problem = format!("cells {places:?}: expected places below {} over one stream", self.cells.len());
@@ -54,27 +55,27 @@ fn processors() -> usize {
 }
 
 /// The folder of a sweep, held for as long as this lives, as by [`run`](crate::run).
-pub struct Store {
+pub struct RemoteCells {
     plan: Arc<Plan>,
     folder: Folder,
     /// The numbers of rows of cells, by name.
     rows: HashMap<String, usize>,
 }
 
-impl Store {
+impl RemoteCells {
     /// Opens the folder, or makes it; `None` if `stop` was set while another process kept this one
-    /// waiting. Damaged cells are removed where it is to be repaired: they are missing then.
+    /// waiting. With `repair` it removes damaged cells, which are missing then.
     ///
     /// # Errors
     /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use.
     /// [`Error::Output`]: cells that it has are damaged.
-    pub fn open(plan: Arc<Plan>, path: &Path, repair: bool, stop: &AtomicBool) -> Result<Option<Store>, Error> {
+    pub fn open(plan: Arc<Plan>, path: &Path, repair: bool, stop: &AtomicBool) -> Result<Option<RemoteCells>, Error> {
         let waits = |note: &str| superpage_output::tell(format_args!("{note}"));
         let Some(folder) = Folder::open(path, &plan, Shard::default(), stop, &waits)? else { return Ok(None) };
         let all: Vec<usize> = (0..plan.cells.len()).collect();
         missing(&plan, folder.cells(), &all, repair, (processors(), stop))?;
         let rows = plan.cells.iter().map(|cell| (cell.name.clone(), cell.rows.len())).collect();
-        Ok(Some(Store { plan, folder, rows }))
+        Ok(Some(RemoteCells { plan, folder, rows }))
     }
 
     /// What its user should know, a sentence without a full stop.
@@ -102,7 +103,7 @@ impl Store {
             return wrong("none of this sweep: the worker has another version of superpage, or other files");
         };
         match Kept::read(bytes.to_vec()) {
-            Ok(kept) if kept.runs.len() == *rows => self.folder.write_cell(name, bytes),
+            Ok(kept) if kept.runs.len() == *rows => self.folder.cells().write(name, bytes),
             Ok(_) => wrong("it has another number of rows"),
             Err(problem) => wrong(&problem),
         }

@@ -38,8 +38,8 @@ impl Plan {
 
     /// For each axis of values that are set, in the order of the axes, its key in rows, and what
     /// all its values are.
-    fn set_keys(&self) -> Vec<(String, Kind)> {
-        let mut keys: Vec<(String, Kind)> = Vec::new();
+    fn set_keys(&self) -> Vec<(String, ValueType)> {
+        let mut keys: Vec<(String, ValueType)> = Vec::new();
         for axis in &self.sweep.axes {
             let Some(name) = axis.name.strip_prefix(SET) else { continue };
             let taken = |key: &str| {
@@ -49,7 +49,7 @@ impl Plan {
             let full = key(&axis.name);
             let numbered = (2..).map(|number| format!("{full}_{number}"));
             let mut all = [short, full.clone()].into_iter().chain(numbered);
-            keys.push((all.find(|key| !taken(key)).expect("numbers do not end"), Kind::of(&axis.values)));
+            keys.push((all.find(|key| !taken(key)).expect("numbers do not end"), ValueType::of(&axis.values)));
         }
         keys
     }
@@ -65,27 +65,27 @@ impl Plan {
 
 /// What all values of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum ValueType {
     Count,
     Number,
     Text,
 }
 
-impl Kind {
-    fn of(values: &[String]) -> Kind {
+impl ValueType {
+    fn of(values: &[String]) -> ValueType {
         match values {
             // As columns hold it.
-            _ if values.iter().all(|value| value.parse::<i64>().is_ok_and(|value| value >= 0)) => Kind::Count,
-            _ if values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite)) => Kind::Number,
-            _ => Kind::Text,
+            _ if values.iter().all(|value| value.parse::<i64>().is_ok_and(|value| value >= 0)) => ValueType::Count,
+            _ if values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite)) => ValueType::Number,
+            _ => ValueType::Text,
         }
     }
 
     fn value(self, text: &str) -> Value {
         match self {
-            Kind::Count => text.parse::<u64>().map_or(Value::Null, Value::from),
-            Kind::Number => text.parse::<f64>().map_or(Value::Null, Value::from),
-            Kind::Text => text.into(),
+            ValueType::Count => text.parse::<u64>().map_or(Value::Null, Value::from),
+            ValueType::Number => text.parse::<f64>().map_or(Value::Null, Value::from),
+            ValueType::Text => text.into(),
         }
     }
 }
