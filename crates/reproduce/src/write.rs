@@ -11,7 +11,7 @@ use superpage_sim::{Error, Format, parquet};
 /// # Errors
 /// The output cannot be written.
 pub fn write(report: &Report, format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
-    let failed = |problem: String| Error::Output { what: "the findings".into(), problem };
+    let failed = |problem: String| Error::output("the findings", problem);
     let rows: Vec<&Finding> = report.findings().collect();
     match format {
         Format::Table => out.write_all(table(report, screen).as_bytes()).map_err(|e| failed(e.to_string()))?,

@@ -26,7 +26,7 @@ const UNPACKED: i64 = 1 << 30;
 /// # Errors
 /// [`Error::Output`]: it cannot be made.
 pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
-    let failed = |problem: String| Error::Output { what: "the rows".into(), problem };
+    let failed = |problem: String| Error::output("the rows", problem);
     let mut columns: Vec<Column> = Row::KEYS.iter().map(Column::of).collect();
     runs.iter().for_each(|run| push(&mut columns, &fields(&run.row)));
     let evidence = |run: &Run| run.evidence.as_ref().map(serde_json::to_string).transpose();

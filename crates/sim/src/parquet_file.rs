@@ -197,7 +197,7 @@ fn failed(error: ParquetError) -> Error {
         },
         other => other.to_string(),
     };
-    Error::Output { what: "the rows".into(), problem }
+    Error::output("the rows", problem)
 }
 
 #[cfg(test)]

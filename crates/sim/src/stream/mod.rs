@@ -4,6 +4,7 @@
 mod counted;
 mod pages;
 mod piece;
+mod recent;
 mod requests;
 mod stretch;
 mod touched;

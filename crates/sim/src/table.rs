@@ -1,79 +1,16 @@
-//! Rows as people and programs read them: a table, JSON, CSV, Parquet.
+//! Rows as tables for people.
 
-use crate::columns::{columns, fields, text};
-use crate::{BackgroundOn, Certainty, Digest, Error, Files, KernelCounts, Row, approximate, parquet};
+use crate::columns::fields;
+use crate::notes::notes;
+use crate::{Certainty, Digest, Files, KernelCounts, Row, approximate};
 use serde_json::{Map, Value};
-use std::io::Write;
-use std::str::FromStr;
 use superpage_pages::PageSize;
-use superpage_report::{Column, InSample, Key, Keys, Screen, Table, bytes, count, foreign, time};
-
-/// The format in which rows are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// For people: one table per workload.
-    Table,
-    /// One array of objects.
-    Json,
-    /// A header and one line per row; nested values as JSON text. What a terminal would obey is
-    /// escaped.
-    Csv,
-    /// A Parquet file with one column per key; nested values as JSON text.
-    Parquet,
-}
-
-impl FromStr for Format {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Format, Error> {
-        match text {
-            "table" => Ok(Format::Table),
-            "json" => Ok(Format::Json),
-            "csv" => Ok(Format::Csv),
-            "parquet" => Ok(Format::Parquet),
-            _ => Err(Error::Usage(format!("unknown format {text}: expected table, json, csv or parquet"))),
-        }
-    }
-}
-
-/// Writes `rows` to `out`; a table is formatted for `screen`.
-///
-/// # Errors
-/// A write fails.
-pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
-    let failed = |problem: String| Error::Output { what: "the results".into(), problem };
-    match format {
-        Format::Table => out.write_all(table(rows, screen).as_bytes()).map_err(|e| failed(e.to_string()))?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, rows).map_err(|e| failed(e.to_string()))?;
-            out.write_all(b"\n").map_err(|e| failed(e.to_string()))?;
-        }
-        Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
-        Format::Parquet => {
-            let bytes = parquet(&columns(rows)).map_err(failed)?;
-            out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
-        }
-    }
-    out.flush().map_err(|e| failed(e.to_string()))
-}
-
-fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
-    let mut writer = csv::Writer::from_writer(out);
-    for (place, row) in rows.iter().enumerate() {
-        let fields = fields(row);
-        if place == 0 {
-            writer.write_record(fields.keys())?;
-        }
-        writer.write_record(fields.values().map(|value| foreign(&text(value).unwrap_or_default()).into_owned()))?;
-    }
-    writer.flush()?;
-    Ok(())
-}
+use superpage_report::{Column, InSample, Key, Keys, Screen, Table, bytes, count, time};
 
 /// For each workload a line that names it, for each machine a line with the conditions, a table of
 /// its policies, and below it what a reader must know; after several workloads, a summary for each
 /// machine.
-fn table(rows: &[Row], screen: Screen) -> String {
+pub(crate) fn table(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
     for group in &groups {
@@ -281,7 +218,7 @@ fn share(share: Option<f64>) -> String {
 }
 
 /// A share in percent, without digits that are 0.
-fn percent(percent: f64) -> String {
+pub(crate) fn percent(percent: f64) -> String {
     let text = format!("{percent:.2}");
     match text.trim_end_matches('0').trim_end_matches('.') {
         "0" if percent > 0.0 => "under 0.01 %".into(),
@@ -354,87 +291,6 @@ fn short(workload: &str) -> String {
 /// `rows`.
 fn part_of<'a>(row: &'a Row, rows: &[Row]) -> Option<&'a str> {
     rows.iter().find_map(|whole| row.workload.strip_prefix(&whole.workload)?.strip_prefix('/'))
-}
-
-/// The notes that must stand below a table for it to be honest.
-fn notes(group: &[Row], part: bool) -> Vec<String> {
-    let mut notes = approximate::notes(group);
-    for row in group {
-        let kernel = row.kernel.as_ref().map_or(String::new(), |kernel| format!(" {kernel}"));
-        let name = format!("{} {}{kernel}", row.machine, row.policies());
-        if let Some(error) = &row.error {
-            notes.push(format!("{name}: ended early: {error}"));
-        }
-        // A part that is shorter than a period is nothing to say.
-        if row.background_runs == Some(0) && !part {
-            notes.push(format!(
-                "{name}: its background never ran while the program had memory: the run ({} modelled) {} shorter than its period; set a shorter period, or --time-scale {}, say",
-                time(row.seconds + row.idle_seconds),
-                if row.sampled.is_some() { "seems" } else { "is" },
-                row.time_scale.times(100)
-            ));
-        }
-        if row.other_core_cycles >= row.cycles.max(100) / 100 {
-            notes.push(format!(
-                "{name}: background work of {} of its time is on another core (--background program charges the program)",
-                percent(100.0 * row.other_core_cycles as f64 / row.cycles.max(1) as f64)
-            ));
-        }
-        notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
-        let leaked = row.frames_leaked + row.host_frames_leaked;
-        if leaked > 0 {
-            notes.push(format!("{name}: {leaked} frames leaked: this is a bug in superpage"));
-        }
-    }
-    for machine in group.chunk_by(|a, b| a.machine == b.machine) {
-        let most = machine.iter().map(|row| row.unmapped_accesses).max().unwrap_or(0);
-        if most > 0 {
-            let name = &machine[0].machine;
-            notes.push(format!("{name}: {} accesses outside all recorded mappings, mapped page by page", count(most)));
-        }
-    }
-    notes
-}
-
-/// What saved or cost a row time against `base`, if walks are less than half of it; of several
-/// kernels against the first, however much walks are.
-fn where_from(row: &Row, group: &[Row]) -> Option<String> {
-    let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
-    let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
-    if !known(row) || !known(base) || base.cycles == 0 || row.complete != base.complete {
-        return None;
-    }
-    let percent = |then: u64, now: u64| 100.0 * (then as f64 - now as f64) / base.cycles as f64;
-    let gained = percent(base.cycles, row.cycles);
-    let walks = percent(base.walk_cycles, row.walk_cycles);
-    let other = base.kernel.as_ref().filter(|kernel| row.kernel.as_ref() != Some(kernel));
-    if gained.abs() < 1.0 || other.is_none() && walks / gained >= 0.5 {
-        return None;
-    }
-    let background = match row.background {
-        BackgroundOn::Core => "waits for the page daemon and background",
-        BackgroundOn::Program => "the page daemon and background",
-    };
-    let parts = [
-        ("cache misses", base.data_cycles, row.data_cycles),
-        ("hits in later TLB levels", base.tlb_hit_cycles, row.tlb_hit_cycles),
-        ("faults, entries and shootdowns", base.fault_cycles, row.fault_cycles),
-        ("zeroing", base.zero_cycles, row.zero_cycles),
-        ("copying", base.copy_cycles, row.copy_cycles),
-        ("promotions and demotions", base.promotion_cycles, row.promotion_cycles),
-        (background, base.background_cycles, row.background_cycles),
-        ("the disk", base.io_cycles, row.io_cycles),
-        ("the host's kernel", base.host_cycles, row.host_cycles),
-    ];
-    let mut parts: Vec<(&str, f64)> = parts.map(|(what, then, now)| (what, percent(then, now))).into();
-    parts.push(("walks", walks));
-    // All that a reader of the sum would miss, and walks in any case; the largest first.
-    parts.retain(|(what, part)| *what == "walks" || part.abs() >= 0.5 && part.abs() >= gained.abs() / 20.0);
-    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let less = |percent: f64| format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "more" } else { "less" });
-    let parts: Vec<String> = parts.iter().map(|(what, part)| format!("{} in {what}", less(*part))).collect();
-    let than = other.map_or(String::new(), |kernel| format!(" than with {kernel}"));
-    Some(format!("{} time{than}: {}", less(gained), parts.join(", ")))
 }
 
 /// Assumed values by the table of the machine file that they are in: `costs (13),
