@@ -7,20 +7,14 @@
 //! what the first N of them give is not added up but simulated, under the policy `plan`, many N in
 //! one pass over the stream.
 
-use crate::{Error, Progress, Row, Setup, run};
-use std::collections::BTreeMap;
+use crate::{Error, Progress, Row, Run, Setup, Watch, run_parts};
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use superpage_pages::{Level, PageSize, Vpn};
+use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_trace::Source;
-use superpage_vm::{
-    Answers, Background, Definition, Event, Events, Made, Need, Parameter, Policy, SpaceId, System, Target, Time,
-    Values, Wants,
-};
+use superpage_vm::{Policy, Target};
 
 /// Runs these setups over the stream.
-type Pass<'a> = &'a dyn Fn(&[Setup]) -> Result<Vec<Row>, Error>;
+type Pass<'a> = &'a dyn Fn(&[Setup]) -> Result<Vec<Run>, Error>;
 
 /// Layouts that are run in one pass.
 const AT_ONCE: usize = 12;
@@ -121,24 +115,19 @@ pub fn advise(
     let size = levels.next_back().map(|level| ladder.size(level)).ok_or_else(|| {
         Error::Usage(format!("machine {} has no superpage of at most 2 MB to advise", base.machine()))
     })?;
-    let passes = |setups: &[Setup]| -> Result<Vec<Row>, Error> {
+    let passes = |setups: &[Setup]| -> Result<Vec<Run>, Error> {
         let mut source = open()?;
         if source.info().sampling.is_some() {
             let name = &source.info().workload;
             return Err(Error::Usage(format!("{name} is sampled, and all accesses count: record it without --sample")));
         }
-        run(setups, source.as_mut(), stop, progress)
+        run_parts(setups, source.as_mut(), stop, progress, &Watch::default())
     };
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_string();
-    let tally = [("number", number.as_str()), ("pages", &(size.bytes() / ladder.base().bytes()).to_string())];
-    let tally = Policy::of(&TALLY, tally, &Target::MANAGER).expect("its parameters are in their ranges");
-    let policies = [plan("all"), crate::policy("thp")?, tally];
-    let others = policies.map(|policy| base.clone().with_policy(policy));
-    let rows = passes(&[std::slice::from_ref(base), &others].concat());
-    // The tally has ended whether they went well or not.
-    let counted = COUNTED.lock().unwrap_or_else(|error| error.into_inner()).remove(&number).unwrap_or_default();
-    let [base_row, everywhere, thp, _] = <[Row; 4]>::try_from(rows?).expect("a row for each setup");
+    let counted = Setup { miss_region: Some(size.bytes() / ladder.base().bytes()), ..base.clone() };
+    let [all, thp] = [plan("all"), crate::policy("thp")?].map(|policy| base.clone().with_policy(policy));
+    let runs = passes(&[counted, all, thp])?;
+    let regions = runs[0].misses.as_ref().map_or(Vec::new(), |misses| misses.hot(ladder.base()));
+    let [base_row, everywhere, thp] = <[Run; 3]>::try_from(runs).expect("a run for each setup").map(|run| run.row);
     let cut = [&base_row, &everywhere, &thp].into_iter().find_map(|row| Some((row, row.error.as_ref()?)));
     if let Some((row, error)) = cut.filter(|_| !stop.load(Ordering::Relaxed)) {
         return Err(Error::Usage(format!(
@@ -147,14 +136,8 @@ pub fn advise(
             row.workload, row.policy, row.machine
         )));
     }
-    let mut advice = Advice {
-        region_bytes: size.bytes(),
-        base: base_row,
-        everywhere,
-        thp,
-        regions: counted.hot(size, ladder.base()),
-        layouts: Vec::new(),
-    };
+    let mut advice =
+        Advice { region_bytes: size.bytes(), base: base_row, everywhere, thp, regions, layouts: Vec::new() };
     let most = advice.regions.len();
     if advice.saved() <= 0 || most == 0 {
         return Ok(advice);
@@ -195,7 +178,7 @@ impl Advice {
             base.clone().with_policy(plan(&ranges.join(";")))
         };
         let setups: Vec<Setup> = numbers.iter().map(layout).collect();
-        let rows = passes(&setups)?;
+        let rows = passes(&setups)?.into_iter().map(|run| run.row);
         let found = numbers.into_iter().zip(rows).filter(|(_, row)| row.complete);
         let found: Vec<Layout> = found.map(|(regions, row)| Layout { regions, share: self.share(&row), row }).collect();
         self.layouts.extend(found);
@@ -216,124 +199,4 @@ fn plan(ranges: &str) -> Policy {
     let target = Target { read: Some(read), ..Target::MANAGER };
     let definition = target.policies().find(|definition| definition.name == "plan").expect("it is built in");
     Policy::of(definition, [("file", ranges), ("cost", "0")], &target).expect("lines of its format")
-}
-
-/// Base pages, and the misses of each region are counted, which costs nothing.
-static TALLY: Definition = Definition {
-    name: "tally",
-    paper: "",
-    help: "base pages; counts misses by region",
-    parameters: &[
-        Parameter { name: "number", values: Values::Text, default: "0", help: "under which they are kept", needs: &[] },
-        Parameter {
-            name: "pages",
-            values: Values::Count(1, u64::MAX),
-            default: "512",
-            help: "of a region",
-            needs: &[],
-        },
-    ],
-    needs: &[Need::Misses],
-    make: |given| {
-        let pages = given.number("pages").expect("it has a default");
-        let number = given.text("number").unwrap_or_default().into();
-        Made::with(Answers::BASE, Tally { number, pages, counted: Counted::default() })
-    },
-};
-
-/// What tallies have counted when they end, by their numbers.
-static COUNTED: Mutex<BTreeMap<String, Counted>> = Mutex::new(BTreeMap::new());
-
-#[derive(Debug, Default)]
-struct Counted {
-    /// Misses by the number of the region.
-    misses: BTreeMap<u64, u64>,
-    /// Mappings by their first page, with their ends, the last one made at a page.
-    mappings: BTreeMap<u64, u64>,
-}
-
-impl Counted {
-    fn hot(&self, size: PageSize, base: PageSize) -> Vec<Hot> {
-        let (bytes, pages) = (base.bytes(), size.bytes() / base.bytes());
-        let hot = |(region, misses): (&u64, &u64)| {
-            let first = region * pages;
-            let holds = self.mappings.range(..first + pages).rev().find(|(_, end)| **end > first);
-            let mapping = holds.map_or(0..0, |(start, end)| start * bytes..end * bytes);
-            Hot { address: first * bytes, misses: *misses, mapping }
-        };
-        let mut all: Vec<Hot> = self.misses.iter().map(hot).collect();
-        all.sort_by_key(|hot| (std::cmp::Reverse(hot.misses), hot.address));
-        all
-    }
-}
-
-#[derive(Debug)]
-struct Tally {
-    number: String,
-    /// Of a region.
-    pages: u64,
-    counted: Counted,
-}
-
-impl Background for Tally {
-    fn next(&self) -> Option<Time> {
-        None
-    }
-
-    fn tick(&mut self, _: Time, _: &mut dyn System) {}
-
-    fn events(&self) -> Events {
-        Events { missed: true, ..Events::default() }
-    }
-
-    fn wants(&self) -> Wants {
-        Wants { mapped: true, ..Wants::default() }
-    }
-
-    fn missed(&mut self, _: SpaceId, at: Vpn, _: Level) {
-        *self.counted.misses.entry(at.0 / self.pages).or_default() += 1;
-    }
-
-    fn notify(&mut self, event: Event) {
-        if let Event::Mapped { range, .. } = event {
-            self.counted.mappings.insert(range.start.0, range.start.0 + range.pages);
-        }
-    }
-}
-
-impl Drop for Tally {
-    fn drop(&mut self) {
-        let mut all = COUNTED.lock().unwrap_or_else(|error| error.into_inner());
-        let kept = all.entry(std::mem::take(&mut self.number)).or_default();
-        std::mem::take(&mut self.counted.misses)
-            .into_iter()
-            .for_each(|(region, misses)| *kept.misses.entry(region).or_default() += misses);
-        kept.mappings.append(&mut self.counted.mappings);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use superpage_trace::workload;
-
-    #[test]
-    fn a_stream_that_fails_leaves_no_counts() {
-        let setups = crate::plan(&["zen5".into()], &[], &crate::Conditions::default()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("cut.sp");
-        let mut source = workload::parse("random:bytes=1M,references=100K").unwrap();
-        let mut writer = superpage_trace::file::Writer::create(&path, source.info(), &[]).unwrap();
-        let mut batch = superpage_trace::Batch::default();
-        while source.fill(&mut batch).unwrap() {
-            writer.write(&batch).unwrap();
-        }
-        writer.finish().unwrap();
-        let whole = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &whole[..whole.len() - whole.len() / 4]).unwrap();
-        let open = || Ok(Box::new(superpage_trace::file::Reader::open(&path)?) as Box<dyn Source>);
-        assert!(advise(&setups[0], &open, &AtomicBool::new(false), &|_| {}).is_err());
-        let kept = COUNTED.lock().unwrap_or_else(|error| error.into_inner());
-        assert!(kept.is_empty(), "{kept:?}");
-    }
 }

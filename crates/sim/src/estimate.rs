@@ -215,6 +215,11 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
+    /// Misses in the last TLB level, each of which is a walk or a refill.
+    pub(crate) fn misses(&self) -> u64 {
+        self.data_misses + self.instruction_misses
+    }
+
     /// The program's own instructions in cycles, at the machine's rate without TLB misses.
     pub(crate) fn program_cycles(&self, machine: &Machine) -> u64 {
         // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.

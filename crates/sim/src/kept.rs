@@ -81,6 +81,7 @@ impl Kept {
                 row: serde_json::from_value(Value::Object(values)).map_err(|error| error.to_string())?,
                 evidence: serde_json::from_value(evidence).map_err(|error| error.to_string())?,
                 parts: Vec::new(),
+                misses: None,
             })
         };
         Ok(Kept { runs: rows.map(run).collect::<Result<_, _>>()?, notes })

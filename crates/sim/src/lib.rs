@@ -28,6 +28,7 @@ mod kernel;
 mod kernel_model;
 mod latency;
 mod machine;
+mod misses;
 mod noted;
 mod notes;
 mod one_kernel;

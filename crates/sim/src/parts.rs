@@ -2,6 +2,7 @@
 
 use crate::Row;
 use crate::estimate::Evidence;
+use crate::misses::MissesByRegion;
 
 /// The results of one simulation, whole and by part.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +13,8 @@ pub struct Run {
     pub parts: Vec<Part>,
     /// The basis of the estimates of a sampled stream.
     pub(crate) evidence: Option<Evidence>,
+    /// Its misses by region, if they were counted.
+    pub(crate) misses: Option<MissesByRegion>,
 }
 
 impl Run {
@@ -29,7 +32,7 @@ impl Run {
 impl From<Row> for Run {
     /// A run without parts.
     fn from(row: Row) -> Run {
-        Run { row, parts: Vec::new(), evidence: None }
+        Run { row, parts: Vec::new(), evidence: None, misses: None }
     }
 }
 

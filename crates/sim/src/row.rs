@@ -61,7 +61,7 @@ pub struct Row {
     #[key(count, estimated, from = it.whole.data_misses)]
     pub dtlb_misses: u64,
     /// Both: misses in the last level, that is, walks or refills.
-    #[key(count, estimated, from = it.whole.data_misses + it.whole.instruction_misses)]
+    #[key(count, estimated, from = it.whole.misses())]
     pub tlb_misses: u64,
     /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are
     /// in `dtlb_misses`.
@@ -79,8 +79,8 @@ pub struct Row {
     /// Misses saved against `base`, in percent of its misses; `None` if `base` has none.
     #[key(ratio, "%", estimated)]
     pub tlb_miss_reduction_percent: Option<f64>,
-    /// Page-table walks.
-    #[key(count, estimated, from = it.whole.data_misses + it.whole.instruction_misses)]
+    /// Page-table walks: always `tlb_misses`.
+    #[key(count, estimated, from = it.whole.misses())]
     pub walks: u64,
     /// Memory references that these walks made.
     #[key(count, estimated, from = it.whole.walk_references)]

@@ -8,6 +8,13 @@ use superpage_trace::Event;
 use superpage_vm::{Backing, Error, Growth, Map};
 
 impl Kernel {
+    /// Maps memory of the current process.
+    pub(super) fn map(&mut self, hardware: &mut Hardware, map: Map) -> Result<(), Error> {
+        self.vm.map(hardware, self.processes.space, map)?;
+        self.misses.iter_mut().for_each(|misses| misses.mapped(map.start.pages(map.pages)));
+        Ok(())
+    }
+
     /// Handles an event that concerns the current process's address space, as the manager does it.
     pub(crate) fn memory_event(&mut self, hardware: &mut Hardware, event: &Event) -> Result<(), Error> {
         let shift = self.shift;
@@ -30,7 +37,7 @@ impl Kernel {
                 };
                 let map = Map::anonymous(start, pages).protection(protection).shared(shared);
                 let map = map.backing(backing).growth(growth);
-                self.vm.map(hardware, self.processes.space, map)
+                self.map(hardware, map)
             }
             Event::Unmap { start, pages } => match inward(shift, start, pages) {
                 PageRange { pages: 0, .. } => Ok(()),

@@ -16,6 +16,7 @@ use crate::fragment::{Fragmented, fragment};
 use crate::hardware::{Hardware, Member};
 use crate::host::Host;
 use crate::kernel_model::{At, ModelledKernel};
+use crate::misses::MissesByRegion;
 use crate::stream::inward;
 use crate::{BackgroundOn, Setup};
 use superpage_mmu::{Mmu, Request};
@@ -35,6 +36,8 @@ pub(crate) struct Kernel {
     pub(crate) modelled: Option<ModelledKernel>,
     pub(crate) fragmented: Fragmented,
     pub(crate) work: Work,
+    /// TLB misses by region, if they are counted.
+    pub(crate) misses: Option<MissesByRegion>,
     /// The most that was in use in the current part of the stream, if there is one.
     pub(crate) peak: Option<Peak>,
     /// The bits that a page number of the stream loses here.
@@ -70,6 +73,7 @@ impl Kernel {
             modelled,
             fragmented,
             work: Work::default(),
+            misses: setup.miss_region.map(MissesByRegion::new),
             peak: None,
             shift: ladder.base().shift() - superpage_trace::TRACE_PAGE_SHIFT,
         })
@@ -87,7 +91,7 @@ impl Kernel {
                 Err(FaultError::Unmapped(_)) => {
                     self.work.unmapped_accesses += 1;
                     let map = Map::anonymous(page, 1).protection(rights(access));
-                    self.vm.map(hardware, space, map).map_err(Problem::run)?;
+                    self.map(hardware, map).map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
                     self.work.widened_rights += 1;

@@ -67,6 +67,8 @@ pub struct Setup {
     pub(crate) host: Option<HostSetup>,
     /// What the kernel itself touches, if that is in the stream.
     pub(crate) kernel: Option<KernelModel>,
+    /// Base pages of the regions by which TLB misses are counted; `None`: they are not.
+    pub(crate) miss_region: Option<u64>,
 }
 
 words! {
@@ -235,6 +237,7 @@ impl Setup {
             time_scale: conditions.time_scale,
             host: None,
             kernel: None,
+            miss_region: None,
         })
     }
 

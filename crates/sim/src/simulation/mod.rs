@@ -152,7 +152,7 @@ impl Simulation {
 
     /// Makes the requests; on failure returns which one could not be made, and why.
     fn requests(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
-        if self.kernel.vm.wants_misses() {
+        if self.kernel.vm.wants_misses() || self.kernel.misses.is_some() {
             return self.requests_telling(asked);
         }
         let (mut at, end) = (0, asked.requests.len());
@@ -173,7 +173,7 @@ impl Simulation {
         }
     }
 
-    /// The same for a policy that wants to know of each miss, one by one.
+    /// The same one by one, where each miss is counted by region, or the policy wants to know of it.
     fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         for (at, request) in asked.requests.iter().enumerate() {
             self.next_look(asked, at);
@@ -185,7 +185,9 @@ impl Simulation {
                 None => self.kernel.note_writes(&self.hardware.mmu, one.requests),
             }
             if self.hardware.mmu.misses(number) > before {
-                let Simulation { hardware, kernel: Kernel { vm, work, processes, .. }, .. } = self;
+                let Simulation { hardware, kernel: Kernel { vm, work, processes, misses, .. }, .. } = self;
+                let is_mapped = || hardware.mmu.lookup(processes.space.0, request.page()).is_some();
+                misses.iter_mut().filter(|_| is_mapped()).for_each(|misses| misses.missed(request.page()));
                 let around = || hardware.mmu.held_around(number, request.page());
                 let neighbour = vm.wants_neighbours().then(around).flatten();
                 vm.missed(hardware, processes.space, request.page(), neighbour);

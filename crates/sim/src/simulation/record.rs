@@ -121,6 +121,7 @@ impl Simulation {
         let complete = complete && !self.noted.outcome.stopped;
         let by_time = self.kernel.goes_by_time();
         let parts = std::mem::take(&mut self.record.parts);
+        let misses = self.kernel.misses.take();
         let run = |((member, mut parts), (left, evidence)): ((&Member, Vec<Part>), State)| {
             let mut row = Row {
                 active_bytes: left.active_bytes,
@@ -143,7 +144,7 @@ impl Simulation {
             if let Some(last) = parts.last_mut() {
                 last.row.complete &= complete;
             }
-            (member.place, Run { row, parts, evidence })
+            (member.place, Run { row, parts, evidence, misses: misses.clone() })
         };
         let mut runs: Vec<(usize, Run)> = self.hardware.members.iter().zip(parts).zip(left).map(run).collect();
         if let Some(mut host) = self.kernel.host.take() {
