@@ -111,7 +111,7 @@ impl Sweep {
 
 /// What `--dry-run` prints.
 fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
-    let Estimate { cells, rows, shard_cells, there, seconds, measured, tried, beside, differs } = estimate;
+    let Estimate { cells, rows, shard_cells, there, seconds, measured, tried, overhead, differs } = estimate;
     let mut text = format!("{}: {rows} rows in {cells} cells", foreign(plan.title()));
     if shard_cells < cells {
         text += &format!(", {shard_cells} of them in this shard");
@@ -134,10 +134,10 @@ fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
                 )
             }
         };
-        let beside = beside * 1e3;
+        let overhead = overhead * 1e3;
         text += &match seconds {
             Some(seconds) => format!(
-                "about {} with {jobs} at a time: from {source}, and {beside:.1} ms a cell for its file\n",
+                "about {} with {jobs} at a time: from {source}, and {overhead:.1} ms a cell for its file\n",
                 time(*seconds)
             ),
             None => "how long they take is not known: nothing could be tried\n".into(),

@@ -608,7 +608,11 @@ fn policies_of_hosts_are_an_axis() {
         assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains(part));
     }
     fs::write(place.path("a.toml"), format!("{}host-policy = \"thp\"\n", head.replace("zen5+nested", "zen5"))).unwrap();
-    assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains("give every machine as zen5+nested is"));
+    assert!(
+        place
+            .refused(&["sweep", "a.toml", "-o", "no"])
+            .contains("use machines with nested page tables, as zen5+nested")
+    );
 }
 
 /// The contents of a file of memory decide which cells are new, as they decide what is run; and the

@@ -132,7 +132,7 @@ pub fn advise(
     if let Some((row, error)) = cut.filter(|_| !stop.load(Ordering::Relaxed)) {
         return Err(Error::Usage(format!(
             "{} does not run to its end under {} on {}, so nothing can be advised: {error}; \
-             advise has neither option, so name a machine with more memory by -m",
+             advise has no --memory and no --swap, so name a machine with more memory by -m",
             row.workload, row.policy, row.machine
         )));
     }

@@ -56,7 +56,7 @@ impl Certainty {
         }
     }
 
-    /// What stands before numbers that are made of these rows: `≈ ` where some are estimates.
+    /// The sign before numbers that are made of these rows: `≈ ` where some are estimates.
     pub fn sign(&self) -> &'static str {
         if self.estimates > 0 { "≈ " } else { "" }
     }

@@ -14,7 +14,7 @@ pub(crate) struct Effort {
     pte_writes: u64,
     pte_traversals: u64,
     shootdowns: u64,
-    /// Those of them that interrupt the program.
+    /// Shootdowns that interrupt the program.
     shootdowns_running: u64,
     switches: u64,
     zeroed_bytes: u64,
@@ -37,8 +37,8 @@ impl Effort {
         Effort { faults: 1, pte_writes, zeroed_bytes, use_bits, use_bit_entries, switches, remaps, ..self }
     }
 
-    /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests
-    /// of the idle loop, which take no time from others.
+    /// All of the kernel's work so far; `copied` are bytes that it copied for reads and writes of
+    /// files, `idle` digests of the idle loop, which take no time from others.
     pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
         Effort {
             faults: stats.faults,
@@ -61,7 +61,7 @@ impl Effort {
         }
     }
 
-    /// Without bytes that were zeroed and copied as accesses.
+    /// This effort without bytes that a kernel model zeroed and copied by accesses.
     pub(crate) fn without(self, (zeroed, copied): (u64, u64)) -> Effort {
         Effort {
             zeroed_bytes: self.zeroed_bytes.saturating_sub(zeroed),
@@ -70,7 +70,7 @@ impl Effort {
         }
     }
 
-    /// The cycles of this work, where a core of its own does it, that the program pays: it is
+    /// The cycles of this work, where another core does it, that the program pays: it is
     /// interrupted by shootdowns.
     pub(crate) fn interrupts(&self, machine: &Machine) -> u64 {
         self.shootdowns_running * machine.costs.shootdown

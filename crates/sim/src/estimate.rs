@@ -71,7 +71,7 @@ pub(crate) struct Translated<'a> {
 }
 
 impl<'a> Translated<'a> {
-    /// Of machine `number` of `mmu`.
+    /// The counts of machine `number` of `mmu`.
     pub(crate) fn new(machine: &'a Machine, mmu: &Mmu, number: usize) -> Translated<'a> {
         Translated { machine, counters: mmu.counters(number), faulting: mmu.faulting(number) }
     }
@@ -150,9 +150,9 @@ impl WeightedSum {
 /// The sums of some windows, known and measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowSums {
-    /// Of those that stand for no more than they contain, and so are known.
+    /// The sum of those that stand for no more than they contain, and so are known.
     known: WindowCounts,
-    /// Of the others, and how many they are.
+    /// The sum of the others, and how many they are.
     measured: WeightedSum,
     others: u64,
 }

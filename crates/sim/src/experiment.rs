@@ -43,8 +43,8 @@ pub fn run(
     Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
-/// So long the threads work at least before the caller hears of the progress: to wake them takes as
-/// long as a batch of one machine.
+/// The shortest time that threads work before the caller hears of the progress: to wake them takes
+/// as long as a batch of one machine.
 const TURN: Duration = Duration::from_millis(20);
 
 /// Like [`run`], and also returns the named parts of the stream each by itself, and what `watch`

@@ -98,7 +98,7 @@ impl Faults {
         self.begun = [writes, zeroed];
     }
 
-    /// Records a fault that has changed what faults seldom change, whose new sum is `rare`.
+    /// Records a fault that did more than map and zero; `rare` is the new sum of what it did.
     #[inline(never)]
     fn record_other(&mut self, done: Plain, now: (&Hardware, &Kernel, &Clock), rare: u64) {
         let (hardware, kernel, _) = now;

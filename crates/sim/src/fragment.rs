@@ -16,11 +16,11 @@ use superpage_vm::Vm;
 /// What memory holds before a run.
 ///
 /// A share: that of the extents which hold an immovable page. Without a size it is the share of the
-/// extents of *each* superpage size of the machine: the extents of the smallest size that hold one
-/// fill extents of the next size, and those the extents of the size above, except for one of each
-/// that holds the rest; memory outside them has no such pages. With a size it is the share of the
-/// extents of that size, spread over memory, one page in each: smaller extents beside the page are
-/// whole, and a larger one is not if any of its parts is not.
+/// extents of *each* superpage size of the machine. The extents that are hit are packed: those of
+/// the smallest size fill whole extents of the next size, and so on upward; at each size at most
+/// one extent is hit in part. Memory outside them has no such pages. With a size it is the share of
+/// the extents of that size, spread over memory, one page in each: smaller extents next to the page
+/// are whole, and a larger extent is hit if any of its parts is.
 ///
 /// `frag-50`: in 50 percent of the extents of 2 MB, 64 KB that can be moved, as Zhu et al.
 /// (Quicksilver, USENIX ATC 2020) fragment memory.

@@ -37,7 +37,8 @@ pub(crate) struct Joinable {
 }
 
 impl Joinable {
-    /// Of all address spaces; `is_file` is called with a space and a page that is mapped there.
+    /// Counts in all address spaces; `is_file` is called with a space and a page that is mapped
+    /// there.
     /// O(pages mapped).
     pub(crate) fn count(mmu: &Mmu, base_shift: u32, is_file: impl Fn(u32, Vpn) -> bool) -> Joinable {
         let mut counted = Joinable::default();

@@ -18,7 +18,7 @@ const DIGEST: &str = "superpage.digest";
 /// The column that rows do not have.
 const EVIDENCE: &str = "evidence";
 
-/// The most bytes that the data of such a file may say to have when they are unpacked.
+/// The most bytes that such a file may claim to have unpacked.
 const UNPACKED: i64 = 1 << 30;
 
 /// The file that keeps these runs, without parts, and notes for whoever reads it.
@@ -36,7 +36,7 @@ pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
     with_notes(&columns, notes, Packed::Only(EVIDENCE), Some(DIGEST)).map_err(|error| failed(error.to_string()))
 }
 
-/// What [`keep`] has kept.
+/// The contents of a file that [`keep`] has made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// The runs.
@@ -65,11 +65,11 @@ impl Kept {
         let digest = notes.iter().find(|(key, _)| key == DIGEST).map_or("", |(_, digest)| digest);
         let bytes = digest.split(' ').next().and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
         if file.get(..bytes).is_none_or(|data| digest_of(data) != digest) {
-            return Err("its data are not those that were written".into());
+            return Err("its checksum is missing or wrong".into());
         }
         let unpacked: i64 = reader.metadata().row_groups().iter().map(|group| group.total_byte_size()).sum();
         if !(0..=UNPACKED).contains(&unpacked) {
-            return Err(format!("its data say that they are of {unpacked} bytes, and none has more than {UNPACKED}"));
+            return Err(format!("it claims {unpacked} bytes unpacked, and at most {UNPACKED} are accepted"));
         }
         let rows = reader.get_row_iter(None).map_err(|error| error.to_string())?;
         let run = |row: Result<parquet::record::Row, parquet::errors::ParquetError>| -> Result<Run, String> {

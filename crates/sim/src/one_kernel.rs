@@ -9,8 +9,8 @@
 use crate::{Setup, Watch};
 use superpage_vm::Hash;
 
-/// The places of all setups, those together that one simulation can run. The first of each group is
-/// the first of those in the grid, and groups are in the order of these.
+/// Groups the places of all setups: each group is one simulation. Groups, and the places in each,
+/// are in the order of the grid.
 pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, setup) in setups.iter().enumerate() {
@@ -26,8 +26,8 @@ pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Whether the kernels of both do the same, unless they ask the machine. What is known not to
-/// matter is taken out, and all the rest compared.
+/// Whether the kernels of both do the same, unless they ask the machine: fields that are known not
+/// to matter are taken out, and all others compared.
 fn does_the_same(a: &Setup, b: &Setup) -> bool {
     let with_ours = || Setup { machine: a.machine.clone(), name: a.name.clone(), digest: a.digest, ..b.clone() };
     a.policy == b.policy && a.frames == b.frames && a.machine.shares_mappings(&b.machine) && *a == with_ours()

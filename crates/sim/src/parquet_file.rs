@@ -59,7 +59,7 @@ pub(crate) fn with_notes(
     Ok(bytes)
 }
 
-/// How many bytes these are, and their digest.
+/// The number of these bytes, and their digest.
 pub(crate) fn digest_of(bytes: &[u8]) -> String {
     format!("{} {:032x}", bytes.len(), xxhash_rust::xxh3::xxh3_128(bytes))
 }
@@ -142,7 +142,7 @@ fn split<T, U>(values: &[Option<T>], convert: impl Fn(&T) -> U) -> (Vec<i16>, Ve
 /// The file is the one that [`write`](crate::write) makes of all at once.
 pub struct RowFile<W: Write + Send> {
     writer: SerializedFileWriter<W>,
-    /// Of a group without rows.
+    /// The columns without rows.
     heads: Vec<Column>,
     /// The rows of a group that is not full yet.
     columns: Vec<Column>,

@@ -18,7 +18,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The same without what is relative to `base`: what the run is by itself.
+    /// This run without the figures that are relative to `base`.
     #[must_use]
     pub fn alone(mut self) -> Run {
         (self.row.tlb_miss_reduction_percent, self.row.speedup) = (None, None);

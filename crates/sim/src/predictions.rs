@@ -14,7 +14,8 @@ struct Predictions {
     program: Vec<Program>,
 }
 
-/// Of one program, the time under `thp` divided by that under `base`.
+/// The time of a program under `thp` divided by that under `base`: measured, and predicted from
+/// pages alone and with lines.
 #[derive(Deserialize)]
 struct Program {
     name: String,

@@ -77,8 +77,7 @@ impl Guard {
             return Ok(());
         };
         Err(Error::Usage(format!(
-            "workload {} takes {} of memory to generate, besides what its simulation takes, and {} are left of {of}; give \
-             a smaller one",
+            "workload {} needs {} of memory to generate its stream, and only {} are left of {of}; give a smaller one",
             info.workload,
             bytes(info.memory),
             bytes(left)
@@ -238,7 +237,7 @@ mod tests {
         assert_eq!((said(0), said((1 << 30) - Guard::RESERVE)), (Ok(()), Ok(())));
         let short = said((1 << 30) - Guard::RESERVE + 1).unwrap_err();
         assert!(
-            short.contains("workload graph takes 768 MB") && short.contains("1.00 GB are left of the test"),
+            short.contains("workload graph needs 768 MB") && short.contains("1.00 GB are left of the test"),
             "{short}"
         );
         assert!(Guard::of(None).check_stream(&Info { memory: u64::MAX, ..Info::default() }).is_ok());

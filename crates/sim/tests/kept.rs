@@ -76,5 +76,5 @@ fn what_was_not_kept_is_no_run() {
     superpage_sim::write(&rows.unwrap(), superpage_sim::Format::Parquet, superpage_report::Screen::of(100), &mut bytes)
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
-    assert!(Kept::read(std::fs::read(&path).unwrap()).unwrap_err().contains("not those that were written"));
+    assert!(Kept::read(std::fs::read(&path).unwrap()).unwrap_err().contains("checksum is missing or wrong"));
 }

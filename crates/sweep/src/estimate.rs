@@ -43,9 +43,9 @@ pub struct Estimate {
     pub measured: usize,
     /// Streams of which cells were run for a moment now, since none was measured.
     pub tried: usize,
-    /// Seconds of them that a cell takes besides its simulation: its setups, and its file, put on
-    /// the disk and read again for all rows.
-    pub beside: f64,
+    /// Seconds of each missing cell outside its simulation: to lay out its setups, to write its
+    /// file to the disk, and to read that again for all rows.
+    pub overhead: f64,
     /// In words, what the folder was made for, if that is another sweep.
     pub differs: Option<String>,
 }
@@ -93,15 +93,15 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
             means.add(plan.stream_of(*place), seconds);
         }
     }
-    let (measured, mut tried, mut beside) = (means.all.1, 0, 0.0);
+    let (measured, mut tried, mut overhead) = (means.all.1, 0, 0.0);
     if !missing.is_empty() {
         let runs = try_streams(plan, &missing, &mut means, stop)?;
         tried = means.all.1 - measured;
         let one = all_there.first().and_then(|place| cells.read(&plan.cells[*place].name).ok());
         let runs = one.and_then(|file| Kept::read(file).ok()).map_or(runs, |kept| kept.runs);
-        beside = beside_simulations(plan, path, &missing, &runs)?;
+        overhead = overhead_of(plan, path, &missing, &runs)?;
     }
-    let seconds = missing.iter().map(|place| means.of(plan.stream_of(*place)) + beside).sum::<f64>();
+    let seconds = missing.iter().map(|place| means.of(plan.stream_of(*place)) + overhead).sum::<f64>();
     Ok(Estimate {
         cells: plan.cells.len(),
         rows: plan.rows(),
@@ -111,7 +111,7 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
             .then(|| seconds / options.jobs.clamp(1, missing.len().max(1)) as f64),
         measured,
         tried,
-        beside,
+        overhead,
         differs: folder::differs(path, plan),
     })
 }
@@ -167,9 +167,8 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
     Ok((begun.elapsed().as_secs_f64() / share, runs))
 }
 
-/// What a cell takes besides its simulation, in seconds: the median of a few, with the file of
-/// these runs.
-fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run]) -> Result<f64, Error> {
+/// The seconds of a cell outside its simulation: the median of a few, with the file of these runs.
+fn overhead_of(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run]) -> Result<f64, Error> {
     // The file has no name, so none is left.
     let name = nearest(path).join("cell");
     let disk = |bytes: &[u8]| {

@@ -314,9 +314,9 @@ impl<'a> Data<'a> {
     /// other beats in both. Means are over the combinations that all policies have run.
     fn scatter(&self) -> Option<Shown> {
         let policies = self.place("policy");
-        let beside = |datum: &Datum| {
-            let others = datum.chosen.iter().enumerate().filter(|(place, _)| *place != policies);
-            others.map(|(_, value)| *value).collect::<Vec<_>>()
+        let others = |datum: &Datum| {
+            let chosen = datum.chosen.iter().enumerate().filter(|(place, _)| *place != policies);
+            chosen.map(|(_, value)| *value).collect::<Vec<_>>()
         };
         let both = |datum: &Datum| {
             let [memory, gain] =
@@ -327,12 +327,12 @@ impl<'a> Data<'a> {
         self.data
             .iter()
             .filter(|datum| both(datum).is_some())
-            .for_each(|datum| *known.entry(beside(datum)).or_default() += 1);
+            .for_each(|datum| *known.entry(others(datum)).or_default() += 1);
         let names = &self.bundles[policies].values;
         let (mut points, mut least): (Vec<Mark>, usize) = (Vec::new(), 0);
         for (policy, name) in names.iter().enumerate() {
             let of =
-                |datum: &&Datum| datum.chosen[policies] == policy && known.get(&beside(datum)) == Some(&names.len());
+                |datum: &&Datum| datum.chosen[policies] == policy && known.get(&others(datum)) == Some(&names.len());
             let all: Vec<(f64, f64)> = self.data.iter().filter(of).filter_map(both).collect();
             let mean = |sum: f64| (sum / all.len() as f64).exp();
             if !all.is_empty() {

@@ -2,9 +2,9 @@
 //! their combinations are run, and their rows put into one table and drawn.
 //!
 //! The work is cut into *cells*: machines on which the same kernel does the same, over one stream.
-//! A cell is named by a digest of all its inputs and kept in a file of its own, whole or not at
-//! all, so a sweep that was ended goes on where it was, and computers that share a folder share the
-//! work. This crate decides what runs and in which order rows stand; what a run does is
+//! A cell is named by a digest of all its inputs and kept in one file, whole or not at all, so a
+//! sweep that was ended goes on where it was, and computers that share a folder share the work.
+//! This crate decides what runs and in which order rows stand; what a run does is
 //! `superpage-sim`'s.
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use superpage_output::Directory;
 use superpage_sim::Error;
 
-/// How often a lock that another process holds is tried, and how long nothing is said about it.
+/// How often a process tries a lock that another one holds, and after how long it says so.
 pub(crate) const AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const SILENT: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ pub(crate) const SILENT: Duration = Duration::from_secs(1);
 pub(crate) enum NoLock {
     /// Its file cannot be made or opened.
     File(String, io::Error),
-    /// Another has it, or there are none; a sentence.
+    /// Another process has it, or the file system has no locks; a sentence.
     Held(String),
 }
 
@@ -40,8 +40,8 @@ fn lock_file(folder: &Directory, name: &str) -> Result<File, NoLock> {
 /// The lock that each process holds while it looks around: a moment.
 pub(crate) const ENTRY: &str = "entry";
 
-/// Takes that lock, and writes into it who has it; `None` if `stop` was set before. If another
-/// process has it for longer, calls `waits` with its name, as far as the file has it.
+/// Takes that lock, and writes the name of this process into it; `None` if `stop` was set before.
+/// If another process holds it for long, calls `waits` with the name in the file.
 pub(crate) fn enter(folder: &Directory, stop: &AtomicBool, waits: &dyn Fn(&str)) -> Result<Option<File>, NoLock> {
     let (mut file, began, mut noted) = (lock_file(folder, ENTRY)?, Instant::now(), false);
     loop {
@@ -74,8 +74,8 @@ fn no_locks(error: &io::Error) -> NoLock {
     NoLock::Held(format!("its file system has no locks ({error}); give another folder with -o"))
 }
 
-/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for
-/// a moment would otherwise refuse others.
+/// Locks the folder: whole, or a shard of it. The caller holds the lock `entry`: otherwise a lock
+/// that is only tried for a moment would refuse other processes.
 pub(crate) fn lock(folder: &Directory, Shard { index, of }: Shard) -> Result<Vec<File>, NoLock> {
     let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {

@@ -70,9 +70,9 @@ impl Merged {
 
     pub(crate) fn add(&mut self, stream: &str, rows: &[Row]) {
         self.starts.push(self.rows.len());
-        for beside in rows.chunk_by(|a, b| a.machine == b.machine) {
-            let base = beside.iter().find(|row| row.is_base());
-            for row in beside {
+        for of_machine in rows.chunk_by(|a, b| a.machine == b.machine) {
+            let base = of_machine.iter().find(|row| row.is_base());
+            for row in of_machine {
                 if let Some(error) = &row.error {
                     self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
                 }

@@ -76,7 +76,7 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
     Ok(Some(kept))
 }
 
-/// Runs that say only why there are none.
+/// Runs whose rows have only this error.
 fn failed(setups: &[Setup], stream: &str, problem: &str) -> Vec<Run> {
     setups.iter().map(|setup| Row::failed(setup, stream, problem.into()).into()).collect()
 }

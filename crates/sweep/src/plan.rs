@@ -108,8 +108,7 @@ fn with_base(policies: &[String]) -> usize {
 /// The policy that all are compared with, also of hosts.
 const BASE: &str = "base";
 
-/// What runs at once and is kept in a file of its own: machines on which the same kernel does the
-/// same.
+/// A unit of work, kept in one file: machines on which the same kernel does the same.
 pub(crate) struct Cell {
     /// The digest of all its inputs.
     pub(crate) name: String,
@@ -332,7 +331,7 @@ struct Texts {
     machines: HashMap<String, String>,
     /// Policies with the contents of policy files.
     policies: HashMap<String, String>,
-    /// The same of hosts.
+    /// Policies of hosts with the contents of policy files.
     hosts: HashMap<String, String>,
 }
 
@@ -360,8 +359,8 @@ impl Parts {
         }
     }
 
-    /// The same where each policy that runs on a host with a policy runs on one with `base` too, as
-    /// by `superpage sim`.
+    /// Adds the policy `base` of hosts for each policy that runs on a host with a policy, as
+    /// `superpage sim` does.
     fn compared(mut self) -> Parts {
         let base = Some(BASE.to_string());
         let machines = self.parts.iter_mut().flat_map(|part| &mut part.grid);

@@ -62,9 +62,9 @@ pub(crate) const PASS: usize = 8;
 struct Queue {
     waiting: VecDeque<usize>,
     running: Vec<Running>,
-    /// For which memory was short: they run at last, each alone.
+    /// Cells for which memory was short: they run at last, each alone.
     short: VecDeque<usize>,
-    /// The first for which it was short even so.
+    /// The first cell for which it was short even so.
     too_large: Option<Error>,
     failed: Option<Error>,
     ran: usize,
@@ -330,8 +330,8 @@ impl Work<'_> {
     }
 }
 
-/// How many cells of a pass were kept, and those for which memory was short, with what was said. Of
-/// cells that were stopped there is neither.
+/// How many cells of a pass were kept, and those for which memory was short, with the problem.
+/// Cells that were stopped are in neither.
 struct Ended {
     ran: usize,
     short: Vec<(usize, String)>,

@@ -54,18 +54,18 @@ fn cells_take_as_long_as_others_over_their_stream_took() {
     let found = estimated(&plan(), path, &options("1/1"));
     assert_eq!((found.cells, found.rows, found.shard_cells, found.there), (8, 8, 8, 4));
     assert_eq!((found.measured, found.tried, found.differs.clone()), (3, 0, None));
-    assert!(found.beside > 0.0);
-    close(&found, (200.0 + 3.0 * 1000.0 + 4.0 * found.beside) / 2.0);
+    assert!(found.overhead > 0.0);
+    close(&found, (200.0 + 3.0 * 1000.0 + 4.0 * found.overhead) / 2.0);
     // No more at a time than there are, and one at least.
     let many = estimated(&plan(), path, &Options { jobs: 100, ..options("1/1") });
-    close(&many, (200.0 + 3.0 * 1000.0) / 4.0 + many.beside);
+    close(&many, (200.0 + 3.0 * 1000.0) / 4.0 + many.overhead);
     let none = estimated(&plan(), path, &Options { jobs: 0, ..options("1/1") });
-    close(&none, 200.0 + 3.0 * 1000.0 + 4.0 * none.beside);
+    close(&none, 200.0 + 3.0 * 1000.0 + 4.0 * none.overhead);
     // A shard has its cells, and learns from all.
     let shards = ["1/2", "2/2"].map(|shard| estimated(&plan(), path, &Options { jobs: 1, ..options(shard) }));
     assert_eq!(shards.each_ref().map(|shard| (shard.shard_cells, shard.measured)), [(4, 3); 2]);
     assert_eq!(shards[0].there + shards[1].there, 4);
-    let all: f64 = shards.iter().map(|shard| shard.seconds.unwrap() - shard.beside * (4 - shard.there) as f64).sum();
+    let all: f64 = shards.iter().map(|shard| shard.seconds.unwrap() - shard.overhead * (4 - shard.there) as f64).sum();
     assert!((all - 3200.0).abs() < 1e-3, "{shards:?}");
 }
 
@@ -79,12 +79,12 @@ fn a_stream_of_which_no_cell_was_measured_is_tried() {
     let found = estimated(&plan(), path, &Options { jobs: 1, ..options("1/1") });
     assert_eq!((found.there, found.measured, found.tried), (3, 3, 1));
     // What was tried takes far less.
-    let tried = found.seconds.unwrap() - 1000.0 - 5.0 * found.beside;
+    let tried = found.seconds.unwrap() - 1000.0 - 5.0 * found.overhead;
     assert!(tried > 0.0 && tried < 200.0, "{found:?}");
     // Where nothing may be tried, it is as of all that were measured.
     let found = estimate(&plan(), path, &options("1/1"), &AtomicBool::new(true)).unwrap();
     assert_eq!(found.tried, 0);
-    close(&found, (5.0 * 1000.0 + 5.0 * found.beside) / 2.0);
+    close(&found, (5.0 * 1000.0 + 5.0 * found.overhead) / 2.0);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_sweep_that_has_not_begun_is_tried_and_leaves_nothing() {
     let path = folder.path().join("new");
     let found = estimated(&plan(), &path, &options("1/1"));
     assert_eq!((found.cells, found.shard_cells, found.there, found.measured, found.tried), (8, 8, 0, 0, 2));
-    assert!(found.beside > 0.0 && found.seconds.unwrap() > 4.0 * found.beside, "{found:?}");
+    assert!(found.overhead > 0.0 && found.seconds.unwrap() > 4.0 * found.overhead, "{found:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     let stopped = estimate(&plan(), &path, &options("1/1"), &AtomicBool::new(true)).unwrap();
     assert_eq!((stopped.tried, stopped.seconds), (0, None));
@@ -120,7 +120,7 @@ fn of_a_sweep_that_has_all_cells_nothing_is_left_and_another_differs() {
     let path = folder.path();
     ran(path, &options("1/1")).unwrap();
     let found = estimated(&plan(), path, &options("1/1"));
-    assert_eq!((found.there, found.measured, found.tried, found.beside), (8, 8, 0, 0.0));
+    assert_eq!((found.there, found.measured, found.tried, found.overhead), (8, 8, 0, 0.0));
     assert_eq!((found.seconds, found.differs), (Some(0.0), None));
     let other = plan_of(
         "[sweep]\nname = \"small\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"base\"\n\

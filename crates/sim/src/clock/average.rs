@@ -87,7 +87,7 @@ impl Averages {
         }
     }
 
-    /// The same where the next touch is not this request, or there is none.
+    /// As `reach`, where the next touch is not this request, or there is none.
     #[inline(never)]
     fn reach_later(&mut self, vm: &Vm, place: Place<'_>) {
         let (before, touches) = (self.before, place.touches());

@@ -53,7 +53,7 @@ impl Clock {
         whole.cycles(&member.setup.machine) + kernel.cycles(hardware, member)
     }
 
-    /// The same in seconds, idle time included.
+    /// The modelled time so far on a machine, in seconds, idle time included.
     pub(crate) fn seconds(&self, hardware: &Hardware, kernel: &Kernel, member: &Member) -> f64 {
         self.with_idle(self.cycles(hardware, kernel, member), &member.setup.machine)
     }

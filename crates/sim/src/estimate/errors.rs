@@ -98,13 +98,13 @@ impl Evidence {
         }
     }
 
-    /// Why the errors of the estimates are not known, if so.
+    /// Why the intervals of the estimates are not known; `None` if they are.
     fn why_no_interval(&self) -> Option<&'static str> {
         if !self.placed {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
             Some(
-                "replacement in its TLBs is neither LRU nor random, or they are skewed, and what a gap changes can last",
+                "a TLB is skewed, or its replacement is neither LRU nor random: the effect of a gap may outlast a window",
             )
         } else if self.cold {
             Some("the trace does not say what was used last before its windows: record it again")
@@ -202,7 +202,7 @@ impl Evidence {
         self.rare_of(|window| window.others.count())
     }
 
-    /// The same of any count.
+    /// As `rare`, for any count of a window.
     fn rare_of(&self, count: impl Fn(&WindowCounts) -> u64) -> f64 {
         let counts = || self.windows.iter().map(|(window, _)| count(window));
         let holding = counts().filter(|count| *count > 0).count() as f64;
@@ -233,14 +233,14 @@ impl Evidence {
         (1.92 + 1.96 * (differing + 0.96).sqrt()) * together * self.factor(&self.measured) + recorded as f64
     }
 
-    /// As [`rare`](Evidence::rare), for a cost of theirs.
+    /// As [`rare`](Evidence::rare), as a cost: misses times the mean cost of a walk.
     fn rare_cost(&self, cost: impl Fn(&Walks) -> u64) -> f64 {
         let WindowCounts { faulting, others, .. } = self.recorded;
         let walks = if others.count() > 0 { others } else { faulting };
         self.rare() * cost(&walks) as f64 / walks.count().max(1) as f64
     }
 
-    /// The same in cycles, including rare hits in later levels.
+    /// As `rare_cost`, in cycles, with rare hits in later levels.
     fn rare_cycles(&self) -> f64 {
         let hits = |tally: &WindowCounts| tally.later_hits.iter().sum::<u64>();
         let all = hits(&self.recorded);

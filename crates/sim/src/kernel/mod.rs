@@ -45,7 +45,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// With its memory as the setup says.
+    /// The kernel of a setup, with its memory in the state that the setup says.
     pub(crate) fn new(hardware: &mut Hardware, info: &Info) -> Result<Kernel, Error> {
         let setup = &hardware.members[0].setup;
         let Setup { ladder, frames, swap_pages, .. } = *setup;
@@ -114,7 +114,7 @@ impl Kernel {
     pub(crate) fn daemon(&mut self, hardware: &mut Hardware) {
         if self.vm.daemon_wanted() {
             let (_, work) = self.daemon_work(hardware);
-            self.work.beside.add(&work);
+            self.work.movable.add(&work);
         }
     }
 
@@ -148,7 +148,7 @@ impl Kernel {
         let work = self.effort(hardware).since(&before);
         self.work.background.add(&work);
         self.work.daemon.add(&work);
-        self.work.beside.add(&work);
+        self.work.movable.add(&work);
         work
     }
 
@@ -307,7 +307,7 @@ impl Kernel {
     pub(crate) fn moved_cycles(&self, member: &Member) -> u64 {
         match member.setup.background {
             BackgroundOn::Core => {
-                member.kernel_cycles(&self.work.beside).total() - self.work.beside.interrupts(&member.setup.machine)
+                member.kernel_cycles(&self.work.movable).total() - self.work.movable.interrupts(&member.setup.machine)
             }
             BackgroundOn::Program => 0,
         }

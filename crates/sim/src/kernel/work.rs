@@ -12,12 +12,12 @@ pub(crate) struct Work {
     pub(crate) daemon: Effort,
     /// The part of it that another core can do: all but runs of the daemon that a request for
     /// memory waits for.
-    pub(crate) beside: Effort,
+    pub(crate) movable: Effort,
     /// The background's part, and the modelled time from which it can be called again, in
-    /// nanoseconds: when its last call was, or is over on a core of its own.
+    /// nanoseconds: when its last call was, or is over on another core.
     pub(crate) background: Effort,
     pub(crate) background_free: u64,
-    /// What the last call of the background holds, on a core of its own.
+    /// The locks of the last call of the background, on another core.
     pub(crate) hold: Option<Hold>,
     /// Cycles that the program waited for it, and that it cost at misses.
     pub(crate) waited: u64,

@@ -153,12 +153,12 @@ impl Setup {
         &self.name
     }
 
-    /// That of the policy of the host, if it has one of its own.
+    /// The policy of the host as the user wrote it, if the host has one.
     pub fn host_policy(&self) -> Option<&str> {
         self.host.as_ref().map(|host| host.name.as_str())
     }
 
-    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`]
+    /// This setup under a policy that is not one of the built-in ones, such as [`Policy::of`]
     /// returns. The ladder stays: the sizes that the policy names ([`Policy::sizes`]) are not
     /// applied.
     #[must_use]
@@ -241,7 +241,10 @@ impl Setup {
         })
     }
 
-    /// The same with this model of the kernel, which takes memory of its own.
+    /// This setup with a model of the kernel, which takes some of the memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the kernel cannot run on the machine.
     pub(crate) fn with_kernel(mut self, kernel: &KernelModel) -> Result<Setup, Error> {
         kernel.check_fits(&self.machine, self.ladder.base(), self.frames)?;
         self.frames -= kernel.pages();
@@ -249,7 +252,7 @@ impl Setup {
         Ok(self)
     }
 
-    /// The same on a host with this policy.
+    /// This setup on a host with this policy.
     pub(crate) fn on_host(mut self, host: &(String, Policy)) -> Result<Setup, Error> {
         self.host = Some(HostSetup::new(&self.machine, host, self.frames)?);
         Arc::make_mut(&mut self.machine).host.iter_mut().for_each(|host| host.managed = true);

@@ -31,7 +31,8 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// Of a group of setups, with their places in the grid: one kernel for all.
+    /// The simulation of a group of setups, given with their places in the grid: one kernel for
+    /// all.
     pub(crate) fn new(group: &[(usize, &Setup)], info: &Info, watch: &Watch) -> Result<Simulation, Error> {
         let setup = group[0].1;
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
@@ -141,7 +142,7 @@ impl Simulation {
         }
     }
 
-    /// What a sample says of an event that it follows, if one does.
+    /// The text of a sample that is taken at this event; `None` if none is.
     fn said(&self, event: &Event) -> Option<String> {
         match event {
             Event::Mark(name) => Some(name.clone()),
@@ -173,7 +174,8 @@ impl Simulation {
         }
     }
 
-    /// The same one by one, where each miss is counted by region, or the policy wants to know of it.
+    /// As [`Simulation::requests`], one by one: each miss is counted by region, or the policy wants
+    /// to know of it.
     fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         for (at, request) in asked.requests.iter().enumerate() {
             self.next_look(asked, at);
@@ -272,7 +274,7 @@ impl Simulation {
         }
     }
 
-    /// The same of the host's policy.
+    /// Calls the background of the host's policy.
     fn run_host_background(&mut self) {
         let now = self.policy_time();
         let Setup { machine, background, time_scale, .. } = &self.hardware.members[0].setup;

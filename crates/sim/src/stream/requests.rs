@@ -198,7 +198,7 @@ impl Requests {
         self.requests.truncate(first + made);
     }
 
-    /// The same with lines: each run makes a request.
+    /// As `extend`, with lines: each run makes a request.
     #[inline(never)]
     fn extend_lines(&mut self, runs: &[Run], carried: &mut Carried) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
@@ -372,8 +372,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Those of them for pages that were used before, where they are the pages that a window begins
-    /// with.
+    /// Those requests for pages that may have stayed in the TLBs, if a window begins with them.
     fn stayed(&self) -> Vec<Stayed> {
         let (all, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
         let before = |number: usize| all.partition_point(|stayed| stayed.index < number);

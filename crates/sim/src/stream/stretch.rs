@@ -98,11 +98,11 @@ pub(crate) struct Stretch {
     pub(crate) done: Done,
     /// What follows; `None` at the end of the batch.
     pub(crate) mark: Option<Mark>,
-    /// What its runs are in a sampled stream.
+    /// The role of its runs in a sampled stream.
     pub(crate) role: Role,
 }
 
-/// What runs are in a sampled stream.
+/// The role of runs in a sampled stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Role {
     /// All of a stream that is not sampled, first touches in a gap, a window whose phases are not
@@ -131,7 +131,7 @@ pub(crate) struct Phases {
     since: (usize, u64),
     /// Whether the windows of the stream may be short, and the next one is.
     short: [bool; 2],
-    /// What the runs of each thread are; none: [`Role::Other`].
+    /// The role of each thread's runs; none: [`Role::Other`].
     roles: BTreeMap<u32, Role>,
     /// Whether accesses were left out since the last phase began: only then does a window begin
     /// with pages used last.
@@ -155,7 +155,7 @@ impl Phases {
         self.since = (self.since.0 + runs, self.since.1 + accesses);
     }
 
-    /// What the runs that follow are.
+    /// The role of the runs that follow.
     pub(super) fn role(&self) -> Role {
         self.roles.get(&self.current).copied().unwrap_or_default()
     }
