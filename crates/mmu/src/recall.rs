@@ -75,11 +75,9 @@ impl Mmu {
     /// where an entry depends on other mappings or on use bits, where one of the requests would
     /// trap, and without [`Mmu::note_misses`]. Cost: O(requests), some 100 ns each.
     pub fn recall(&mut self, requests: &[Request], stayed: &[Stayed]) -> Option<(usize, Trap)> {
-        let ready = |request: &Request| {
-            let mapped = self.lookup(self.space(), request.page());
-            mapped.is_some_and(|mapped| mapped.protection.allows(request.access()))
-        };
-        if stayed.is_empty() || !self.may_recall() || !requests.iter().all(ready) {
+        self.mappings.refresh();
+        let known = !stayed.is_empty() && self.may_recall();
+        if !known || !requests.iter().all(|request| self.mappings.is_ready(self.space, *request)) {
             return self.run(requests);
         }
         self.catch_up();

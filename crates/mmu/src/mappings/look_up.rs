@@ -1,7 +1,7 @@
 //! The lookup of a request in the index, through a cache of its second level.
 
 use super::{Mapping, Mappings};
-use crate::request::Trap;
+use crate::request::{Request, Trap};
 use superpage_pages::Used;
 use superpage_pages::Vpn;
 
@@ -74,6 +74,14 @@ impl Mappings {
         let above = node.first + ((page.0 >> lowest_bits) as u32 & node.mask);
         let pte = self.ptes[above as usize];
         Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << lowest_bits) - 1)) } else { above })
+    }
+
+    /// Whether a request would not trap.
+    pub(crate) fn is_ready(&mut self, space: u32, request: Request) -> bool {
+        self.entry(space, request.page()).is_some_and(|entry| {
+            let head = Mappings::head(entry, self.ptes[entry as usize]);
+            self.ptes[head as usize].allows(request.access_bits())
+        })
     }
 
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the
