@@ -117,11 +117,7 @@ impl<C: Reach> Placed<C> {
         on_sets!(self, sets => {
             let mut missed = 0;
             for index in each(asking) {
-                let used = uses.at(index);
-                if !sets.hit(used) {
-                    sets.fill(used, C::fill(used.number));
-                    missed |= 1 << index;
-                }
+                missed |= u64::from(!sets.access(uses.at(index))) << index;
             }
             missed
         })
@@ -282,6 +278,28 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.hints.resize((key as usize + 1).next_multiple_of(HINTS), 0);
     }
 
+    /// Looks a translation up, counts a hit as a use and fills on a miss. Returns whether it hit.
+    #[inline(always)]
+    fn access(&mut self, used: Use) -> bool {
+        if !C::WHOLE || !self.searches {
+            let hit = self.hit(used);
+            if !hit {
+                self.fill(used, C::fill(used.number));
+            }
+            return hit;
+        }
+        let (by, ways) = (seen::<C>(used), self.geometry.ways);
+        let set = self.geometry.set_of(by.number);
+        let first = set * ways;
+        if let Some(way) = way_in(equal(self.tags, first, ways, used.key())) {
+            self.replacement.touch(set, way, by);
+            return true;
+        }
+        let way = self.way_to_fill(set, by);
+        self.tags[first + way] = used.key();
+        false
+    }
+
     /// Looks a translation up and counts a hit as a use; on a miss nothing changes.
     #[inline(always)]
     pub(super) fn hit(&mut self, used: Use) -> bool {
@@ -333,10 +351,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         let (key, by) = (filled.key(), seen::<C>(filled));
         let set = self.geometry.set_of(by.number);
         let first = set * self.geometry.ways;
-        let way = match self.vacant(set, by) {
-            Some(way) => way,
-            None => self.replacement.victim(set, by),
-        };
+        let way = self.way_to_fill(set, by);
         self.set_hint(key, way);
         let payload = self.payload(first + way);
         if let Some(held) = self.payloads.get_mut(first + way) {
@@ -365,17 +380,18 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         extended
     }
 
-    /// The vacant way to be filled first, which counts as filled; `None` if there is none, or if
-    /// the replacement does not ask for it.
+    /// The way to fill, which counts as filled: a vacant one, if the replacement asks for that.
     #[inline(always)]
-    fn vacant(&mut self, set: usize, by: Use) -> Option<usize> {
-        if !self.replacement.vacant_first() || *self.vacant == 0 {
-            return None;
+    fn way_to_fill(&mut self, set: usize, by: Use) -> usize {
+        if self.replacement.vacant_first() && *self.vacant > 0 {
+            let tags = &self.tags[set * self.geometry.ways..][..self.geometry.ways];
+            if let Some(way) = tags.iter().position(|tag| *tag == EMPTY) {
+                *self.vacant -= 1;
+                self.replacement.fill(set, way, by);
+                return way;
+            }
         }
-        let way = self.tags[set * self.geometry.ways..][..self.geometry.ways].iter().position(|tag| *tag == EMPTY)?;
-        *self.vacant -= 1;
-        self.replacement.fill(set, way, by);
-        Some(way)
+        self.replacement.victim(set, by)
     }
 
     fn flush(&mut self) {
