@@ -31,6 +31,6 @@ pub use machine::{
     Replacement, Search, Serves, SetBy, Shadow, Spaces, TableKind, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::Mmu;
-pub use recall::Stayed;
+pub use recall::UsedBefore;
 pub use request::{Request, Trap};
 pub use tlb::{Contents, Held};

@@ -27,7 +27,7 @@ use superpage_pages::Access;
 
 /// A replayed request for a page that was used before too.
 #[derive(Clone, Copy, Debug)]
-pub struct Stayed {
+pub struct UsedBefore {
     /// Its index.
     pub index: usize,
     /// Whether the page was written before.
@@ -42,7 +42,7 @@ struct Passed {
     located: Located,
     request: Request,
     /// How the page was used before, if it was.
-    stayed: Option<Stayed>,
+    before: Option<UsedBefore>,
 }
 
 impl Passed {
@@ -52,8 +52,8 @@ impl Passed {
         let Located { number, head, kind, .. } = self.located;
         let write = kind & !3 | Access::Write as usize;
         let has = |kind| tlbs.has(EntryId { number, key: head }, kind);
-        let held = |stayed: Stayed| has(kind) && (!stayed.written || has(write));
-        self.stayed.is_some_and(held) && !noted.has(head)
+        let held = |before: UsedBefore| has(kind) && (!before.written || has(write));
+        self.before.is_some_and(held) && !noted.has(head)
     }
 }
 
@@ -70,22 +70,24 @@ impl Mmu {
         }
     }
 
-    /// As [`Mmu::run`] of requests that are the last use of each page, in order. `stayed` are those
+    /// As [`Mmu::run`] of requests that are the last use of each page, in order. `used` are those
     /// for pages that were used before too, by ascending index. No page is assumed to have stayed
-    /// where an entry depends on other mappings or on use bits, where one of the requests would
-    /// trap, and without [`Mmu::note_misses`]. Cost: O(requests), some 100 ns each.
-    pub fn recall(&mut self, requests: &[Request], stayed: &[Stayed]) -> Option<(usize, Trap)> {
+    /// where an entry depends on other mappings or on use bits, on machines that have shadow
+    /// superpages, a managed host or software that refills, where one of the
+    /// requests would trap, and without [`Mmu::note_misses`]. Cost: O(requests), some 100 ns each.
+    pub fn recall(&mut self, requests: &[Request], used: &[UsedBefore]) -> Option<(usize, Trap)> {
         self.mappings.refresh();
-        let known = !stayed.is_empty() && self.may_recall();
+        let known = !used.is_empty() && self.may_recall();
         if !known || !requests.iter().all(|request| self.mappings.is_ready(self.space, *request)) {
             return self.run(requests);
         }
         self.catch_up();
         let (first_levels, mappings, space) = self.in_parts();
         for first_level in first_levels {
-            // Each first level by its machines alone, whichever others share the mappings.
+            // Each first level by its machines alone, whichever others share the mappings. Where
+            // entries depend on use bits nothing is recalled.
             if first_level.compared == 0 {
-                first_level.recall(mappings, space, requests, stayed);
+                first_level.recall(mappings, space, requests, used);
             } else {
                 first_level.run::<false>(mappings, space, requests);
             }
@@ -95,7 +97,7 @@ impl Mmu {
 }
 
 impl FirstLevel {
-    fn recall(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request], stayed: &[Stayed]) {
+    fn recall(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request], used: &[UsedBefore]) {
         let mut missed = Vec::new();
         for (asked, first) in requests.chunks(BATCH).zip((0..).step_by(BATCH)) {
             for (at, request) in asked.iter().enumerate() {
@@ -108,13 +110,13 @@ impl FirstLevel {
             }
             self.batch.close(asked.len());
             for at in each(self.translate_first(mappings)) {
-                let of = stayed.binary_search_by_key(&(first + at), |stayed| stayed.index);
-                let stayed = of.ok().map(|of| stayed[of]);
-                missed.push(Passed { located: self.batch.located(at), request: asked[at], stayed });
+                let of = used.binary_search_by_key(&(first + at), |used| used.index);
+                let before = of.ok().map(|of| used[of]);
+                missed.push(Passed { located: self.batch.located(at), request: asked[at], before });
             }
         }
         if let Some(noted) = &self.noted {
-            let always = |passed: &Passed| passed.stayed.is_some_and(|stayed| stayed.always);
+            let always = |passed: &Passed| passed.before.is_some_and(|before| before.always);
             missed.retain(|passed| !(always(passed) && passed.is_in(&self.tlbs, noted)));
         }
         let FirstLevel { further, misses, .. } = self;

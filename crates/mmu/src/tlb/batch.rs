@@ -1,7 +1,8 @@
 //! Requests that are translated together.
 //!
 //! A TLB level, a walk cache or a line cache sees only the misses of the structures before it, and
-//! does not depend on those behind it (except inclusive levels, see [`crate::tlb`]). So a batch
+//! does not depend on those behind it (except inclusive levels and range TLBs, which take requests
+//! one by one: [`crate::tlb::Tlbs::translate`]). So a batch
 //! passes from structure to structure: each handles all requests that reach it, in order, before
 //! the next one handles any. Counts equal those of taking each request all the way, and the host's
 //! loads for different requests overlap.
@@ -65,7 +66,7 @@ impl Group {
         (self.kind & ABSENT != 0).then_some((self.kind & !ABSENT) as usize >> 2)
     }
 
-    /// The level of the ladder.
+    /// The level of the ladder; of walks to absent entries it means nothing.
     #[inline(always)]
     pub(crate) fn size_level(&self) -> usize {
         (self.kind >> 2) as usize
@@ -78,7 +79,7 @@ impl Group {
     }
 }
 
-/// Requests whose pages are mapped, by column.
+/// Requests, and walks that end at absent entries, by column.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     /// How many there are.
@@ -99,7 +100,8 @@ pub(crate) struct Batch {
     group_count: usize,
     /// Walks that end at absent entries, as a bit set.
     pub(crate) absent: u64,
-    /// Retries of trapped requests: they fill TLBs but are neither counted nor walked.
+    /// Those that fill TLBs but are neither counted nor walked: retries of trapped requests, and what
+    /// [`crate::recall`] takes to have stayed.
     pub(crate) uncounted: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The TLBs of a machine.
 //!
 //! A request for a page of one size by one kind of access looks into at most one TLB of each level,
-//! nearest first. [`crate::tlb::reach`] defines what an entry covers; the number of its translation
+//! nearest first, and where it misses into those that hold pointers. [`crate::tlb::reach`] defines what an entry covers; the number of its translation
 //! selects the set. A shootdown precedes every change of a mapping, so an entry always agrees with
 //! the page table. So size, rights and dirty bit are read from the page-table entry, where hardware
 //! would read them from the TLB entry.
@@ -198,7 +198,7 @@ impl Tlbs {
     /// TLBs see it.
     #[inline(always)]
     pub(crate) fn number(&self, page: Vpn, pte: Pte) -> u64 {
-        page.0 >> (self.orders[pte.size_level() % SIZE_LEVELS] & 63)
+        page.0 >> (self.order(pte) & 63)
     }
 
     /// The numbers of all translations of a mapping.
@@ -436,7 +436,7 @@ impl Tlbs {
         }
     }
 
-    /// By level of the ladder, the shift from a base page's number to that of the translation.
+    /// The shift from a base page's number to that of the translation, in the page with this entry.
     #[inline(always)]
     pub(crate) fn order(&self, pte: Pte) -> u8 {
         self.orders[pte.size_level() % SIZE_LEVELS]

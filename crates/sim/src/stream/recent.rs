@@ -2,7 +2,7 @@
 
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
-use superpage_mmu::{Request, Stayed};
+use superpage_mmu::{Request, UsedBefore};
 use superpage_pages::Access;
 use superpage_trace::ProcessId;
 
@@ -59,10 +59,10 @@ impl Recent {
     }
 
     /// How this page was used, if the last window did; `index` is that of the request.
-    pub(super) fn stayed(&self, page: (ProcessId, u64), index: usize) -> Option<Stayed> {
+    pub(super) fn stayed(&self, page: (ProcessId, u64), index: usize) -> Option<UsedBefore> {
         let Used { windows: [first, last], written } = *self.used.get(&page)?;
         let always = last - first + 1 >= self.enough || !self.left.contains(&page);
-        (last == self.windows).then_some(Stayed { index, written, always })
+        (last == self.windows).then_some(UsedBefore { index, written, always })
     }
 }
 

@@ -5,7 +5,7 @@ use super::stretch::{Mark, PrefixSums, Role, Stretch};
 use super::touched::{Owner, Touched};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use superpage_mmu::{Mmu, Request, Stayed, Trap};
+use superpage_mmu::{Mmu, Request, Trap, UsedBefore};
 use superpage_pages::{Access, Vpn};
 use superpage_trace::{Batch, Event, ProcessId, Run, Sampling, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
@@ -25,7 +25,7 @@ pub(crate) struct Requests {
     owned: Vec<(Owner, u64)>,
     /// For each stretch, its requests for pages that may have stayed in the TLBs ([`Recent`]), by
     /// number.
-    stayed: Vec<Stayed>,
+    stayed: Vec<UsedBefore>,
     /// For each stretch, where its part of each of these lists ends.
     ends: Vec<Ends>,
 }
@@ -170,7 +170,7 @@ impl Requests {
 
     /// The requests of stretch number `index` for pages that may have stayed in the TLBs, by
     /// number.
-    fn stayed(&self, index: usize) -> &[Stayed] {
+    fn stayed(&self, index: usize) -> &[UsedBefore] {
         &self.stayed[self.part(index, |ends| ends.stayed)]
     }
 
@@ -373,11 +373,11 @@ impl<'a> Asked<'a> {
     }
 
     /// Those requests for pages that may have stayed in the TLBs, if a window begins with them.
-    fn stayed(&self) -> Vec<Stayed> {
+    fn stayed(&self) -> Vec<UsedBefore> {
         let (all, from) = self.place.map_or((&[][..], 0), |place| (place.of.stayed(place.index), place.request));
         let before = |number: usize| all.partition_point(|stayed| stayed.index < number);
         let of = &all[before(from)..before(from + self.requests.len())];
-        of.iter().map(|stayed| Stayed { index: stayed.index - from, ..*stayed }).collect()
+        of.iter().map(|stayed| UsedBefore { index: stayed.index - from, ..*stayed }).collect()
     }
 
     /// Makes the first of them again, after a trap.

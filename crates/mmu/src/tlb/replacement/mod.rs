@@ -1,11 +1,12 @@
 //! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement
 //! is a file.
 //!
-//! A replacement keeps one piece of state for all sets of a structure and handles four events: a
-//! way was used, a vacant way was filled, a victim is needed, a way became invalid. It sees the
-//! page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
-//! (`brute_force`). To add one, write its file (a type that implements [`Replace`]), and a line in
-//! the list below and in [`crate::machine`], by whose name machine files know it.
+//! A replacement keeps one piece of state for all sets of a structure and handles five events: a
+//! way was used, a vacant way was filled, a victim is needed, a way became invalid, all did. It
+//! sees the page and the kind of access ([`Use`]). Each is exact, and has a naive twin in the tests
+//! (`brute_force/replacement.rs`). To add one, write its file (a type that implements [`Replace`]),
+//! its twin, and a line in the list below and in `machine/names.rs`, by whose name machine files
+//! know it.
 
 use crate::machine::Replacement;
 use crate::tlb::storage::EntryId;
@@ -31,9 +32,7 @@ macro_rules! replacements {
                     $(Replacement::$variant => None$(.or_else(|| $module::$form::refuses(ways)))+,)+
                 }
             }
-        }
 
-        impl Replacement {
             /// Whether a second use in a row matters to it. Then it is not for TLBs of the first
             /// level, where a run of accesses to a page is one use.
             pub const fn counts_each_use(self) -> bool {

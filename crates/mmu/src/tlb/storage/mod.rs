@@ -38,6 +38,9 @@ pub(crate) struct EntryId {
 
 /// The tag of an entry that is not in use: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
+/// Bytes that are surely in the nearest cache of the host, beside what else is: it has 32 KB or
+/// more.
+const NEAR: usize = 16 << 10;
 /// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which
 /// the times of use take most.
 const PLACED_BYTES: u64 = 32;
@@ -138,13 +141,13 @@ impl<C: Reach> Cache<C> {
     }
 
     /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings,
-    /// whose numbers are places.
+    /// whose numbers are [`packed`].
     pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
         let geometry = Geometry::new(sets, ways, index);
         Cache { geometry, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(geometry, index, shares)) }
     }
 
-    /// Which of its ways serve which sizes, if not all serve all.
+    /// Which of its ways serve which sizes, in a skewed one.
     pub(crate) fn shares(&self) -> Option<&Shares> {
         match &self.form {
             Form::Skewed(skewed) => Some(&skewed.shares),
@@ -248,8 +251,9 @@ impl<C: Reach> Cache<C> {
 
     /// As [`Cache::fill`], with this payload. Only in structures whose entries have payloads.
     pub(crate) fn fill_with(&mut self, filled: Use, payload: C::Payload) {
-        if let Form::Placed(placed) = &mut self.form {
-            placed.fill(filled, payload);
+        match &mut self.form {
+            Form::Placed(placed) => _ = placed.fill(filled, payload),
+            Form::Rows(_) | Form::Skewed(_) => unreachable!("their entries have no payloads"),
         }
     }
 

@@ -11,7 +11,7 @@
 
 use super::rows::Rows;
 use super::vector::{SPARE, equal, prefetch};
-use super::{EMPTY, EntryId, Geometry};
+use super::{EMPTY, EntryId, Geometry, NEAR};
 use crate::machine::{Replacement, SEARCHED_WAYS};
 use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Reach};
@@ -20,8 +20,8 @@ use crate::tlb::replacement::{Replace, State, Use, on_state};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// More hints than these are not all in the nearest cache of the host.
-const LARGE: usize = (16 << 10) / size_of::<u16>();
+/// More hints than these may not be in the nearest cache of the host.
+const LARGE: usize = NEAR / size_of::<u16>();
 
 /// The keys for which hints are allocated at a time.
 const HINTS: usize = 512;
@@ -30,29 +30,29 @@ const HINTS: usize = 512;
 #[derive(Clone, Debug)]
 pub(super) struct Placed<C: Reach> {
     /// Of all ways of all sets, and [`SPARE`] more.
-    pub(super) tags: Vec<u32>,
-    pub(super) payloads: Vec<C::Payload>,
+    tags: Vec<u32>,
+    payloads: Vec<C::Payload>,
     /// By key, the way where its entry was put last; keys behind the end never had one.
-    pub(super) hints: Vec<u16>,
-    pub(super) geometry: Geometry,
-    pub(super) replacement: State,
+    hints: Vec<u16>,
+    geometry: Geometry,
+    replacement: State,
     /// Entries not in use, counted only for replacements that fill them first.
-    pub(super) vacant: usize,
+    vacant: usize,
     /// Whether the tags of a set are compared at once, without hints.
-    pub(super) searches: bool,
-    pub(super) reach: PhantomData<C>,
+    searches: bool,
+    reach: PhantomData<C>,
 }
 
 /// The sets of a cache, with the type of their replacement known.
-pub(super) struct Sets<'a, C: Reach, R> {
-    pub(super) tags: &'a mut [u32],
-    pub(super) payloads: &'a mut [C::Payload],
-    pub(super) hints: &'a mut Vec<u16>,
-    pub(super) geometry: Geometry,
-    pub(super) vacant: &'a mut usize,
-    pub(super) searches: bool,
-    pub(super) replacement: &'a mut R,
-    pub(super) reach: PhantomData<C>,
+struct Sets<'a, C: Reach, R> {
+    tags: &'a mut [u32],
+    payloads: &'a mut [C::Payload],
+    hints: &'a mut Vec<u16>,
+    geometry: Geometry,
+    vacant: &'a mut usize,
+    searches: bool,
+    replacement: &'a mut R,
+    reach: PhantomData<C>,
 }
 
 /// Evaluates an expression with the [`Sets`] of a [`Placed`], compiled for each replacement.

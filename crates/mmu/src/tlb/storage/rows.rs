@@ -2,12 +2,12 @@
 //! the front, a miss puts one there and drops the last; neither needs ways, or anything but the
 //! tags.
 //!
-//! A row has 8, 16 or 32 lanes and is aligned to its size, so a processor with vectors compares all
+//! A row has 8, 16 or 32 lanes and begins with a line of the host's cache, or is in one, so a processor with vectors compares all
 //! lanes at once and moves them in one step ([`super::vector`]). The code here works on all
 //! processors, and tests compare the vector code with it.
 
 use super::vector::{self, Row, Unit, Used};
-use super::{EntryId, Folded, Geometry, SetIndex};
+use super::{EntryId, Folded, Geometry, NEAR, SetIndex};
 use crate::tlb::batch::{BATCH, each};
 
 /// The most ways of a row.
@@ -15,9 +15,8 @@ pub(super) const WAYS: usize = 32;
 /// The alignment of rows in lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
 
-/// Rows of more tags than these are not all in the nearest cache of the host, which has 32 KB at
-/// least.
-const LARGE: usize = (16 << 10) / size_of::<u32>();
+/// Rows of more tags than these may not be in the nearest cache of the host.
+const LARGE: usize = NEAR / size_of::<u32>();
 
 fn lanes(ways: usize) -> usize {
     ways.next_power_of_two().max(8)
