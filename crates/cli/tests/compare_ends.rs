@@ -226,7 +226,7 @@ fn one_round_has_no_interval_and_too_few_are_said_at_once() {
     let (out, said) = (text(&shown.stdout), text(&shown.stderr));
     assert!(out.contains("true: 1 round, order") && out.contains(", no interval"), "{out}");
     let sentence =
-        "superpage: 1 round will not be enough to advise: with 1 policy beside now, 6 are the least (-r 6)\n";
+        "superpage: 1 round will not be enough to advise: with 1 policy besides now, 6 are the least (-r 6)\n";
     assert!(said.ends_with(sentence), "{said}");
     let row = &rows(&options, &["true"])[1];
     assert!(row["time_ratio"]["low"].is_null() && row["time_ratio"]["estimate"].is_f64(), "{row}");

@@ -228,7 +228,7 @@ pub fn compare_with(
     if others > 0 && options.runs < needed {
         let policies = if others == 1 { "1 policy".to_string() } else { format!("{others} policies") };
         watch.say(&format!(
-            "{rounds} will not be enough to advise: with {policies} and {}, {needed} are the least (-r {needed})",
+            "{rounds} will not be enough to advise: with {policies} besides {}, {needed} are the least (-r {needed})",
             options.reference
         ));
     }

@@ -2,10 +2,9 @@
 //!
 //! A TLB level, a walk cache or a line cache sees only the misses of the structures before it, and
 //! does not depend on those behind it (except inclusive levels and range TLBs, which take requests
-//! one by one: [`crate::tlb::Tlbs::translate`]). So a batch
-//! passes from structure to structure: each handles all requests that reach it, in order, before
-//! the next one handles any. Counts equal those of taking each request all the way, and the host's
-//! loads for different requests overlap.
+//! one by one: [`crate::tlb::Tlbs::translate`]). So a batch passes from structure to structure:
+//! each handles all requests that reach it, in order, before the next one handles any. Counts equal
+//! those of taking each request all the way, and the host's loads for different requests overlap.
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
@@ -100,8 +99,8 @@ pub(crate) struct Batch {
     group_count: usize,
     /// Walks that end at absent entries, as a bit set.
     pub(crate) absent: u64,
-    /// Those that fill TLBs but are neither counted nor walked: retries of trapped requests, and what
-    /// [`crate::recall`] takes to have stayed.
+    /// Those that fill TLBs but are neither counted nor walked: retries of trapped requests, and
+    /// what [`crate::recall`] takes to have stayed.
     pub(crate) uncounted: u64,
 }
 

@@ -1,10 +1,10 @@
 //! The TLBs of a machine.
 //!
 //! A request for a page of one size by one kind of access looks into at most one TLB of each level,
-//! nearest first, and where it misses into those that hold pointers. [`crate::tlb::reach`] defines what an entry covers; the number of its translation
-//! selects the set. A shootdown precedes every change of a mapping, so an entry always agrees with
-//! the page table. So size, rights and dirty bit are read from the page-table entry, where hardware
-//! would read them from the TLB entry.
+//! nearest first, and where it misses into those that hold pointers. [`crate::tlb::reach`] defines
+//! what an entry covers; the number of its translation selects the set. A shootdown precedes every
+//! change of a mapping, so an entry always agrees with the page table. So size, rights and dirty
+//! bit are read from the page-table entry, where hardware would read them from the TLB entry.
 
 use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};

@@ -32,8 +32,8 @@ impl WalkCaches {
     }
 
     /// Looks the pointers to tables up at the level of this index, for a bit set of walks, each of
-    /// which has one of `tables`; returns the walks that find none, for which it is filled. A TLB had the
-    /// pointers of `pointer_hits`.
+    /// which has one of `tables`; returns the walks that find none, for which it is filled. A TLB
+    /// had the pointers of `pointer_hits`.
     #[inline(always)]
     pub(super) fn missed(&mut self, index: usize, walks: u64, pointer_hits: u64, tables: &[u32; BATCH]) -> u64 {
         match &mut self.caches[index] {

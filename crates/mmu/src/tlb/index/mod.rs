@@ -1,8 +1,8 @@
 //! Index functions: which set of a TLB the number of a translation selects. Each is a file.
 //!
-//! To add one, write its file (`set`, `fold` and `refuses`, as in [`xor`]) a line in the list below and
-//! one in [`crate::machine`], by whose name machine files know it. Each has a naive twin in the
-//! tests (`brute_force`).
+//! To add one, write its file (`set`, `fold` and `refuses`, as in [`xor`]), its naive twin in the
+//! tests (`brute_force`), and a line in the list below and in `machine/names.rs`, by whose name
+//! machine files know it.
 
 use crate::machine::Index;
 

@@ -22,7 +22,7 @@ const USES: [[u32; 2]; GROUPS * LEAVES] = {
         let (right, low) = (leaf >> 1, leaf & 1);
         let below = 2 << right;
         let tree = 8 + 8 * group;
-        let bits = (1 - right) | (1 - low) * below;
+        let bits = (1 - right) | ((1 - low) * below);
         uses[way] = [!(0xff | (1 | below) << tree), group as u32 | bits << tree];
         way += 1;
     }

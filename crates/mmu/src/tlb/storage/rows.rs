@@ -2,9 +2,10 @@
 //! the front, a miss puts one there and drops the last; neither needs ways, or anything but the
 //! tags.
 //!
-//! A row has 8, 16 or 32 lanes and begins with a line of the host's cache, or is in one, so a processor with vectors compares all
-//! lanes at once and moves them in one step ([`super::vector`]). The code here works on all
-//! processors, and tests compare the vector code with it.
+//! A row has 8, 16 or 32 lanes and crosses no line of the host's cache that it could do without, so
+//! a processor with vectors compares all lanes at once and moves them in one step
+//! ([`super::vector`]). The code here works on all processors, and tests compare the vector code
+//! with it.
 
 use super::vector::{self, Row, Unit, Used};
 use super::{EntryId, Folded, Geometry, NEAR, SetIndex};
