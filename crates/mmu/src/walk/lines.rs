@@ -121,8 +121,9 @@ impl Reads<'_> {
 impl Lines {
     /// Empty caches, as the machine file describes them.
     pub(crate) fn new(machine: &Machine) -> Lines {
-        let cache =
-            |spec: &LineCacheSpec| Cache::new(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement);
+        let cache = |spec: &LineCacheSpec| {
+            Cache::of_sparse_keys(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
+        };
         let caches: Vec<Cache> = machine.line_cache.iter().map(cache).collect();
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
@@ -131,7 +132,7 @@ impl Lines {
         let streams = vec![u32::MAX; machine.memory.streams];
         let page = machine.ladder().base().bytes() / machine.memory.line_bytes;
         let remapping = machine.shadow.as_ref().map(|shadow| Remapping {
-            cache: Cache::new(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
+            cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
             shift: page.ilog2(),
         });
         let preloading = false;

@@ -13,7 +13,7 @@ mod skewed;
 mod vector;
 
 use crate::machine::Index;
-use crate::machine::Replacement;
+use crate::machine::{Replacement, SEARCHED_WAYS};
 use crate::mappings::Mappings;
 use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Exact, Holds, Reach};
@@ -153,6 +153,15 @@ impl<C: Reach> Cache<C> {
             Form::Skewed(skewed) => Some(&skewed.shares),
             _ => None,
         }
+    }
+
+    /// One for keys that are far apart: its size does not depend on the keys.
+    pub(crate) fn of_sparse_keys(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
+        let mut cache = Cache::new(sets, ways, replacement);
+        if let Form::Placed(placed) = &mut cache.form {
+            placed.searches = ways <= SEARCHED_WAYS;
+        }
+        cache
     }
 
     /// The bytes that an empty structure takes: those that are written when it is made, and all.

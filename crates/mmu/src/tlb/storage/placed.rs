@@ -12,7 +12,7 @@
 use super::rows::Rows;
 use super::vector::{SPARE, equal, prefetch};
 use super::{EMPTY, EntryId, Geometry, NEAR};
-use crate::machine::{Replacement, SEARCHED_WAYS};
+use crate::machine::Replacement;
 use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Reach};
 use crate::tlb::replacement::lru::Times;
@@ -22,6 +22,9 @@ use std::ops::Range;
 
 /// More hints than these may not be in the nearest cache of the host.
 const LARGE: usize = NEAR / size_of::<u16>();
+
+/// The most ways whose tags are sooner compared than a hint is read.
+const COMPARED: usize = 16;
 
 /// The keys for which hints are allocated at a time.
 const HINTS: usize = 512;
@@ -39,7 +42,7 @@ pub(super) struct Placed<C: Reach> {
     /// Entries not in use, counted only for replacements that fill them first.
     vacant: usize,
     /// Whether the tags of a set are compared at once, without hints.
-    searches: bool,
+    pub(super) searches: bool,
     reach: PhantomData<C>,
 }
 
@@ -75,7 +78,7 @@ impl<C: Reach> Placed<C> {
     pub(super) fn new(geometry: Geometry, replacement: Replacement) -> Placed<C> {
         let count = geometry.sets * geometry.ways;
         Placed {
-            searches: C::WHOLE && geometry.ways <= SEARCHED_WAYS,
+            searches: C::WHOLE && geometry.ways <= COMPARED,
             vacant: count,
             tags: vec![EMPTY; count + SPARE],
             payloads: vec![C::Payload::default(); count],
@@ -501,7 +504,7 @@ mod tests {
         let fill = |placed: &mut Placed<Exact>, key: u32| placed.fill(EntryId { number: key.into(), key }.into(), ());
         let placed = two_sets(Replacement::Nru);
         assert!(placed.searches && placed.hints.is_empty(), "small sets have no hints");
-        let mut placed = Placed::new(Geometry::new(2, SEARCHED_WAYS + 1, Index::Low), Replacement::RoundRobin);
+        let mut placed = Placed::new(Geometry::new(2, COMPARED + 1, Index::Low), Replacement::RoundRobin);
         (2..9).for_each(|key| _ = fill(&mut placed, key));
         let way = placed.find(2, 2).unwrap();
         assert_eq!(placed.hints.len(), HINTS, "hints are allocated for many keys at a time");
