@@ -17,11 +17,11 @@
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
-use crate::tlb::batch::{BATCH, Batch, Located, each, kind};
+use crate::tlb::batch::{Batch, Located, kind};
 use crate::tlb::first::FirstLevel;
 use crate::tlb::further::FurtherLevels;
 use crate::tlb::noted::Noted;
-use crate::tlb::storage::EntryId;
+use crate::tlb::uses::{BATCH, EntryId, each};
 use crate::tlb::{Served, Tlbs};
 use superpage_pages::Access;
 

@@ -14,8 +14,9 @@
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::request::Request;
-use crate::tlb::batch::{BATCH, Located, absent_kind};
+use crate::tlb::batch::{Located, absent_kind};
 use crate::tlb::first::FirstLevel;
+use crate::tlb::uses::BATCH;
 use std::cell::Ref;
 
 impl Mmu {

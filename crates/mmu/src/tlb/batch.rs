@@ -8,12 +8,8 @@
 
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::request::Request;
-use crate::tlb::replacement::{UNASKED, Use};
-use crate::tlb::storage::EntryId;
+use crate::tlb::uses::{BATCH, EntryId, Use, Uses};
 use superpage_pages::MAX_LEVELS;
-
-/// The most requests of a batch: one bit each in a word.
-pub(crate) const BATCH: usize = 64;
 
 /// The kinds of request, each `size_level << 2 | access`, are below this number.
 pub(crate) const KINDS: usize = SIZE_LEVELS * 4;
@@ -102,39 +98,6 @@ pub(crate) struct Batch {
     /// Those that fill TLBs but are neither counted nor walked: retries of trapped requests, and
     /// what [`crate::recall`] takes to have stayed.
     pub(crate) uncounted: u64,
-}
-
-/// Uses of the entries of one structure, by column.
-#[derive(Clone, Copy)]
-pub(crate) struct Uses<'a> {
-    pub(crate) numbers: &'a [u64; BATCH],
-    pub(crate) keys: &'a [u32; BATCH],
-    /// The kind of request of each.
-    kinds: &'a [u8; BATCH],
-}
-
-impl<'a> Uses<'a> {
-    /// Of walk caches and line caches: not by a program.
-    #[inline(always)]
-    pub(crate) fn unasked(numbers: &'a [u64; BATCH], keys: &'a [u32; BATCH]) -> Uses<'a> {
-        Uses { numbers, keys, kinds: &[UNASKED; BATCH] }
-    }
-
-    /// The one with this index.
-    #[inline(always)]
-    pub(crate) fn at(&self, index: usize) -> Use {
-        let (number, key) = (self.numbers[index % BATCH], self.keys[index % BATCH]);
-        Use::by(self.kinds[index % BATCH], EntryId { number, key })
-    }
-
-    /// These, with other numbers.
-    #[inline(always)]
-    pub(crate) fn by_numbers<'b>(&self, numbers: &'b [u64; BATCH]) -> Uses<'b>
-    where
-        'a: 'b,
-    {
-        Uses { numbers, ..*self }
-    }
 }
 
 /// A request whose page is mapped: one row of a batch.
@@ -256,15 +219,4 @@ impl Batch {
 #[inline(always)]
 pub(crate) fn kind(pte: Pte, access: u64) -> usize {
     pte.size_level() << 2 | access as usize
-}
-
-/// The indices of the bits that are set, from the lowest.
-#[inline(always)]
-pub(crate) fn each(bits: u64) -> impl Iterator<Item = usize> {
-    let mut left = bits;
-    std::iter::from_fn(move || {
-        let next = (left != 0).then(|| left.trailing_zeros() as usize % BATCH);
-        left &= left.wrapping_sub(1);
-        next
-    })
 }

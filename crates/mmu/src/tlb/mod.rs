@@ -1,6 +1,6 @@
 //! The TLBs: what an entry covers ([`reach`]), where it is stored ([`storage`], [`index`]), which
-//! one is replaced ([`replacement`]), and the levels: the [`first`], which takes requests in
-//! batches, and the [`further`] ones behind it.
+//! one is replaced ([`replacement`]), the words that these share ([`uses`]), and the levels: the
+//! [`first`], which takes requests in batches, and the [`further`] ones behind it.
 
 pub(crate) mod batch;
 pub(crate) mod first;
@@ -14,6 +14,7 @@ mod recent;
 pub(crate) mod replacement;
 pub(crate) mod storage;
 mod tlbs;
+pub(crate) mod uses;
 
 pub use tlbs::{Contents, Held};
 pub(crate) use tlbs::{Served, Tlbs};

@@ -1,6 +1,7 @@
 //! The misses of a level, noted for [`crate::recall`].
 
-use super::batch::{Batch, each};
+use super::batch::Batch;
+use crate::tlb::uses::each;
 use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 

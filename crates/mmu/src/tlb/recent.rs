@@ -16,8 +16,7 @@
 use crate::request::Request;
 use crate::tlb::Tlbs;
 use crate::tlb::batch::{KINDS, bit_of};
-use crate::tlb::replacement::Use;
-use crate::tlb::storage::EntryId;
+use crate::tlb::uses::{EntryId, Use};
 use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.

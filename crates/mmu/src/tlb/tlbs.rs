@@ -10,14 +10,14 @@ use crate::machine::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
 use crate::mappings::pte::{Pte, SIZE_LEVELS};
 use crate::mappings::{Mapping, Mappings, Pointer, SpacePage, Stale};
-use crate::tlb::batch::{Batch, bit_of, each};
+use crate::tlb::batch::{Batch, bit_of};
 use crate::tlb::kept_spaces::KeptSpaces;
 use crate::tlb::ranges::RangeTlb;
 use crate::tlb::reach::entries::{Entries, on_entries};
 use crate::tlb::reach::{Entry, Holds, Joining, Lookup, PartialHits, Reach, use_pointer};
 use crate::tlb::recent::FirstTlb;
-use crate::tlb::replacement::Use;
-use crate::tlb::storage::{Cache, EMPTY, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{EMPTY, EntryId, Use, each};
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -13,9 +13,9 @@ use crate::counters::{Counters, Remaps};
 use crate::machine::Replacement;
 use crate::machine::{ENTRY_BYTES, MAX_LINE_LEVELS, MAX_WALK_LEVELS, SHADOW_LINES, STREAM_LINE_SHIFT};
 use crate::machine::{LineCacheSpec, Machine};
-use crate::tlb::batch::{BATCH, Uses, each};
 use crate::tlb::reach::Entry;
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{BATCH, EntryId, Uses, each};
 use std::ops::Range;
 
 /// Bytes of a line of a stream.

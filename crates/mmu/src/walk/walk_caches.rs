@@ -7,9 +7,9 @@
 use crate::machine::{MAX_WALK_LEVELS, Machine, Replacement};
 use crate::mappings::Mappings;
 use crate::mappings::pte::Pte;
-use crate::tlb::batch::{BATCH, Uses};
 use crate::tlb::reach::Entry;
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{BATCH, EntryId, Uses};
 
 /// The walk caches of a walker.
 #[derive(Clone, Debug)]

@@ -15,8 +15,9 @@
 
 use crate::mappings::pte::Pte;
 use crate::mappings::{Mappings, Stale};
-use crate::tlb::batch::{Batch, each};
-use crate::tlb::storage::{Cache, EntryId, packed};
+use crate::tlb::batch::Batch;
+use crate::tlb::storage::{Cache, packed};
+use crate::tlb::uses::{EntryId, each};
 use std::fmt::Debug;
 use std::ops::Range;
 use superpage_pages::Vpn;

@@ -15,9 +15,8 @@ use super::joint::{ALONE, PART_BITS, alone, drop_entry};
 use super::{Entry, Holds, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::pte::Pte;
 use crate::mappings::{FRAGMENTS, Mappings, Stale, fragment_order};
-use crate::tlb::batch::each;
-use crate::tlb::replacement::Use;
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{EntryId, Use, each};
 use std::ops::Range;
 use superpage_pages::Vpn;
 

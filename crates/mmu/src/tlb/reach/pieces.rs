@@ -9,7 +9,8 @@
 use super::{Entry, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::Mappings;
 use crate::mappings::pte::Pte;
-use crate::tlb::storage::{Cache, EntryId, ORDER_BITS, packed};
+use crate::tlb::storage::{Cache, ORDER_BITS, packed};
+use crate::tlb::uses::EntryId;
 use std::ops::Range;
 use superpage_pages::Vpn;
 

@@ -8,9 +8,8 @@
 
 use super::{Entry, Holds, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::Mappings;
-use crate::tlb::batch::each;
-use crate::tlb::replacement::Use;
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{EntryId, Use, each};
 
 /// One mapping, or a pointer.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 
 use super::{Entry, Joining, Lookup, PartialHits, Reach};
 use crate::mappings::Mappings;
-use crate::tlb::storage::{Cache, EntryId, packed};
+use crate::tlb::storage::{Cache, packed};
+use crate::tlb::uses::EntryId;
 
 /// One entry per mapping.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@
 //! paper's text was not at hand beyond a summary: that a use also moves a way down is assumed too.
 //! The other half of the proposal, xPTP for a cache of lines, is not here.
 
-use super::{Replace, Use, is_permutation, possible};
+use super::{Replace, is_permutation, possible};
+use crate::tlb::uses::Use;
 use superpage_pages::Access;
 
 /// As many uses of a translation of code bring it to the top: a counter of three bits is full.

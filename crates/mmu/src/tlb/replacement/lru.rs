@@ -3,8 +3,8 @@
 //! there are three forms: up to 16 ways (of entries that cover parts of a mapping), the times of
 //! the last uses, of sets of few ways or one set of any number, and any shape.
 
-use super::{Replace, Use, is_permutation, possible};
-use crate::tlb::storage::EMPTY;
+use super::{Replace, is_permutation, possible};
+use crate::tlb::uses::{EMPTY, Use};
 
 /// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a
 /// rotation, a hit finds its nibble by arithmetic on the whole word.
@@ -292,7 +292,7 @@ impl Replace for Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tlb::storage::EntryId;
+    use crate::tlb::uses::EntryId;
 
     /// The forms of LRU choose the same victims.
     #[test]

@@ -9,8 +9,7 @@
 //! know it.
 
 use crate::machine::Replacement;
-use crate::tlb::storage::EntryId;
-use superpage_pages::Access;
+use crate::tlb::uses::Use;
 
 mod itp;
 pub(crate) mod lru;
@@ -120,59 +119,6 @@ impl Replace for State {
     }
 }
 
-/// A use of an entry, or a fill. Two words, which a call passes in registers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Use {
-    /// The number of the page in units of its size, which selects the set; of a line, its number.
-    /// Where a [`crate::tlb::reach`] packs more into numbers, a replacement sees this part.
-    pub(crate) number: u64,
-    /// The key, and above it the kind of request, as a batch has it.
-    word: u64,
-}
-
-/// The kind of uses that are not a program's: in walk caches and line caches.
-pub(crate) const UNASKED: u8 = 3;
-
-impl Use {
-    /// The use of an entry by a request of this kind: its access is in the lowest two bits.
-    #[inline(always)]
-    pub(crate) fn by(kind: u8, EntryId { number, key }: EntryId) -> Use {
-        Use { number, word: u64::from(kind) << u32::BITS | u64::from(key) }
-    }
-
-    /// The page-table entry of the mapping, or the key of a table or line.
-    #[inline(always)]
-    pub(crate) fn key(self) -> u32 {
-        self.word as u32
-    }
-
-    /// The kind of access; `None` in walk caches and line caches.
-    pub(crate) fn access(self) -> Option<Access> {
-        let kind = (self.word >> u32::BITS) as u8;
-        [Access::Read, Access::Write, Access::Execute].get(usize::from(kind & UNASKED)).copied()
-    }
-
-    /// This use with another number.
-    #[inline(always)]
-    pub(crate) fn at(self, number: u64) -> Use {
-        Use { number, ..self }
-    }
-
-    /// The entry that is used.
-    #[inline(always)]
-    pub(crate) fn id(self) -> EntryId {
-        EntryId { number: self.number, key: self.key() }
-    }
-}
-
-/// Not by a program: in walk caches and line caches.
-impl From<EntryId> for Use {
-    #[inline(always)]
-    fn from(id: EntryId) -> Use {
-        Use::by(UNASKED, id)
-    }
-}
-
 /// The state of a replacement for all sets of one structure.
 pub(crate) trait Replace: Sized {
     /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only
@@ -240,11 +186,14 @@ fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tlb::uses::EntryId;
     use proptest::prelude::*;
     use tree_plru::TreePlru;
 
     /// A page that nothing looks at.
-    const ANY: Use = Use { number: 0, word: 0 };
+    fn any() -> Use {
+        Use::by(0, EntryId { number: 0, key: 0 })
+    }
 
     /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level
     /// for data and for instructions; that of the second level is in
@@ -268,21 +217,21 @@ mod tests {
     fn follows<R: Replace + Clone, const WAYS: usize>(vectors: [[usize; WAYS]; WAYS], uses: &[usize]) {
         let order = |state: &R| -> Vec<usize> {
             let mut state = state.clone();
-            let mut victims: Vec<usize> = (0..WAYS).map(|_| state.victim(0, ANY)).collect();
+            let mut victims: Vec<usize> = (0..WAYS).map(|_| state.victim(0, any())).collect();
             victims.reverse();
             victims
         };
         let mut state = R::new(1, WAYS).unwrap();
         for way in uses {
-            state.touch(0, way % WAYS, ANY);
+            state.touch(0, way % WAYS, any());
             let before = order(&state);
             for (position, vector) in vectors.iter().enumerate() {
                 let mut used = state.clone();
-                used.touch(0, before[position], ANY);
+                used.touch(0, before[position], any());
                 assert_eq!(order(&used), vector.map(|from| before[from]), "{position}");
             }
             let mut missed = state.clone();
-            assert_eq!(missed.victim(0, ANY), before[WAYS - 1]);
+            assert_eq!(missed.victim(0, any()), before[WAYS - 1]);
             assert_eq!(order(&missed), vectors[WAYS - 1].map(|from| before[from]));
         }
     }

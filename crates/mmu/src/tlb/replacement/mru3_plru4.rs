@@ -3,7 +3,8 @@
 //! the group after the most recently used one, in turn, chosen within the group by a tree of four,
 //! as in `tree_plru`.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// For each set, a byte with the most recently used group, and above it one for each group with the
 /// bits of its tree: of the root, the left and the right node, set if the next victim is to the

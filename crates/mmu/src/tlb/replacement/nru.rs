@@ -1,7 +1,8 @@
 //! NRU: the lowest invalid way, if there is one; otherwise the lowest whose bit is clear. The use
 //! that would set the last bit clears all others. At most 64 ways.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// The used bits of each set.
 #[derive(Clone, Debug)]

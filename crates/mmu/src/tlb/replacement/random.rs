@@ -1,7 +1,8 @@
 //! Random: the lowest invalid way, if there is one; otherwise any, by a generator with a fixed
 //! seed.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// The state of the generator, xorshift of 64 bits.
 #[derive(Clone, Debug)]

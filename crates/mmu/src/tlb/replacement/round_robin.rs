@@ -1,7 +1,8 @@
 //! Round-robin: a pointer goes round the ways and advances at each fill, whether the way that it
 //! points to is valid or not.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// One pointer per set.
 #[derive(Clone, Debug)]

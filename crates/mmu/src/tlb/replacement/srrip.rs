@@ -4,7 +4,8 @@
 //! soon; where nothing is predicted to be used last, all are moved one step towards that. At most
 //! 64 ways.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// The prediction of each way, 0 (soon) to 3 (last): its low and its high bit, by set.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! Tree PLRU: the lowest invalid way, if there is one; otherwise the leaf that the bits of a binary
 //! tree point to, away from the recent uses. Needs a power of two of ways, at most 64.
 
-use super::{Replace, Use, possible};
+use super::{Replace, possible};
+use crate::tlb::uses::Use;
 
 /// The tree of each set: bit n is inner node n (root 1), set if the next victim is to the right.
 #[derive(Clone, Debug)]

@@ -15,9 +15,8 @@ mod vector;
 use crate::machine::Index;
 use crate::machine::{Replacement, SEARCHED_WAYS};
 use crate::mappings::Mappings;
-use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Exact, Holds, Reach};
-use crate::tlb::replacement::Use;
+use crate::tlb::uses::{EntryId, Use, Uses, each};
 use placed::Placed;
 use rows::Rows;
 use skewed::Skewed;
@@ -26,18 +25,6 @@ use std::ops::Range;
 pub(crate) use skewed::{ORDER_BITS, Shares, packed};
 pub(crate) use vector::prefetch;
 
-/// What names an entry of a set-associative structure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EntryId {
-    /// Selects the set: of a TLB the number of a translation, of a line cache that of a line, 0 in
-    /// a walk cache, which has one set.
-    pub(crate) number: u64,
-    /// The tag: the number of a page-table entry, a table or a line.
-    pub(crate) key: u32,
-}
-
-/// The tag of an entry that is not in use: no page-table entry, table or line has this number.
-pub(crate) const EMPTY: u32 = u32::MAX;
 /// Bytes that are surely in the nearest cache of the host, beside what else is: it has 32 KB or
 /// more.
 const NEAR: usize = 16 << 10;
@@ -351,7 +338,7 @@ impl<C: Reach> Cache<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tlb::batch::BATCH;
+    use crate::tlb::uses::BATCH;
     use proptest::prelude::*;
     use std::collections::HashMap;
 

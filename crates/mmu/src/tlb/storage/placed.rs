@@ -11,12 +11,12 @@
 
 use super::rows::Rows;
 use super::vector::{SPARE, equal, prefetch};
-use super::{EMPTY, EntryId, Geometry, NEAR};
+use super::{Geometry, NEAR};
 use crate::machine::Replacement;
-use crate::tlb::batch::{Uses, each};
 use crate::tlb::reach::{Entry, Reach};
 use crate::tlb::replacement::lru::Times;
-use crate::tlb::replacement::{Replace, State, Use, on_state};
+use crate::tlb::replacement::{Replace, State, on_state};
+use crate::tlb::uses::{EMPTY, EntryId, Use, Uses, each};
 use std::marker::PhantomData;
 use std::ops::Range;
 

@@ -8,8 +8,8 @@
 //! with it.
 
 use super::vector::{self, Row, Unit, Used};
-use super::{EntryId, Folded, Geometry, NEAR, SetIndex};
-use crate::tlb::batch::{BATCH, each};
+use super::{Folded, Geometry, NEAR, SetIndex};
+use crate::tlb::uses::{BATCH, EntryId, each};
 
 /// The most ways of a row.
 pub(super) const WAYS: usize = 32;
@@ -211,6 +211,7 @@ fn access(row: &mut [u32], tag: u32) -> bool {
 mod tests {
     use super::*;
     use crate::machine::Index;
+    use crate::tlb::uses::EMPTY;
     use proptest::prelude::*;
 
     /// The simplest model: for each set the keys in order of use.
@@ -271,7 +272,7 @@ mod tests {
             let mut naive = Naive { sets: vec![Vec::new(); sets], ways };
             for (what, some, keys) in steps {
                 // The most are the key 0 and the largest.
-                let key = |index: usize| if keys[index] == 149 { super::super::EMPTY - 1 } else { keys[index] };
+                let key = |index: usize| if keys[index] == 149 { EMPTY - 1 } else { keys[index] };
                 let entry = |index: usize| EntryId { number: key(index).into(), key: key(index) };
                 let EntryId { number, key: first } = entry(0);
                 match what {
@@ -289,7 +290,7 @@ mod tests {
                         let full = naive.sets[number as usize % sets].get(ways - 1).copied();
                         naive.access(number, first);
                         for rows in &mut forms {
-                            prop_assert_eq!(rows.fill(number, first), full.unwrap_or(super::super::EMPTY));
+                            prop_assert_eq!(rows.fill(number, first), full.unwrap_or(EMPTY));
                         }
                     }
                     3 => forms = forms.clone(),

@@ -13,8 +13,9 @@
 //!
 //! All of this is out of line, so that it costs nothing where structures have sets.
 
-use super::{EMPTY, EntryId, Geometry};
+use super::Geometry;
 use crate::machine::Index;
+use crate::tlb::uses::{EMPTY, EntryId};
 
 /// The bits of the order in a packed number.
 pub(crate) const ORDER_BITS: u32 = 6;

@@ -7,9 +7,8 @@
 #![allow(unsafe_code)]
 
 use super::Folded;
-use crate::tlb::batch::BATCH;
+use crate::tlb::uses::{BATCH, each};
 #[cfg(target_arch = "x86_64")]
-use crate::tlb::batch::each;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 

@@ -11,8 +11,9 @@ use super::radix::Radix;
 use super::{TableFormat, Walks};
 use crate::machine::Machine;
 use crate::mappings::{ClusterShape, Mappings, Pointer, Shape, SpacePage};
-use crate::tlb::batch::{BATCH, Batch, each};
+use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
+use crate::tlb::uses::{BATCH, each};
 use crate::walk::lines::Reads;
 use superpage_pages::{Ladder, Vpn};
 

@@ -23,9 +23,10 @@ use super::{HOST, TableFormat, Walks};
 use crate::machine::Replacement;
 use crate::machine::{Host, Machine};
 use crate::mappings::{Found, Mappings, Pointer, Shape, SpacePage};
-use crate::tlb::batch::{Batch, each};
+use crate::tlb::batch::Batch;
 use crate::tlb::reach::{Entry, PartialHits};
-use crate::tlb::storage::{Cache, EntryId};
+use crate::tlb::storage::Cache;
+use crate::tlb::uses::{EntryId, each};
 use crate::walk::lines::Reads;
 use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protection, Vpn};
 

@@ -19,8 +19,9 @@ use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::machine::{MAX_WALK_LEVELS, perforated_size};
 use crate::mappings::{MOST_PAGES, Mappings, Pointer, Region, Shape, SpacePage};
-use crate::tlb::batch::{BATCH, Batch, each};
+use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
+use crate::tlb::uses::{BATCH, each};
 use crate::walk::lines::Reads;
 use superpage_pages::Ladder;
 

@@ -19,9 +19,9 @@ use super::{TableFormat, Walks};
 use crate::machine::{ENTRY_BYTES, Machine, SEARCHED_WAYS};
 use crate::mappings::pte::SIZE_LEVELS;
 use crate::mappings::{Mapping, Mappings, Pointer, Shape, SpacePage};
-use crate::tlb::batch::{Batch, each};
+use crate::tlb::batch::Batch;
 use crate::tlb::reach::{Entry, PartialHits};
-use crate::tlb::storage::EntryId;
+use crate::tlb::uses::{EntryId, each};
 use crate::walk::lines::{KEPT, Lines, Reads, is_kept, of_table};
 use superpage_pages::Ladder;
 
