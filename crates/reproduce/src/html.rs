@@ -14,7 +14,8 @@ pub fn html(report: &Report) -> String {
     let mut names = papers.clone();
     names.dedup();
     let mut lead = String::from(
-        "<p class=\"lead\">The paper's value of each quantity next to the value measured here. A value that is not judged is \
+        "<p class=\"lead\">The paper's value of each quantity next to the value measured here. A value that is \
+         not judged is \
          shown with the reason. Times are modelled, from exact counts or, where a value begins with ≈, from estimates of a sampled \
          recording, unless it says that they are this machine's.</p>\n\
          <ul class=\"counts\">",

@@ -66,7 +66,8 @@ impl Certainty {
     pub fn bound(&self) -> String {
         let most = self.most.map(|most| {
             format!(
-                "Speedups are bounds, not times: at most {most:.3} x, with walks that nothing overlaps and a program whose own cache \
+                "Speedups are bounds, not times: at most {most:.3} x, with walks that nothing overlaps and a \
+                 program whose own cache \
                  misses cost nothing; --lines models caches."
             )
         });

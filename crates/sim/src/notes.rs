@@ -17,7 +17,8 @@ pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
         // A part that is shorter than a period is nothing to say.
         if row.background_runs == Some(0) && !part {
             notes.push(format!(
-                "{name}: its background never ran while the program had memory: the run ({} modelled) {} shorter than its period; set a shorter period, or --time-scale {}, say",
+                "{name}: its background never ran while the program had memory: the run ({} modelled) {} shorter \
+                 than its period; set a shorter period, or --time-scale {}, say",
                 time(row.seconds + row.idle_seconds),
                 if row.sampled.is_some() { "seems" } else { "is" },
                 row.time_scale.times(100)
@@ -25,7 +26,8 @@ pub(crate) fn notes(group: &[Row], part: bool) -> Vec<String> {
         }
         if row.other_core_cycles >= row.cycles.max(100) / 100 {
             notes.push(format!(
-                "{name}: background work of {} of its time is on another core (--background program charges the program)",
+                "{name}: background work of {} of its time is on another core (--background program charges the \
+                 program)",
                 percent(100.0 * row.other_core_cycles as f64 / row.cycles.max(1) as f64)
             ));
         }
@@ -92,7 +94,8 @@ fn of_sample(rows: &[Row]) -> Vec<String> {
     let rows: Vec<(&Row, &Sampled)> = rows.iter().filter_map(|row| Some((row, row.sampled.as_ref()?))).collect();
     let Some((_, sampled)) = rows.first() else { return Vec::new() };
     let mut notes = vec![format!(
-        "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches{}; misses, walks and time are estimates \
+        "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches{}; misses, walks and \
+         time are estimates \
          from {} windows{}",
         count(sampled.on),
         count(sampled.period),
@@ -136,7 +139,8 @@ fn of_sample(rows: &[Row]) -> Vec<String> {
     }
     if !timed.is_empty() {
         notes.push(format!(
-            "{} goes by time, which is an estimate here, so that nothing but what was touched is known (?): record without --sample",
+            "{} goes by time, which is an estimate here, so that nothing but what was touched is known (?): \
+             record without --sample",
             named(&timed)
         ));
     }

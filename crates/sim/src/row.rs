@@ -201,7 +201,8 @@ pub struct Row {
     #[key(ratio, "%", from = it.noted.contiguous_percent())]
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
-    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel", from = it.noted.watch.lines.then(|| Caches::of(&it.counters)))]
+    #[key(count, group = "Where there are lines, shadow superpages or a model of the kernel",
+        from = it.noted.watch.lines.then(|| Caches::of(&it.counters)))]
     pub caches: Option<Caches>,
     /// What superpages over scattered frames took, on a machine whose memory controller maps these
     /// (`+shadow`).

@@ -73,12 +73,7 @@ pub(crate) fn refused(plan: &Plan, kept: &Cells, damaged: &[Damaged]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan() -> Plan {
-        let text = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\nmachine = \"zen5\"\n\
-                    policy = [\"thp\", \"mthp\"]\nmemory = [\"64M\", \"128M\"]\n";
-        Plan::new(crate::Sweep::of_text(text, "small.toml").unwrap(), &[]).unwrap()
-    }
+    use crate::merge::tests::plan;
 
     #[test]
     fn ten_damaged_cells_are_named_and_the_others_counted() {

@@ -176,12 +176,13 @@ fn runs(plan: &Plan, kept: &Cells, part: &Part, cells: &[usize]) -> Result<Vec<R
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use superpage_sim::Sampled;
 
-    fn plan() -> Plan {
-        let text = "[sweep]\nname = \"small\"\n[axes]\nworkload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\nmachine = \"zen5\"\n\
+    pub(crate) fn plan() -> Plan {
+        let text = "[sweep]\nname = \"small\"\n[axes]\nmachine = \"zen5\"\n\
+                    workload = [\"touch:bytes=64K\", \"touch:bytes=128K\"]\n\
                     policy = [\"thp\", \"mthp\"]\nmemory = [\"64M\", \"128M\"]\n";
         Plan::new(crate::Sweep::of_text(text, "small.toml").unwrap(), &[]).unwrap()
     }

@@ -259,7 +259,8 @@ impl Verdict {
             let found = format!("yes, in {joined} of {of} places");
             Finding::text(NAME, WHAT, &found, agree, seen)
         } else if self.fractured == Some(true) {
-            let why = "nothing was gained by contiguous frames, but the host backs them with its own pages, which it may \
+            let why = "nothing was gained by contiguous frames, but the host backs them with its own pages, which \
+             it may \
                        scatter, and a TLB can only join what is contiguous there; on the host itself it would tell";
             Finding::unknown(NAME, WHAT, format!("{why}: {seen}"))
         } else if high - 1.0 < SOME * whole {

@@ -104,7 +104,8 @@ impl Evidence {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
             Some(
-                "a TLB is skewed, or its replacement is neither LRU nor random: the effect of a gap may outlast a window",
+                "a TLB is skewed, or its replacement is neither LRU nor random: the effect of a gap may outlast a \
+                 window",
             )
         } else if self.cold {
             Some("the trace does not say what was used last before its windows: record it again")

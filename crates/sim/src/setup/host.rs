@@ -28,7 +28,8 @@ impl HostSetup {
         if machine.host.as_ref().is_none_or(|host| host.page_table_bits.is_empty()) {
             let base = machine.name.split('+').next().unwrap_or_default();
             return Err(refused(&format!(
-                "--host-policy is for a guest, whose walks go through the page tables of a host: use machines with nested page tables, as {base}+nested"
+                "--host-policy is for a guest, whose walks go through the page tables of a host: use machines \
+                 with nested page tables, as {base}+nested"
             )));
         }
         if machine.tlb.iter().any(|tlb| tlb.inclusive) {

@@ -396,7 +396,8 @@ mod tests {
                     prop_assert_eq!(other.validate(), Ok(()));
                     let mut other = other.clone();
                     other.set_placed(false);
-                    let held = |cache: &Cache| cache.entries().iter().map(|e| (e.set, e.way, e.key)).collect::<Vec<_>>();
+                    let key = |entry: Entry<Exact>| (entry.set, entry.way, entry.key);
+                    let held = |cache: &Cache| cache.entries().into_iter().map(key).collect::<Vec<_>>();
                     prop_assert_eq!(held(&other), held(&rows));
                 }
             }
