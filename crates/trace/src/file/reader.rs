@@ -271,7 +271,7 @@ impl Reader {
                 self.path.display().to_string(),
                 format!(
                     "block {block}, at byte {byte} of {length}, is not whole: {problem}; expected whole blocks and a \
-                     footer; use --up-to-cut to read the {block} blocks before it"
+                     footer; `sim`, `trace info` and `trace export` read the {block} blocks before it with --up-to-cut"
                 ),
             ));
         }
