@@ -44,6 +44,11 @@ pub struct Counters {
     pub shootdowns: u64,
     /// Shootdowns of pages of the current space, which interrupt its program.
     pub shootdowns_running: u64,
+    /// Other cores that shootdowns interrupted: those that ran the space.
+    pub shootdown_interrupts: u64,
+    /// Times that a core came back to a space whose mappings had changed meanwhile, and dropped all
+    /// that it held of it.
+    pub late_flushes: u64,
     /// TLB entries dropped by shootdowns.
     pub shootdown_entries: u64,
     /// Switches to another address space.

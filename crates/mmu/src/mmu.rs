@@ -7,6 +7,7 @@
 //! Behind it, machines with equal further levels share those, which see only first-level misses
 //! ([`crate::tlb::further`]). Each walker sees only the misses of all levels ([`crate::walk`]).
 
+use crate::cores::Cores;
 use crate::counters::Counters;
 use crate::handler::Upkeep;
 use crate::host::{HostState, NoCaches};
@@ -32,13 +33,15 @@ use superpage_pages::{Access, Counts, Mapped, PageSize, Protection, Used, Vpn};
 /// entries stay in the caches of the host.
 const CHUNK: usize = 4096;
 
-/// The TLBs, page tables and walker of one core, and their counters; or of one core each of several
+/// The TLBs, page tables and walker of one core or several, and their counters; or those of several
 /// machines, which run the same programs.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     pub(crate) mappings: Mappings,
-    /// Read them through [`Mmu::served`], which serves waiting requests first.
+    /// Those of each core, one core after the other. Read them through [`Mmu::served`], which
+    /// serves waiting requests first.
     pub(crate) first_levels: RefCell<Vec<FirstLevel>>,
+    pub(crate) cores: Cores,
     /// Of each machine.
     indices: Vec<Indices>,
     /// Whether requests may wait on all machines ([`Mmu::defer`]).
@@ -47,6 +50,7 @@ pub struct Mmu {
     pub(crate) walks_again: bool,
     /// The counts that all machines have in common.
     pub(crate) counters: Counters,
+    /// The space that the current core runs.
     pub(crate) space: u32,
     /// The pages of the last shootdown, if nothing was translated since: no TLB holds any of them.
     pub(crate) shot: Option<SpacePages>,
@@ -66,6 +70,14 @@ struct Indices {
     further: usize,
     /// Its walker, among those behind both.
     walker: usize,
+}
+
+impl Indices {
+    /// Calls `make` with what they name of a core.
+    fn of<T>(self, first_level: &FirstLevel, make: impl FnOnce(&FirstLevel, &FurtherLevels, &Walker) -> T) -> T {
+        let further = &first_level.further[self.further];
+        make(first_level, further, &further.walkers[self.walker])
+    }
 }
 
 impl Mmu {
@@ -115,6 +127,7 @@ impl Mmu {
         mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
             mappings,
+            cores: Cores::new(first_levels.len()),
             first_levels: RefCell::new(first_levels),
             indices,
             walks_again: machine.page_table.kind == TableKind::Groups,
@@ -158,17 +171,21 @@ impl Mmu {
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
-    /// Calls `make` with the first level, further levels and walker of a machine, once all waiting
-    /// requests are served.
+    /// Calls `make` with the first level, further levels and walker of a machine's current core,
+    /// once all waiting requests are served.
     pub(crate) fn of_served<T>(
         &self,
         machine: usize,
         make: impl FnOnce(&FirstLevel, &FurtherLevels, &Walker) -> T,
     ) -> T {
-        let Indices { first_level, further, walker } = self.indices[machine];
-        let first_level = &self.served()[first_level];
-        let further = &first_level.further[further];
-        make(first_level, further, &further.walkers[walker])
+        let at = self.cores.here().start + self.indices[machine].first_level;
+        self.indices[machine].of(&self.served()[at], make)
+    }
+
+    /// As [`Mmu::of_served`], with those of each core in turn.
+    fn each_served(&self, machine: usize, mut make: impl FnMut(&FirstLevel, &FurtherLevels, &Walker)) {
+        let (served, indices) = (self.served(), self.indices[machine]);
+        self.cores.each(indices.first_level).for_each(|at| indices.of(&served[at], &mut make));
     }
 
     /// Calls `make` with the hash table of groups of a machine, if it has one.
@@ -180,7 +197,7 @@ impl Mmu {
     /// [`Mmu::new`]). Panics if `machine` is out of range, here and below.
     pub fn counters(&self, machine: usize) -> Counters {
         let mut counters = self.shared();
-        self.of_served(machine, |first_level, further, walker| {
+        self.each_served(machine, |first_level, further, walker| {
             [&first_level.counters, &further.counters, &walker.counters]
                 .into_iter()
                 .for_each(|part| counters.add(part));
@@ -205,12 +222,18 @@ impl Mmu {
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], without
     /// computing the rest.
     pub fn misses(&self, machine: usize) -> u64 {
-        self.of_served(machine, |_, further, walker| further.counters.tlb_misses() + walker.counters.tlb_misses())
+        let mut misses = 0;
+        self.each_served(machine, |_, further, walker| {
+            misses += further.counters.tlb_misses() + walker.counters.tlb_misses();
+        });
+        misses
     }
 
     /// The counts of those walks of a machine that found no page, and so ended in a fault.
     pub fn faulting(&self, machine: usize) -> Counters {
-        self.of_served(machine, |_, _, walker| walker.faulting)
+        let mut faulting = Counters::default();
+        self.each_served(machine, |_, _, walker| faulting.add(&walker.faulting));
+        faulting
     }
 
     /// The most bytes that the page tables of all address spaces took at one time, since the start
@@ -272,19 +295,21 @@ impl Mmu {
         self.space = space;
         self.counters.switches += 1;
         self.mappings.clear_index_cache();
-        self.first_levels.get_mut().iter_mut().for_each(|first_level| first_level.switch(&self.mappings, space));
+        let stale = self.cores.switch(space);
+        self.counters.late_flushes += u64::from(stale);
+        let (first_levels, mappings, _) = self.here();
+        for first_level in first_levels {
+            first_level.switch(mappings, space);
+            if stale {
+                first_level.drop_space(mappings, space);
+            }
+        }
     }
 
     /// Whether TLBs can be recalled level by level: no entry depends on the walk that comes between
     /// two levels.
     pub(crate) fn may_recall(&self) -> bool {
         self.mappings.backing.is_none() && !self.mappings.shadows() && !self.walks_again()
-    }
-
-    /// The first levels, the mappings, and the current space.
-    pub(crate) fn in_parts(&mut self) -> (&mut [FirstLevel], &mut Mappings, u32) {
-        self.shot = None;
-        (self.first_levels.get_mut(), &mut self.mappings, self.space)
     }
 
     /// Translates requests of the current space in order until one traps; returns its index and the
@@ -307,15 +332,16 @@ impl Mmu {
         if self.mappings.backing.is_some() {
             return self.run_as_guest(requests);
         }
-        if let [first_level] = &mut self.first_levels.get_mut()[..] {
-            return first_level.run::<false>(&mut self.mappings, self.space, requests);
+        let (first_levels, mappings, space) = self.here();
+        if let [first_level] = first_levels {
+            return first_level.run::<false>(mappings, space, requests);
         }
         let mut done = 0;
         for chunk in requests.chunks(CHUNK) {
             let mut trap = None;
             // All trap at the same request, since that depends on the mappings alone.
-            for first_level in self.first_levels.get_mut() {
-                trap = first_level.run::<false>(&mut self.mappings, self.space, chunk);
+            for first_level in &mut *first_levels {
+                trap = first_level.run::<false>(mappings, space, chunk);
             }
             if let Some((index, trap)) = trap {
                 return Some((done + index, trap));
@@ -344,11 +370,12 @@ impl Mmu {
         if self.upkeep.one_by_one() {
             return self.run_handled(requests, lines);
         }
+        let (first_levels, mappings, space) = self.here();
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
             let mut trap = None;
-            for first_level in self.first_levels.get_mut() {
-                trap = first_level.run_lines(&mut self.mappings, self.space, Lined { requests, lines });
+            for first_level in &mut *first_levels {
+                trap = first_level.run_lines(mappings, space, Lined { requests, lines });
             }
             if let Some((index, trap)) = trap {
                 return Some((done + index, trap));
@@ -369,8 +396,9 @@ impl Mmu {
         if self.mappings.has_changed_pages() {
             self.make_superpages();
         }
-        for first_level in self.first_levels.get_mut() {
-            first_level.retry_line(&mut self.mappings, self.space, request, line)?;
+        let (first_levels, mappings, space) = self.here();
+        for first_level in first_levels {
+            first_level.retry_line(mappings, space, request, line)?;
         }
         self.shot = None;
         Ok(())
@@ -406,8 +434,9 @@ impl Mmu {
         if self.walks_again() {
             return self.access_again(request, None);
         }
-        for first_level in self.first_levels.get_mut() {
-            first_level.retry(&mut self.mappings, self.space, request)?;
+        let (first_levels, mappings, space) = self.here();
+        for first_level in first_levels {
+            first_level.retry(mappings, space, request)?;
         }
         (self.shot, self.host.shot) = (None, false);
         Ok(())
@@ -484,6 +513,7 @@ impl Mmu {
         if !self.shot.as_ref().is_some_and(covers) {
             self.counters.shootdowns += 1;
             self.counters.shootdowns_running += u64::from(space == self.space);
+            self.counters.shootdown_interrupts += self.cores.change(space);
             self.shot = Some(SpacePages { space, pages: pages.clone() });
             self.keep_up(space, pages);
         }

@@ -59,11 +59,11 @@ impl Passed {
 
 impl Mmu {
     /// Starts a note of misses, for [`Mmu::recall`], in the levels behind the first, and in the
-    /// first level too if `first` is set; set it seldom, so that its note spans many samples. A
-    /// note is forgotten when the second one after it starts.
+    /// first level too if `first` is set, of the current core; set it seldom, so that its note spans
+    /// many samples. A note is forgotten when the second one after it starts.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
-        for first_level in self.first_levels.get_mut() {
+        for first_level in self.here().0 {
             let further = first_level.further.iter_mut().map(|further| &mut further.noted);
             let first = Some(&mut first_level.noted).filter(|_| first);
             further.chain(first).for_each(|noted| noted.get_or_insert_default().begin());
@@ -82,7 +82,8 @@ impl Mmu {
             return self.run(requests);
         }
         self.catch_up();
-        let (first_levels, mappings, space) = self.in_parts();
+        self.shot = None;
+        let (first_levels, mappings, space) = self.here();
         for first_level in first_levels {
             // Each first level by its machines alone, whichever others share the mappings. Where
             // entries depend on use bits nothing is recalled.

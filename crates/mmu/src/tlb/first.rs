@@ -195,6 +195,16 @@ impl FirstLevel {
         }
     }
 
+    /// Drops all of a space, and empties the walk caches.
+    pub(crate) fn drop_space(&mut self, mappings: &Mappings, space: u32) {
+        self.recent.forget();
+        self.tlbs.drop_space(mappings, space);
+        for further in &mut self.further {
+            further.tlbs.drop_space(mappings, space);
+            further.walkers.iter_mut().for_each(Walker::flush);
+        }
+    }
+
     /// Mappings have changed.
     pub(crate) fn forget(&mut self) {
         self.recent.forget();

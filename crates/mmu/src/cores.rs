@@ -1,0 +1,181 @@
+//! The cores of a machine, or of each of several: every core has TLBs, walk caches and line caches
+//! of its own, and all have one set of mappings.
+//!
+//! One core at a time takes requests ([`Mmu::go_to`]). A change of a mapping is announced to all.
+//! Those that run its space at that time are interrupted, except the one that makes the change. One
+//! that has run it before, and now runs another, is not: it drops what it holds of the space when
+//! it comes back to it, if mappings have changed meanwhile. That is what Linux does with numbers
+//! and generations of spaces (arch/x86/mm/tlb.c, `switch_mm_irqs_off`).
+
+use crate::machine::{Machine, TableKind};
+use crate::mappings::Mappings;
+use crate::mmu::Mmu;
+use crate::tlb::first::FirstLevel;
+use std::ops::Range;
+
+/// Which core takes requests, and what each runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Cores {
+    /// The first levels of a core that has done nothing, if there can be several.
+    fresh: Vec<FirstLevel>,
+    /// The first levels of one core; those of a core are side by side.
+    first_levels: usize,
+    current: usize,
+    /// The space that each runs.
+    spaces: Vec<u32>,
+    /// How often mappings of each space have changed.
+    changes: Vec<u64>,
+    /// The changes of each space when each core left it; `NEVER` if it has not.
+    seen: Vec<Vec<u64>>,
+}
+
+/// No number of changes.
+const NEVER: u64 = u64::MAX;
+
+impl Cores {
+    /// One core with so many first levels, which runs space 0.
+    pub(crate) fn new(first_levels: usize) -> Cores {
+        let (fresh, changes) = (Vec::new(), Vec::new());
+        Cores { fresh, first_levels, current: 0, spaces: vec![0], changes, seen: vec![Vec::new()] }
+    }
+
+    /// Adds a core, which runs space 0; returns its first levels.
+    fn add(&mut self) -> Vec<FirstLevel> {
+        assert!(!self.fresh.is_empty(), "a machine with one core");
+        self.spaces.push(0);
+        self.seen.push(Vec::new());
+        self.fresh.clone()
+    }
+
+    /// Where the first levels of the current core are in the list of all.
+    #[inline(always)]
+    pub(crate) fn here(&self) -> Range<usize> {
+        let first = self.current * self.first_levels;
+        first..first + self.first_levels
+    }
+
+    /// Where this first level of each core is.
+    pub(crate) fn each(&self, first_level: usize) -> impl Iterator<Item = usize> + use<> {
+        let step = self.first_levels;
+        (0..self.spaces.len()).map(move |core| core * step + first_level)
+    }
+
+    /// Mappings of a space change: returns how many other cores run it.
+    pub(crate) fn change(&mut self, space: u32) -> u64 {
+        if self.fresh.is_empty() {
+            return 0;
+        }
+        *of_space(&mut self.changes, space, 0) += 1;
+        let others = self.spaces.iter().enumerate().filter(|(core, runs)| *core != self.current && **runs == space);
+        others.count() as u64
+    }
+
+    /// The current core goes to another space; returns whether mappings of that have changed since
+    /// it left it.
+    pub(crate) fn switch(&mut self, space: u32) -> bool {
+        let left = std::mem::replace(&mut self.spaces[self.current], space);
+        if self.fresh.is_empty() {
+            return false;
+        }
+        let seen = &mut self.seen[self.current];
+        *of_space(seen, left, NEVER) = *of_space(&mut self.changes, left, 0);
+        let before = *of_space(seen, space, NEVER);
+        before != NEVER && before != *of_space(&mut self.changes, space, 0)
+    }
+}
+
+/// The number of a space in a list that grows with them, at first `first`.
+fn of_space(numbers: &mut Vec<u64>, space: u32, first: u64) -> &mut u64 {
+    let at = space as usize;
+    if numbers.len() <= at {
+        numbers.resize(at + 1, first);
+    }
+    &mut numbers[at]
+}
+
+impl Mmu {
+    /// As [`Mmu::of`], with any number of cores that take turns ([`Mmu::go_to`]). Counts of a
+    /// machine are those of all cores together, entries that are held those of the current one.
+    ///
+    /// # Panics
+    /// As [`Mmu::of`], or [`Mmu::refuses_cores`] refuses a machine.
+    pub fn on_cores(machines: &[&Machine]) -> Mmu {
+        let refused = machines.iter().find_map(|machine| Mmu::refuses_cores(machine));
+        assert_eq!(refused, None, "several cores");
+        let mut mmu = Mmu::of(machines);
+        mmu.cores.fresh = mmu.first_levels.get_mut().clone();
+        mmu
+    }
+
+    /// Why a machine cannot have several cores, if it cannot.
+    pub fn refuses_cores(machine: &Machine) -> Option<&'static str> {
+        if machine.page_table.kind == TableKind::Groups {
+            Some("software refills its TLBs from a hash table, which is modelled for one core")
+        } else if machine.has_managed_host() {
+            Some("a memory manager of the host maps its memory, which is modelled for one core")
+        } else if machine.shadow.is_some() {
+            Some("its shadow superpages are modelled for one core")
+        } else if machine.compared_use_bits() != 0 {
+            Some("its TLBs join pages by their use bits, which is modelled for one core")
+        } else {
+            None
+        }
+    }
+
+    /// The number of cores that have done something.
+    pub fn cores(&self) -> usize {
+        self.cores.spaces.len()
+    }
+
+    /// What follows happens on this core: requests, switches of spaces, and changes of mappings,
+    /// which interrupt others. A core that is new runs space 0. Panics if there is one core alone.
+    pub fn go_to(&mut self, core: usize) {
+        while core >= self.cores.spaces.len() {
+            let mut added = self.cores.add();
+            let first_levels = self.first_levels.get_mut();
+            added.iter_mut().for_each(|first_level| first_level.defers = first_levels[0].defers);
+            first_levels.append(&mut added);
+        }
+        if core != self.cores.current {
+            self.cores.current = core;
+            let space = self.cores.spaces[core];
+            if space != self.space {
+                self.space = space;
+                self.mappings.clear_index_cache();
+            }
+        }
+    }
+
+    /// The first levels of the current core, the mappings, and its space.
+    #[inline(always)]
+    pub(crate) fn here(&mut self) -> (&mut [FirstLevel], &mut Mappings, u32) {
+        let here = self.cores.here();
+        (&mut self.first_levels.get_mut()[here], &mut self.mappings, self.space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_that_run_a_space_are_interrupted_and_others_notice_when_they_come_back() {
+        let mut mmu = Mmu::on_cores(&[&Machine::builtin("zen5").unwrap()]);
+        mmu.go_to(2);
+        let cores = &mut mmu.cores;
+        assert_eq!((cores.change(0), cores.change(1)), (2, 0));
+        assert!(!cores.switch(1), "a core that was never there holds nothing");
+        assert_eq!((cores.change(0), cores.change(1)), (2, 0));
+        assert!(cores.switch(0), "space 0 has changed");
+        assert!(!cores.switch(1), "nothing of space 1 has changed but by itself");
+        assert_eq!((cores.here(), cores.each(0).collect::<Vec<_>>()), (2..3, vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn one_core_notices_nothing() {
+        let mut cores = Cores::new(1);
+        assert_eq!(cores.change(0), 0);
+        assert!(!cores.switch(5) && !cores.switch(0));
+        assert_eq!(cores.changes, [], "and keeps nothing");
+    }
+}
