@@ -21,7 +21,7 @@ pub const CALL_BYTES: usize = 32;
 pub const PAGES_LIMIT: u64 = 1 << (64 - TRACE_PAGE_SHIFT);
 
 /// The number of a process in a trace. The first is 0; numbers are not reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProcessId(pub u32);
 
 /// Accesses of one kind to one 4 KB page by the current process while their stream stays on that
@@ -464,6 +464,9 @@ pub struct Info {
     /// Bytes of memory that reading the stream will take, in addition to batches: what a built-in
     /// workload keeps of its program's data, allocated when the stream begins.
     pub memory: u64,
+    /// The cores on which its threads run ([`OnCores`](crate::OnCores)); 0: all take turns on one,
+    /// in the order of the stream. No file has cores.
+    pub cores: u32,
     /// Known at the end: the stream was cut off before its processes ended.
     pub cut: bool,
 }

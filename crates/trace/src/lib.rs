@@ -5,6 +5,7 @@
 //! what a TLB or a policy is.
 
 mod check;
+mod cores;
 mod error;
 mod event;
 pub mod export;
@@ -20,6 +21,7 @@ mod window;
 pub mod workload;
 
 pub use check::{Counts, check_stream};
+pub use cores::{Cores, OnCores};
 pub use error::Error;
 pub use event::{
     Backing, Batch, CALL_BYTES, Event, Growth, Info, PAGES_LIMIT, ProcessId, Run, Sampling, Source, TRACE_LINE_SHIFT,

@@ -109,7 +109,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let lines = version >= LINED && flags & LINES != 0;
     let calls = version >= CALLED && flags & CALLS != 0;
     let [cold_windows, short_windows] = [WARM, WHOLE].map(|since| sampling.is_some() && version < since);
-    let (runs, memory) = (None, 0);
+    let (runs, memory, cores) = (None, 0, 0);
     let info = Info {
         workload,
         sampling,
@@ -121,6 +121,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
         short_windows,
         runs,
         memory,
+        cores,
         cut: false,
     };
     Ok((info, notes))

@@ -1,0 +1,441 @@
+//! The threads of a stream on cores of their own: which of them runs when.
+//!
+//! A stream says what each thread did, in order, and how that lies between events that change
+//! memory, files and processes. In which order the accesses of two threads come between two such
+//! events, it does not say: that of a recording is the order in which buffers were full. So threads
+//! are put on cores by their numbers, in turn, and each core runs those that it has, while all
+//! cores make instructions at the same rate. That depends on the stream alone, not on any TLB.
+
+use crate::event::{Batch, Event, Info, ProcessId, Run, Source};
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+/// The instructions that a core makes before another one goes on: what cores share sees their
+/// accesses in pieces of this length.
+const SLICE: u64 = 20_000;
+
+/// The most runs between two events: more are parted there, as if an event were between them. They
+/// take 16 bytes each.
+const MOST: usize = 1 << 20;
+
+/// On which cores the threads of a stream run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cores {
+    /// How many there are, at least 1.
+    pub number: u32,
+    /// The instructions of a thread before another one of its core runs, at least 1.
+    pub quantum: u64,
+}
+
+impl Cores {
+    /// A clock tick of 4 ms (Linux with `HZ=250`) at 2.5 instructions a nanosecond.
+    pub const QUANTUM: u64 = 10_000_000;
+
+    /// The core of a thread. Threads stay where they begin.
+    pub fn of(number: u32, thread: u32) -> u32 {
+        thread % number.max(1)
+    }
+}
+
+/// A stream whose threads run on several cores: between two events that change memory, files or
+/// processes, cores advance at the same pace, and each runs its threads in turn. The order of the
+/// accesses of each thread, and on which side of an event they are, stay as they were.
+///
+/// Batches of the thread that runs alone pass unchanged. Memory: 16 bytes for each of at most 2^20
+/// runs.
+pub struct OnCores {
+    source: Box<dyn Source>,
+    info: Info,
+    quantum: u64,
+    /// What was read last and not taken apart yet.
+    runs: Vec<Run>,
+    taken: usize,
+    events: Peekable<IntoIter<(u32, Event)>>,
+    /// The thread at which the source is, and the one at which this stream is.
+    reading: Option<(ProcessId, u32)>,
+    current: Option<(ProcessId, u32)>,
+    threads: HashMap<u32, Thread>,
+    cores: Vec<Core>,
+    /// The runs that wait.
+    held: usize,
+    /// Whether what waits is made, before the next event is.
+    making: bool,
+    next: Option<Event>,
+    /// The source has ended.
+    over: bool,
+}
+
+/// What a thread does up to the next event: runs, and what concerns it alone.
+#[derive(Default)]
+struct Thread {
+    process: ProcessId,
+    runs: Vec<Run>,
+    made: usize,
+    /// Each before the run with this index.
+    own: VecDeque<(u32, Event)>,
+}
+
+impl Thread {
+    fn is_done(&self) -> bool {
+        self.made == self.runs.len() && self.own.is_empty()
+    }
+}
+
+/// A core, and its threads that wait, of which the first runs.
+#[derive(Default)]
+struct Core {
+    waiting: VecDeque<u32>,
+    /// The thread that ran last, and its instructions since it got the core.
+    last: Option<u32>,
+    used: u64,
+    /// The instructions since the last event.
+    time: u64,
+}
+
+impl OnCores {
+    /// The threads of `source` on these cores.
+    pub fn new(source: Box<dyn Source>, cores: Cores) -> OnCores {
+        let info = Info { cores: cores.number, ..source.info().clone() };
+        OnCores {
+            source,
+            info,
+            quantum: cores.quantum.max(1),
+            runs: Vec::new(),
+            taken: 0,
+            events: Vec::new().into_iter().peekable(),
+            reading: None,
+            current: None,
+            threads: HashMap::new(),
+            cores: Vec::new(),
+            held: 0,
+            making: false,
+            next: None,
+            over: false,
+        }
+    }
+
+    /// Reads the next batch into `batch`, if it is of the thread at which both streams are, so that
+    /// it can pass; else, to be taken apart. Returns whether it passes.
+    fn read(&mut self, batch: &mut Batch) -> Result<bool, crate::Error> {
+        self.over = !self.source.fill(batch)?;
+        self.info.cut = self.source.info().cut;
+        let elsewhere = |event: &Event| match *event {
+            Event::Switch { process, thread } => Some((process, thread)) != self.reading,
+            _ => false,
+        };
+        if self.held == 0 && self.reading == self.current && !batch.events.iter().any(|(_, event)| elsewhere(event)) {
+            return Ok(!self.over);
+        }
+        std::mem::swap(&mut self.runs, &mut batch.runs);
+        self.events = std::mem::take(&mut batch.events).into_iter().peekable();
+        self.taken = 0;
+        batch.clear();
+        Ok(false)
+    }
+
+    /// Takes apart what was read, up to an event that concerns more than its thread, or until
+    /// enough waits; returns whether that is to be made then.
+    fn take(&mut self) -> bool {
+        while self.held < MOST {
+            let end = self.events.peek().map_or(self.runs.len(), |(before, _)| *before as usize);
+            if end > self.taken {
+                let Some((process, number)) = self.reading else { return false };
+                let runs = self.taken..end;
+                (self.held, self.taken) = (self.held + runs.len(), end);
+                let thread = wait(&mut self.threads, &mut self.cores, self.info.cores, (process, number));
+                thread.runs.extend_from_slice(&self.runs[runs]);
+            }
+            let Some((_, event)) = self.events.next() else { return false };
+            match (event, self.reading) {
+                (Event::Switch { process, thread }, _) => self.reading = Some((process, thread)),
+                (own, Some(reading)) if is_own(&own) => {
+                    let thread = wait(&mut self.threads, &mut self.cores, self.info.cores, reading);
+                    thread.own.push_back((thread.runs.len() as u32, own));
+                }
+                (event, _) => {
+                    self.next = Some(event);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Makes what waits, until the batch is full; returns whether all was made.
+    fn make(&mut self, batch: &mut Batch) -> bool {
+        while batch.runs.len() < Batch::RUNS {
+            // The one that is behind goes on, so that none is ahead by more than a slice.
+            let waits = |core: &&mut Core| !core.waiting.is_empty();
+            let Some(core) = self.cores.iter_mut().filter(waits).min_by_key(|core| core.time) else {
+                self.cores.iter_mut().for_each(|core| core.time = 0);
+                return true;
+            };
+            let number = core.waiting[0];
+            let thread = self.threads.get_mut(&number).expect("it waits");
+            if core.last.replace(number) != Some(number) || core.used >= self.quantum {
+                core.used = 0;
+            }
+            switch(&mut self.current, (thread.process, number), batch);
+            let waiting = thread.runs.len() - thread.made;
+            let made = run(thread, SLICE.min(self.quantum - core.used), batch);
+            self.held -= waiting - (thread.runs.len() - thread.made);
+            (core.time, core.used) = (core.time + made, core.used + made);
+            if thread.is_done() {
+                *thread = Thread { runs: std::mem::take(&mut thread.runs), ..Thread::default() };
+                thread.runs.clear();
+                core.waiting.pop_front();
+            } else if core.used >= self.quantum {
+                core.waiting.rotate_left(1);
+            }
+        }
+        false
+    }
+}
+
+/// Whether an event concerns its thread alone, and nothing that others do.
+fn is_own(event: &Event) -> bool {
+    matches!(event, Event::Skipped { .. } | Event::Phase { .. } | Event::Note(_) | Event::Call { .. })
+}
+
+/// The thread, which waits for its core.
+fn wait<'a>(
+    threads: &'a mut HashMap<u32, Thread>,
+    cores: &mut Vec<Core>,
+    number: u32,
+    (process, thread): (ProcessId, u32),
+) -> &'a mut Thread {
+    let waits = threads.entry(thread).or_default();
+    if waits.is_done() {
+        let core = Cores::of(number, thread) as usize;
+        cores.resize_with(cores.len().max(core + 1), Core::default);
+        let Core { waiting, last, .. } = &mut cores[core];
+        // Nobody has taken the core from the one that ran last.
+        if *last == Some(thread) { waiting.push_front(thread) } else { waiting.push_back(thread) }
+    }
+    waits.process = process;
+    waits
+}
+
+/// Runs a thread until it has made so many instructions, nothing of it waits, or the batch is full;
+/// returns the instructions, with those that were left out.
+fn run(thread: &mut Thread, most: u64, batch: &mut Batch) -> u64 {
+    let mut made = 0;
+    while made < most && batch.runs.len() < Batch::RUNS {
+        match thread.own.front() {
+            Some((before, _)) if *before as usize == thread.made => {
+                let Some((_, own)) = thread.own.pop_front() else { break };
+                made += if let Event::Skipped { instructions, .. } = own { instructions } else { 0 };
+                batch.event(own);
+            }
+            _ => {
+                let Some(run) = thread.runs.get(thread.made) else { break };
+                made += u64::from(run.instructions);
+                batch.run(*run);
+                thread.made += 1;
+            }
+        }
+    }
+    made
+}
+
+/// Switches to a thread, if the stream is elsewhere.
+fn switch(current: &mut Option<(ProcessId, u32)>, to: (ProcessId, u32), batch: &mut Batch) {
+    if current.replace(to) != Some(to) {
+        batch.event(Event::Switch { process: to.0, thread: to.1 });
+    }
+}
+
+impl Source for OnCores {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error> {
+        batch.clear();
+        loop {
+            if self.making {
+                if !self.make(batch) {
+                    return Ok(true);
+                }
+                self.making = false;
+                if let Some(event) = self.next.take() {
+                    self.reading.into_iter().for_each(|reading| switch(&mut self.current, reading, batch));
+                    batch.event(event);
+                }
+            }
+            if batch.runs.len() >= Batch::RUNS {
+                return Ok(true);
+            }
+            // As long as there is one thread, what it does need not wait for others.
+            self.making = self.take() || self.held > 0 && self.threads.len() == 1;
+            if self.making {
+                continue;
+            }
+            if !batch.runs.is_empty() || !batch.events.is_empty() {
+                return Ok(true);
+            } else if self.over {
+                return Ok(false);
+            } else if self.read(batch)? {
+                return Ok(true);
+            } else {
+                // At the end, all that waits is made.
+                self.making = self.over;
+            }
+        }
+    }
+
+    fn digest(&self) -> Option<String> {
+        self.source.digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use superpage_pages::Access;
+
+    /// A stream of prepared batches.
+    struct Prepared {
+        info: Info,
+        batches: VecDeque<Batch>,
+    }
+
+    impl Source for Prepared {
+        fn info(&self) -> &Info {
+            &self.info
+        }
+
+        fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error> {
+            batch.clear();
+            let next = self.batches.pop_front();
+            let more = next.is_some();
+            *batch = next.unwrap_or_default();
+            Ok(more)
+        }
+    }
+
+    fn on_cores(batches: Vec<Batch>, number: u32, quantum: u64) -> Vec<Batch> {
+        let prepared = Prepared { info: Info::default(), batches: batches.into() };
+        let mut source = OnCores::new(Box::new(prepared), Cores { number, quantum });
+        let (mut out, mut batch) = (Vec::new(), Batch::default());
+        while source.fill(&mut batch).unwrap() {
+            assert!(batch.runs.len() <= Batch::RUNS && (!batch.runs.is_empty() || !batch.events.is_empty()));
+            out.push(batch.clone());
+        }
+        out
+    }
+
+    /// One thing that happens in a stream.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    enum Happens {
+        Run(Run),
+        Event(Event),
+    }
+
+    /// What happens by which thread, without the switches.
+    fn story(batches: &[Batch]) -> Vec<(u32, Happens)> {
+        let (mut story, mut current) = (Vec::new(), u32::MAX);
+        for batch in batches {
+            let mut events = batch.events.iter().peekable();
+            for at in 0..=batch.runs.len() {
+                while let Some((_, event)) = events.next_if(|(before, _)| *before as usize == at) {
+                    match event {
+                        Event::Switch { thread, .. } => current = *thread,
+                        event => story.push((current, Happens::Event(event.clone()))),
+                    }
+                }
+                story.extend(batch.runs.get(at).map(|run| (current, Happens::Run(*run))));
+            }
+        }
+        story
+    }
+
+    fn turn(thread: u32, first: u64, runs: u64, instructions: u32) -> Batch {
+        let mut batch = Batch::default();
+        batch.event(Event::Switch { process: ProcessId(7), thread });
+        (first..first + runs).for_each(|page| batch.run(Run::new(page, Access::Read, 1, instructions)));
+        batch
+    }
+
+    #[test]
+    fn two_threads_advance_at_the_same_pace_on_two_cores_and_by_quanta_on_one() {
+        // Both have been there before.
+        let mut first = turn(1, 501, 1, 1);
+        first.event(Event::Unmap { start: 600, pages: 1 });
+        let batches = vec![turn(0, 500, 1, 1), first, turn(0, 0, 30, 10_000), turn(1, 100, 10, 10_000)];
+        let order = |number, quantum| -> Vec<u64> {
+            let batches = on_cores(batches.clone(), number, quantum);
+            batches.iter().flat_map(|batch| &batch.runs).map(|run| run.page()).skip(2).collect()
+        };
+        let both = order(2, Cores::QUANTUM);
+        assert_eq!(both[..8], [0, 1, 100, 101, 2, 3, 102, 103]);
+        assert_eq!(both[38..], [28, 29]);
+        let one = order(1, 50_000);
+        assert_eq!(one[..11], [100, 101, 102, 103, 104, 0, 1, 2, 3, 4, 105], "thread 1 ran last, and goes on");
+        assert_eq!(
+            order(1, Cores::QUANTUM)[..31],
+            [&(100..110).collect::<Vec<_>>()[..], &(0..21).collect::<Vec<_>>()].concat()
+        );
+    }
+
+    #[test]
+    fn a_stream_of_one_thread_passes_unchanged() {
+        let batches: Vec<Batch> = (0..5).map(|at| turn(3, at * 100, 50, 1)).collect();
+        let passed = on_cores(batches.clone(), 4, 1);
+        assert_eq!(passed[1..], batches[1..]);
+        assert_eq!(story(&passed), story(&batches));
+    }
+
+    #[test]
+    fn more_runs_than_are_held_are_parted() {
+        let long = |thread, first| turn(thread, first, MOST as u64 / 2 + 1, 1);
+        let batches: Vec<Batch> = vec![long(0, 0), long(1, 1 << 30), turn(0, 1 << 40, 5, 1)];
+        let out = on_cores(batches.clone(), 2, Cores::QUANTUM);
+        assert_eq!(out.iter().map(|batch| batch.runs.len()).sum::<usize>(), MOST + 7);
+    }
+
+    proptest! {
+        /// Each thread does what it did, in its order; and what is before an event that concerns
+        /// more than its thread is before it still.
+        #[test]
+        fn threads_and_events_keep_their_order(
+            steps in prop::collection::vec((0u32..5, 0u8..6, 1u64..40, 0u32..30_000), 1..120),
+            cores in 1u32..5,
+            quantum in prop_oneof![Just(1), Just(100_000), Just(Cores::QUANTUM)],
+            split in 1usize..9,
+        ) {
+            let (mut batches, mut page) = (vec![Batch::default()], 0);
+            for (at, (thread, what, runs, instructions)) in steps.into_iter().enumerate() {
+                if at % split == 0 {
+                    batches.push(Batch::default());
+                }
+                let batch = batches.last_mut().expect("one");
+                if what != 0 || at == 0 {
+                    batch.event(Event::Switch { process: ProcessId(thread / 2), thread });
+                }
+                match what {
+                    1 => batch.event(Event::Unmap { start: page, pages: 1 }),
+                    2 => batch.event(Event::Skipped { references: page, instructions: 1 << 20 }),
+                    _ => {}
+                }
+                (0..runs).for_each(|run| batch.run(Run::new(page + run, Access::Read, 1, instructions)));
+                page += runs;
+            }
+            batches.retain(|batch| !batch.runs.is_empty() || !batch.events.is_empty());
+            let out = on_cores(batches.clone(), cores, quantum);
+            let (before, after) = (story(&batches), story(&out));
+            for thread in 0..5 {
+                let of = |story: &[(u32, Happens)]| -> Vec<Happens> {
+                    story.iter().filter(|(by, _)| *by == thread).map(|(_, what)| what.clone()).collect()
+                };
+                prop_assert_eq!(of(&before), of(&after));
+            }
+            let shared = |(_, what): &(u32, Happens)| matches!(what, Happens::Event(event) if !is_own(event));
+            let parts = |story: &[(u32, Happens)]| -> Vec<usize> { story.split(shared).map(<[_]>::len).collect() };
+            prop_assert_eq!(parts(&before), parts(&after));
+        }
+    }
+}
