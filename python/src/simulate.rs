@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use superpage_pages::{PageSize, parse_bytes};
 use superpage_sim::{Conditions, Setup, Watch, check_memory, plan_policies, rows, run_parts};
-use superpage_trace::{Source, file::Reader, workload};
+use superpage_trace::{Cores, Source, file::Reader, workload};
 
 /// What is simulated.
 #[derive(FromPyObject)]
@@ -46,6 +46,8 @@ pub(crate) struct Words {
     contiguity: bool,
     lines: bool,
     every: Option<String>,
+    cores: Option<u32>,
+    quantum: u64,
 }
 
 fn word<T: std::str::FromStr>(key: &str, text: &str) -> PyResult<T>
@@ -110,7 +112,8 @@ pub(crate) fn simulate(
     let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
     let setups: Vec<Setup> = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
     let every = words.every.as_ref().map(|every| word("every", every)).transpose()?;
-    let watch = Watch { contiguity: words.contiguity, lines: words.lines, every };
+    let cores = words.cores.map(|number| Cores { number, quantum: words.quantum });
+    let watch = Watch { contiguity: words.contiguity, lines: words.lines, every, cores };
     let limits = limits();
     let mut sources = Vec::new();
     for what in &streams {

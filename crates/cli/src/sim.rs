@@ -15,7 +15,7 @@ use superpage_sim::{
     BackgroundOn, Conditions, Digest, Every, Files, Format, Fragment, Limit, Progress, Row, Setup, TimeScale, Watch,
     check_memory, rows, run_parts,
 };
-use superpage_trace::{MEASURED, Source, Window, record, workload};
+use superpage_trace::{Cores, MEASURED, Source, Window, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
 #[derive(Args)]
@@ -147,6 +147,16 @@ pub(crate) struct Sim {
 
     #[command(flatten)]
     width: Width,
+
+    /// Run each thread of the stream on a core, N of them, in turn, each with its own TLBs; without
+    /// it all take turns on one core in the order of the stream. 1 with --quantum is a machine with
+    /// one processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: Option<u32>,
+
+    /// Instructions of a thread before another one of its core runs
+    #[arg(long, value_name = "N", value_parser = count_from_1, default_value = "10M", requires = "cores")]
+    quantum: u64,
 
     /// Threads to use, instead of one for each core; the rows are the same with any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -308,7 +318,8 @@ impl Sim {
     }
 
     fn watch(&self) -> Watch {
-        Watch { contiguity: self.contiguity, lines: self.lines, every: self.every }
+        let cores = self.cores.map(|number| Cores { number, quantum: self.quantum });
+        Watch { contiguity: self.contiguity, lines: self.lines, every: self.every, cores }
     }
 
     /// Records and simulates at once. Standard output is for the rows; the program's goes to

@@ -1,5 +1,6 @@
 //! The cores of a machine, or of each of several: every core has TLBs, walk caches and line caches
-//! of its own, and all have one set of mappings.
+//! of its own, and all have one set of mappings. A line cache that several cores share is with the
+//! one of them that ran last: it is moved to the next one.
 //!
 //! One core at a time takes requests ([`Mmu::go_to`]). A change of a mapping is announced to all.
 //! Those that run its space at that time are interrupted, except the one that makes the change. One
@@ -11,6 +12,7 @@ use crate::machine::{Machine, TableKind};
 use crate::mappings::Mappings;
 use crate::mmu::Mmu;
 use crate::tlb::first::FirstLevel;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Which core takes requests, and what each runs.
@@ -18,6 +20,10 @@ use std::ops::Range;
 pub(crate) struct Cores {
     /// The first levels of a core that has done nothing, if there can be several.
     fresh: Vec<FirstLevel>,
+    /// By how many cores line caches are shared: each number above 1 that occurs.
+    shares: Vec<u32>,
+    /// For each such number, and each group of so many cores, the core that has what they share.
+    holders: BTreeMap<(u32, usize), usize>,
     /// The first levels of one core; those of a core are side by side.
     first_levels: usize,
     current: usize,
@@ -32,11 +38,22 @@ pub(crate) struct Cores {
 /// No number of changes.
 const NEVER: u64 = u64::MAX;
 
+/// The number of no space: of a core whose space has ended.
+const NO_SPACE: u32 = u32::MAX;
+
 impl Cores {
     /// One core with so many first levels, which runs space 0.
     pub(crate) fn new(first_levels: usize) -> Cores {
-        let (fresh, changes) = (Vec::new(), Vec::new());
-        Cores { fresh, first_levels, current: 0, spaces: vec![0], changes, seen: vec![Vec::new()] }
+        Cores {
+            fresh: Vec::new(),
+            shares: Vec::new(),
+            holders: BTreeMap::new(),
+            first_levels,
+            current: 0,
+            spaces: vec![0],
+            changes: Vec::new(),
+            seen: vec![Vec::new()],
+        }
     }
 
     /// Adds a core, which runs space 0; returns its first levels.
@@ -70,6 +87,12 @@ impl Cores {
         others.count() as u64
     }
 
+    /// A space has ended: no other core runs it any more.
+    pub(crate) fn end(&mut self, space: u32) {
+        let others = self.spaces.iter_mut().enumerate().filter(|(core, _)| *core != self.current);
+        others.filter(|(_, runs)| **runs == space).for_each(|(_, runs)| *runs = NO_SPACE);
+    }
+
     /// The current core goes to another space; returns whether mappings of that have changed since
     /// it left it.
     pub(crate) fn switch(&mut self, space: u32) -> bool {
@@ -78,7 +101,9 @@ impl Cores {
             return false;
         }
         let seen = &mut self.seen[self.current];
-        *of_space(seen, left, NEVER) = *of_space(&mut self.changes, left, 0);
+        if left != NO_SPACE {
+            *of_space(seen, left, NEVER) = *of_space(&mut self.changes, left, 0);
+        }
         let before = *of_space(seen, space, NEVER);
         before != NEVER && before != *of_space(&mut self.changes, space, 0)
     }
@@ -104,6 +129,11 @@ impl Mmu {
         assert_eq!(refused, None, "several cores");
         let mut mmu = Mmu::of(machines);
         mmu.cores.fresh = mmu.first_levels.get_mut().clone();
+        let shares = machines.iter().flat_map(|machine| &machine.line_cache).map(|cache| cache.shared_by);
+        mmu.cores.shares = shares.filter(|cores| *cores > 1).collect();
+        mmu.cores.shares.sort_unstable();
+        mmu.cores.shares.dedup();
+        mmu.cores.holders = mmu.cores.shares.iter().map(|cores| ((*cores, 0), 0)).collect();
         mmu
     }
 
@@ -137,11 +167,30 @@ impl Mmu {
             first_levels.append(&mut added);
         }
         if core != self.cores.current {
+            if !self.cores.shares.is_empty() {
+                self.catch_up();
+                self.move_shared(core);
+            }
             self.cores.current = core;
             let space = self.cores.spaces[core];
             if space != self.space {
                 self.space = space;
                 self.mappings.clear_index_cache();
+            }
+        }
+    }
+
+    /// Moves what a core shares with others to it.
+    fn move_shared(&mut self, core: usize) {
+        let Cores { shares, holders, first_levels, .. } = &mut self.cores;
+        let of_core = |core: usize| core * *first_levels..(core + 1) * *first_levels;
+        for cores in shares {
+            let holder = holders.insert((*cores, core / *cores as usize), core);
+            let Some(holder) = holder.filter(|holder| *holder != core) else { continue };
+            let pair = self.first_levels.get_mut().get_disjoint_mut([of_core(holder), of_core(core)]);
+            let [from, to] = pair.expect("two cores");
+            for (from, to) in from.iter_mut().zip(to) {
+                from.walkers().zip(to.walkers()).for_each(|(from, to)| from.swap_shared(to, *cores));
             }
         }
     }

@@ -44,8 +44,10 @@ pub struct Counters {
     pub shootdowns: u64,
     /// Shootdowns of pages of the current space, which interrupt its program.
     pub shootdowns_running: u64,
-    /// Other cores that shootdowns interrupted: those that ran the space.
-    pub shootdown_interrupts: u64,
+    /// Shootdowns that interrupted other cores: those that ran the space.
+    pub shootdowns_sent: u64,
+    /// The cores that they interrupted, each time.
+    pub shootdowns_received: u64,
     /// Times that a core came back to a space whose mappings had changed meanwhile, and dropped all
     /// that it held of it.
     pub late_flushes: u64,

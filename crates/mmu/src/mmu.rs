@@ -513,7 +513,9 @@ impl Mmu {
         if !self.shot.as_ref().is_some_and(covers) {
             self.counters.shootdowns += 1;
             self.counters.shootdowns_running += u64::from(space == self.space);
-            self.counters.shootdown_interrupts += self.cores.change(space);
+            let receivers = self.cores.change(space);
+            self.counters.shootdowns_sent += u64::from(receivers > 0);
+            self.counters.shootdowns_received += receivers;
             self.shot = Some(SpacePages { space, pages: pages.clone() });
             self.keep_up(space, pages);
         }
@@ -641,6 +643,8 @@ impl Mmu {
     /// Flushes a space whose mappings will all be removed without being used first: one shootdown
     /// for all.
     pub fn flush(&mut self, space: u32) {
+        // Nothing runs in it any more.
+        self.cores.end(space);
         self.gather(space, 0..u64::MAX);
     }
 
@@ -659,6 +663,7 @@ impl Mmu {
             first_level.further.iter_mut().for_each(|further| further.forget_ranges(space, &(0..u64::MAX)));
         }
         self.mappings.destroy(space, self.first_levels.get_mut());
+        self.cores.end(space);
         self.end_contexts(space);
     }
 

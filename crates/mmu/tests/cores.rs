@@ -179,7 +179,7 @@ impl Both {
         self.alone.iter().for_each(|mmu| sum.add(&mmu.counters(0)));
         let counters = self.cores.counters(0);
         assert_eq!(translations(&counters), translations(&sum));
-        assert_eq!((counters.shootdown_interrupts, counters.late_flushes), (self.interrupts, self.late_flushes));
+        assert_eq!((counters.shootdowns_received, counters.late_flushes), (self.interrupts, self.late_flushes));
         assert_eq!((self.cores.misses(0), self.cores.cores()), (counters.tlb_misses(), self.begun));
         for core in 0..self.begun {
             self.cores.go_to(core);
@@ -257,7 +257,7 @@ fn a_core_that_comes_back_to_a_changed_space_misses_again() {
     mmu.switch(1);
     mmu.go_to(0);
     mmu.remove(0, Vpn(7), PageSize::KB4);
-    assert_eq!(mmu.counters(0).shootdown_interrupts, 0);
+    assert_eq!(mmu.counters(0).shootdowns_received, 0);
     mmu.go_to(1);
     mmu.switch(0);
     assert_eq!((mmu.counters(0).late_flushes, mmu.run(&read)), (1, None));
@@ -266,5 +266,5 @@ fn a_core_that_comes_back_to_a_changed_space_misses_again() {
     assert_eq!(mmu.run(&read), None);
     assert_eq!(mmu.misses(0), 12, "core 0 has kept them");
     mmu.remove(0, Vpn(6), PageSize::KB4);
-    assert_eq!(mmu.counters(0).shootdown_interrupts, 1, "core 1 runs the space");
+    assert_eq!(mmu.counters(0).shootdowns_received, 1, "core 1 runs the space");
 }

@@ -174,6 +174,7 @@ impl Pass {
             every: self.stream.sample_seconds.map(superpage_sim::Every::Seconds),
             contiguity: self.contiguity,
             lines: self.stream.lines,
+            cores: None,
         };
         superpage_sim::check_memory(&setups, &samples, &limits).map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);

@@ -16,6 +16,9 @@ pub(crate) struct Effort {
     shootdowns: u64,
     /// Shootdowns that interrupt the program.
     shootdowns_running: u64,
+    /// Shootdowns that interrupted other cores, and the cores that they did.
+    shootdowns_sent: u64,
+    shootdowns_received: u64,
     switches: u64,
     zeroed_bytes: u64,
     copied_bytes: u64,
@@ -48,6 +51,8 @@ impl Effort {
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
             shootdowns_running: counters.shootdowns_running,
+            shootdowns_sent: counters.shootdowns_sent,
+            shootdowns_received: counters.shootdowns_received,
             switches: counters.switches,
             zeroed_bytes: stats.bytes_zeroed,
             copied_bytes: stats.bytes_copied + copied,
@@ -71,9 +76,10 @@ impl Effort {
     }
 
     /// The cycles of this work, where another core does it, that the program pays: it is
-    /// interrupted by shootdowns.
+    /// interrupted by shootdowns, on each core that runs it.
     pub(crate) fn interrupts(&self, machine: &Machine) -> u64 {
-        self.shootdowns_running * machine.costs.shootdown
+        let costs = &machine.costs;
+        self.shootdowns_running * costs.shootdown + self.shootdowns_received * costs.shootdown_receive
     }
 
     /// The times that it held what faults wait for: promotions and demotions, one after the other.
@@ -95,6 +101,8 @@ impl Effort {
                 + machine.use_traps(self.use_bits, self.use_bit_entries)
                 + self.pte_writes * costs.pte_write
                 + self.shootdowns * costs.shootdown
+                + self.shootdowns_sent * costs.shootdown_send
+                + self.shootdowns_received * costs.shootdown_receive
                 + self.switches * costs.switch,
             zero: kilobytes(self.zeroed_bytes) * costs.zero_per_kb,
             copy: kilobytes(self.copied_bytes) * costs.copy_per_kb,

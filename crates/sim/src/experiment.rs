@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_mmu::Mmu;
-use superpage_trace::{Info, Source};
+use superpage_trace::{Info, OnCores, Source};
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,20 @@ pub fn run_parts(
     progress: &(dyn Fn(Progress) + Sync),
     watch: &Watch,
 ) -> Result<Vec<Run>, Error> {
+    match watch.cores {
+        Some(cores) => run_pass(setups, &mut OnCores::new(source, cores), stop, progress, watch),
+        None => run_pass(setups, source, stop, progress, watch),
+    }
+}
+
+/// One pass over a stream.
+fn run_pass(
+    setups: &[Setup],
+    source: &mut dyn Source,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &Watch,
+) -> Result<Vec<Run>, Error> {
     watch.every.map_or(Ok(()), crate::Every::check)?;
     check_setups(setups, source.info(), watch.lines)?;
     let guard = Guard::new();
@@ -75,8 +89,7 @@ pub fn run_parts(
     shifts.sort_unstable();
     shifts.dedup();
 
-    let mut carried: Vec<Carried> =
-        shifts.iter().map(|shift| Carried::new(*shift, watch.lines, info.sampling)).collect();
+    let mut carried: Vec<Carried> = shifts.iter().map(|shift| Carried::new(*shift, watch.lines, &info)).collect();
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
     let mut done = Progress { runs: 0, of: info.runs };
@@ -156,7 +169,26 @@ pub fn check_stream_lines(info: &Info) -> Result<(), Error> {
 /// A machine or a model of the kernel needs lines, which the stream has not, or cannot hold those
 /// that it has.
 pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Error> {
+    check_cores(setups, info)?;
     if lines { check_lines(setups, info) } else { check_pages(setups) }
+}
+
+/// Whether the machines and kernels are modelled for as many cores as the stream runs on.
+fn check_cores(setups: &[Setup], info: &Info) -> Result<(), Error> {
+    for Setup { machine, kernel, .. } in setups.iter().filter(|_| info.cores > 1) {
+        let name = &machine.name;
+        let refused = |why: &str| Err(Error::Usage(format!("machine {name}: {why}: give fewer --cores")));
+        if let Some(why) = Mmu::refuses_cores(machine) {
+            return refused(why);
+        }
+        if let Some(has) = machine.clock.cores.filter(|has| *has < info.cores) {
+            return refused(&format!("it has {has} {}, not {}", if has == 1 { "core" } else { "cores" }, info.cores));
+        }
+        if let Some(kernel) = kernel {
+            return refused(&format!("kernel {} is modelled for one core", kernel.text));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the machines can hold the lines of the stream in their caches.

@@ -46,11 +46,16 @@ pub struct Row {
     /// Instructions, as far as the stream contains them.
     #[key(count, of_stream, from = it.whole.instructions)]
     pub instructions: u64,
-    /// The most threads that one program of the stream has had. They take turns on one simulated
-    /// core, in the order of the stream, which for a recording is that of the recorder's buffers:
-    /// with more than one, misses are those of this interleaving.
+    /// The most threads that one program of the stream has had. Unless it runs on `cores`, they
+    /// take turns on one simulated core, in the order of the stream, which for a recording is that
+    /// of the recorder's buffers: with more than one, misses are those of this interleaving.
     #[key(state, of_stream, from = it.clock.counted.threads.most())]
     pub threads: u64,
+    /// The cores on which the threads of the stream ran, each with its own TLBs; 0 if they took
+    /// turns on one in the order of the stream.
+    #[key(state, of_stream, from = it.clock.counted.cores.used())]
+    #[serde(default)]
+    pub cores: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
     #[key(count, wide = "faults", from = it.stats.faults)]
     pub faults: u64,
@@ -146,6 +151,11 @@ pub struct Row {
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
+    /// The time after which the stream is over if no core waits for another one: `seconds`, in the
+    /// share of the instructions that the busiest core makes. In fact it is longer.
+    #[key(count, "s", estimated, from = it.seconds(it.cycles) * it.clock.counted.cores.busiest())]
+    #[serde(default)]
+    pub elapsed_seconds: f64,
     /// The median latency of page faults in modelled time, from the trap to its return: what the
     /// kernel does for it, and waits for. Right to three digits. Walks, and calls that copy from
     /// and to files, are not in it.
@@ -414,6 +424,20 @@ pub struct Row {
     /// ends.
     #[key(count, from = it.counters.shootdowns)]
     pub shootdowns: u64,
+    /// Shootdowns that interrupted other cores: each that ran the address space then.
+    #[key(count, from = it.counters.shootdowns_sent)]
+    #[serde(default)]
+    pub shootdowns_sent: u64,
+    /// The cores that they interrupted, each time. On machines whose `shootdown-receive` is 0 an
+    /// instruction reaches them, and no interrupt.
+    #[key(count, from = it.counters.shootdowns_received)]
+    #[serde(default)]
+    pub shootdowns_received: u64,
+    /// Times that a core came back to an address space whose mappings had changed meanwhile, and so
+    /// dropped all that it held of it.
+    #[key(count, from = it.counters.late_flushes)]
+    #[serde(default)]
+    pub late_flushes: u64,
     /// Accesses outside all mappings of the stream, for which a page was mapped nevertheless.
     #[key(count, from = it.kernel.work.unmapped_accesses)]
     pub unmapped_accesses: u64,

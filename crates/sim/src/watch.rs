@@ -1,11 +1,12 @@
-//! What to record during a run.
+//! How a stream is run, and what to record of it.
 
 use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 use superpage_pages::parse_count;
+use superpage_trace::Cores;
 
-/// What to record during a run.
+/// How a stream is run, and what to record of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
     /// Keep the state of the run so often, in [`Row::series`](crate::Row::series).
@@ -17,6 +18,9 @@ pub struct Watch {
     /// Keep the program's data and instructions in the machine's line caches, together with page
     /// tables ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
     pub lines: bool,
+    /// Run the threads of the stream on these cores, each with its own TLBs; `None`: all take turns
+    /// on one, in the order of the stream.
+    pub cores: Option<Cores>,
 }
 
 /// How often the state of a run is kept.

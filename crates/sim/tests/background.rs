@@ -73,6 +73,7 @@ fn the_page_daemon_is_on_another_core() {
                 other_core_cycles: core.other_core_cycles,
                 background: core.background,
                 seconds: core.seconds,
+                elapsed_seconds: core.elapsed_seconds,
                 speedup: core.speedup,
                 ..program.clone()
             };

@@ -6,7 +6,7 @@ use superpage_mmu::Machine;
 use superpage_sim::{Conditions, Row, Setup, Watch, plan, plan_machines, run_parts};
 use superpage_trace::{Source, workload};
 
-const WITH: Watch = Watch { lines: true, every: None, contiguity: false };
+const WITH: Watch = Watch { lines: true, every: None, contiguity: false, cores: None };
 
 fn rows(setups: &[Setup], source: &mut dyn Source, watch: &Watch) -> Vec<Row> {
     let runs = run_parts(setups, source, &AtomicBool::new(false), &|_| (), watch).unwrap();
@@ -54,6 +54,7 @@ fn tlbs_and_the_kernel_count_the_same_with_lines() {
                 walk_cycles: lines.walk_cycles,
                 cycles: (pages.cycles as i64 + walks) as u64 + lines.data_cycles,
                 seconds: lines.seconds,
+                elapsed_seconds: lines.elapsed_seconds,
                 speedup: lines.speedup,
                 mean_bloat_percent: lines.mean_bloat_percent,
                 mean_huge_percent: lines.mean_huge_percent,

@@ -6,6 +6,7 @@ mod script;
 mod advise;
 mod background;
 mod contiguity;
+mod cores;
 mod files;
 mod grid;
 mod hints;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Row, Watch, plan, run_parts};
 use superpage_trace::workload;
 
-const WITH: Watch = Watch { lines: true, every: None, contiguity: false };
+const WITH: Watch = Watch { lines: true, every: None, contiguity: false, cores: None };
 
 fn rows(machines: &[&str], policies: &[&str], text: &str, memory: u64) -> Vec<Row> {
     let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
@@ -71,6 +71,7 @@ fn the_kernel_does_the_same() {
                     daemon_cycles: row.daemon_cycles,
                     superpage_cycles: row.superpage_cycles,
                     seconds: row.seconds,
+                    elapsed_seconds: row.elapsed_seconds,
                     speedup: row.speedup,
                     page_table_bytes: row.page_table_bytes,
                     caches: row.caches,

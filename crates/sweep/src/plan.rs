@@ -293,7 +293,7 @@ impl Plan {
 
     /// What is recorded of every run.
     pub(crate) fn watch(&self) -> Watch {
-        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every }
+        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every, cores: None }
     }
 
     /// The place of the stream that the cell at `place` runs over.

@@ -45,8 +45,8 @@ impl Cores {
 ///
 /// Batches of the thread that runs alone pass unchanged. Memory: 16 bytes for each of at most 2^20
 /// runs.
-pub struct OnCores {
-    source: Box<dyn Source>,
+pub struct OnCores<'a> {
+    source: &'a mut dyn Source,
     info: Info,
     quantum: u64,
     /// What was read last and not taken apart yet.
@@ -94,9 +94,9 @@ struct Core {
     time: u64,
 }
 
-impl OnCores {
+impl<'a> OnCores<'a> {
     /// The threads of `source` on these cores.
-    pub fn new(source: Box<dyn Source>, cores: Cores) -> OnCores {
+    pub fn new(source: &'a mut dyn Source, cores: Cores) -> OnCores<'a> {
         let info = Info { cores: cores.number, ..source.info().clone() };
         OnCores {
             source,
@@ -247,7 +247,7 @@ fn switch(current: &mut Option<(ProcessId, u32)>, to: (ProcessId, u32), batch: &
     }
 }
 
-impl Source for OnCores {
+impl Source for OnCores<'_> {
     fn info(&self) -> &Info {
         &self.info
     }
@@ -318,8 +318,8 @@ mod tests {
     }
 
     fn on_cores(batches: Vec<Batch>, number: u32, quantum: u64) -> Vec<Batch> {
-        let prepared = Prepared { info: Info::default(), batches: batches.into() };
-        let mut source = OnCores::new(Box::new(prepared), Cores { number, quantum });
+        let mut prepared = Prepared { info: Info::default(), batches: batches.into() };
+        let mut source = OnCores::new(&mut prepared, Cores { number, quantum });
         let (mut out, mut batch) = (Vec::new(), Batch::default());
         while source.fill(&mut batch).unwrap() {
             assert!(batch.runs.len() <= Batch::RUNS && (!batch.runs.is_empty() || !batch.events.is_empty()));

@@ -97,8 +97,7 @@ pub struct Machine {
 pub struct Clock {
     /// Cycles per second.
     pub hertz: u64,
-    /// Cores, where it matters that there is one: then background work takes the program's time.
-    /// Left out: several.
+    /// Cores. With one, background work takes the program's time. Left out: any number.
     #[serde(default)]
     pub cores: Option<u32>,
 }
@@ -290,6 +289,13 @@ pub struct LineCacheSpec {
     pub replacement: Replacement,
     /// Cycles of a reference that hits here.
     pub hit_cycles: u64,
+    /// How many cores, one after the other, have it in common.
+    #[serde(default = "by_one")]
+    pub shared_by: u32,
+}
+
+fn by_one() -> u32 {
+    1
 }
 
 impl LineCacheSpec {
@@ -323,8 +329,15 @@ pub struct Costs {
     pub demotion: u64,
     /// Preempting a reservation.
     pub preemption: u64,
-    /// Announcing one change of a mapping to the TLBs.
+    /// Announcing one change of a mapping to the TLBs of the core that makes it.
     pub shootdown: u64,
+    /// Announcing it to other cores, however many: what the core waits for them, or for an
+    /// instruction that reaches all (Arm's TLBI, AMD's INVLPGB).
+    #[serde(default)]
+    pub shootdown_send: u64,
+    /// The interrupt of each other core that runs the space; 0 where an instruction reaches them.
+    #[serde(default)]
+    pub shootdown_receive: u64,
     /// Switching to another address space.
     pub switch: u64,
     /// A trap that only sets use bits, where the machine does that by a trap; without writing

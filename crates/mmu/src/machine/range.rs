@@ -12,7 +12,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 39] = [
+const RANGES: [(&str, &str, i64, i64); 40] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("clock", "cores", 1, 4096),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
@@ -45,6 +45,7 @@ const RANGES: [(&str, &str, i64, i64); 39] = [
     ("walk-cache", "entries", 0, (1 << 16) - 1),
     ("line-cache", "ways", 1, (1 << 16) - 1),
     ("line-cache", "hit-cycles", 0, STEP_CYCLES),
+    ("line-cache", "shared-by", 1, 4096),
     ("instruction-cache", "ways", 1, (1 << 16) - 1),
     ("instruction-cache", "hit-cycles", 0, STEP_CYCLES),
     ("costs", "cycles-per-instruction", 0, 1000),

@@ -60,6 +60,8 @@ fn of_line(key: u32) -> EntryId {
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     pub(crate) caches: Vec<Cache>,
+    /// By how many cores each is shared.
+    shared_by: Vec<u32>,
     /// The first level for fetches, if they have their own.
     instructions: Option<Cache>,
     /// The last lines of the streams that are prefetched, the latest first.
@@ -136,8 +138,10 @@ impl Lines {
             shift: page.ilog2(),
         });
         let preloading = false;
+        let shared_by = machine.line_cache.iter().map(|cache| cache.shared_by).collect();
         Lines {
             caches,
+            shared_by,
             instructions,
             streams,
             remapping,
@@ -270,6 +274,13 @@ impl Lines {
             }
         }
         held
+    }
+
+    /// Exchanges the caches that so many cores share with those of another core.
+    pub(crate) fn swap_shared(&mut self, other: &mut Lines, cores: u32) {
+        let caches = self.caches.iter_mut().zip(&mut other.caches).zip(&self.shared_by);
+        let shared = caches.filter(|(_, shared_by)| **shared_by == cores);
+        shared.for_each(|((cache, of_other), _)| std::mem::swap(cache, of_other));
     }
 
     /// Checks that lines are at their places in the caches.

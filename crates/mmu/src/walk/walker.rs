@@ -89,6 +89,11 @@ impl Walker {
         self.faulting.add_walks(&walk);
     }
 
+    /// Exchanges the line caches that so many cores share with those of another core.
+    pub(crate) fn swap_shared(&mut self, other: &mut Walker, cores: u32) {
+        self.lines.swap_shared(&mut other.lines, cores);
+    }
+
     /// Whether loads and stores are preloaded from now on.
     pub(crate) fn preload(&mut self, preloading: bool) {
         self.lines.preloading = preloading;

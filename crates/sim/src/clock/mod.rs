@@ -7,7 +7,7 @@ pub(crate) use self::average::{Averages, Integrals};
 use crate::estimate::{Translated, Whole};
 use crate::hardware::{Hardware, Member};
 use crate::kernel::Kernel;
-use crate::stream::{Counted, Done};
+use crate::stream::{Counted, Done, OnCores};
 use superpage_mmu::Machine;
 use superpage_trace::Info;
 
@@ -21,7 +21,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// At the beginning of a stream.
     pub(crate) fn new(info: &Info) -> Clock {
-        Clock { info: info.clone(), counted: Counted::default(), averages: Averages::default() }
+        let counted = Counted { cores: OnCores::new(info), ..Counted::default() };
+        Clock { info: info.clone(), counted, averages: Averages::default() }
     }
 
     /// Instructions of the stream before the current stretch, with those that a sample left out.
@@ -34,6 +35,7 @@ impl Clock {
         self.counted.references += done.references;
         self.counted.instructions += done.instructions;
         self.counted.accesses += done.accesses;
+        self.counted.cores.pass(done.instructions);
     }
 
     /// The instructions of the stretch that are over: they are counted when it ends.

@@ -22,6 +22,14 @@ pub(crate) struct Hardware {
     /// Whether what one change of mappings removes is shot down together, as for the changes of a
     /// policy's background.
     pub(crate) gathers: bool,
+    /// Of each core.
+    begun: Vec<Begun>,
+    core: usize,
+}
+
+/// How the windows of a sampled stream began on one core.
+#[derive(Clone, Copy, Default)]
+struct Begun {
     /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
     recalled: bool,
     /// How many windows have begun so.
@@ -30,7 +38,14 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
-        Hardware { mmu, members, gathers: false, recalled: false, windows: 0 }
+        Hardware { mmu, members, gathers: false, begun: vec![Begun::default()], core: 0 }
+    }
+
+    /// What follows happens on this core.
+    pub(crate) fn go_to(&mut self, core: usize) {
+        self.mmu.go_to(core);
+        self.core = core;
+        self.begun.resize(self.begun.len().max(core + 1), Begun::default());
     }
 
     /// The setup of the first machine, for all that is the same on the others.
@@ -49,12 +64,13 @@ impl Hardware {
     /// length, at least. That was measured: longer, and programs that just fit a level have too
     /// many misses; shorter, and a Redis has.
     pub(crate) fn begin(&mut self, role: Role, sampling: Option<Sampling>) {
+        let begun = &mut self.begun[self.core];
         match role {
-            Role::Recent => self.recalled = true,
-            Role::Window if std::mem::take(&mut self.recalled) => {
+            Role::Recent => begun.recalled = true,
+            Role::Window if std::mem::take(&mut begun.recalled) => {
                 let enough = sampling.map_or(1, Sampling::windows_in_period);
-                self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
-                self.windows += 1;
+                self.mmu.note_misses(begun.windows.is_multiple_of((enough / 8).max(1)));
+                begun.windows += 1;
             }
             _ => {}
         }

@@ -36,7 +36,10 @@ impl Simulation {
         }
         let (hardware, kernel) = (&mut self.hardware, &mut self.kernel);
         match *event {
-            Event::Switch { process, .. } => kernel.switch(hardware, process),
+            Event::Switch { process, thread } => {
+                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.go_to(core));
+                kernel.switch(hardware, process);
+            }
             Event::Exit if kernel.processes.dead => {
                 (kernel.processes.dead, kernel.processes.current) = (false, None);
             }
@@ -49,6 +52,7 @@ impl Simulation {
             Event::Skipped { references, instructions } => {
                 self.clock.counted.skipped[0] += references;
                 self.clock.counted.skipped[1] += instructions;
+                self.clock.counted.cores.pass(instructions);
             }
             Event::Exit => kernel.exit(hardware).map_err(Problem::run)?,
             Event::Rewrite { start, pages } => kernel.rewrite(start, pages),

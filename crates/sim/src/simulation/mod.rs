@@ -36,7 +36,8 @@ impl Simulation {
     pub(crate) fn new(group: &[(usize, &Setup)], info: &Info, watch: &Watch) -> Result<Simulation, Error> {
         let setup = group[0].1;
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
-        let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
+        let machines: Vec<_> = group.iter().map(|(_, setup)| setup.machine.as_ref()).collect();
+        let mut mmu = if info.cores > 1 { Mmu::on_cores(&machines) } else { Mmu::of(&machines) };
         if !asks_the_machine(setup) && watch.every.is_none() {
             mmu.defer();
         }
@@ -228,9 +229,9 @@ impl Simulation {
         Err(Problem::traps_again(request.page()))
     }
 
-    /// The modelled time so far on the only machine, idle time included.
+    /// The modelled time so far on the only machine, idle time included: that of its busiest core.
     fn seconds(&self) -> f64 {
-        self.clock.seconds(&self.hardware, &self.kernel, self.hardware.only())
+        self.clock.counted.cores.busiest() * self.clock.seconds(&self.hardware, &self.kernel, self.hardware.only())
     }
 
     /// Modelled time on the policy's clock.

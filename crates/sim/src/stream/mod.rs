@@ -2,6 +2,7 @@
 //! alone. Found once for all simulations of a grid.
 
 mod counted;
+mod on_cores;
 mod pages;
 mod piece;
 mod recent;
@@ -10,6 +11,7 @@ mod stretch;
 mod touched;
 
 pub(crate) use counted::Counted;
+pub(crate) use on_cores::OnCores;
 pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
 pub(crate) use requests::{Along, Asked, Carried, FirstTouch, Place};

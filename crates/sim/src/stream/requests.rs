@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use superpage_mmu::{Mmu, Request, Trap, UsedBefore};
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Batch, Event, ProcessId, Run, Sampling, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
+use superpage_trace::{Batch, Cores, Event, Info, ProcessId, Run, Sampling, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
 /// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations
 /// whose machines have the same base page share it.
@@ -69,15 +69,29 @@ pub(crate) struct Carried {
     lines: bool,
     last: Last,
     touched: Touched,
-    recent: Recent,
+    /// Of each core.
+    recent: Vec<Recent>,
+    windows_in_period: u64,
+    /// The cores of the stream, and the current one.
+    cores: u32,
+    core: usize,
 }
 
 impl Carried {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
-    pub(crate) fn new(base_shift: u32, lines: bool, sampling: Option<Sampling>) -> Carried {
+    pub(crate) fn new(base_shift: u32, lines: bool, info: &Info) -> Carried {
         let shift = base_shift - TRACE_PAGE_SHIFT;
-        let recent = Recent::new(sampling.map_or(0, |sampling| sampling.windows_in_period()));
-        Carried { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift), recent }
+        let windows_in_period = info.sampling.map_or(0, Sampling::windows_in_period);
+        let recent = vec![Recent::new(windows_in_period)];
+        let (touched, last) = (Touched::new(shift), [NOWHERE; 2]);
+        Carried { shift, lines, last, touched, recent, windows_in_period, cores: info.cores, core: 0 }
+    }
+
+    /// The stream goes on with this thread.
+    fn switch(&mut self, thread: u32) {
+        self.core = Cores::of(self.cores, thread) as usize;
+        let new = || Recent::new(self.windows_in_period);
+        self.recent.resize_with(self.recent.len().max(self.core + 1), new);
     }
 }
 
@@ -140,6 +154,9 @@ impl Requests {
             if let Some(Mark::Event(index)) = stretch.mark {
                 let event = &batch.events[index].1;
                 carried.touched.event(event);
+                if let Event::Switch { thread, .. } = *event {
+                    carried.switch(thread);
+                }
                 if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
                     carried.last = [NOWHERE; 2];
                 }
@@ -150,7 +167,8 @@ impl Requests {
     /// Notes which pages the requests from the `first` on are for, and which of these pages may
     /// have stayed in the TLBs.
     fn look_back(&mut self, first: usize, role: Role, carried: &mut Carried) {
-        let (process, requests, recent) = (carried.touched.process(), &self.requests[first..], &mut carried.recent);
+        let (process, requests, recent) =
+            (carried.touched.process(), &self.requests[first..], &mut carried.recent[carried.core]);
         match role {
             Role::Other => {}
             Role::Window => recent.add(process, requests),
@@ -426,7 +444,7 @@ mod tests {
                 builder.read(&mut batch, address + (step % 3) * 4096, 8);
             }
             builder.close(&mut batch);
-            let (mut requests, mut carried) = (Requests::new(shift), Carried::new(shift, false, None));
+            let (mut requests, mut carried) = (Requests::new(shift), Carried::new(shift, false, &Info::default()));
             let all = batch.runs.len();
             let mut sums = PrefixSums::default();
             sums.count(&batch.runs);
@@ -486,7 +504,7 @@ mod tests {
         let mut sums = PrefixSums::default();
         sums.count(&batch.runs);
         for lines in [false, true] {
-            let (mut requests, mut carried) = (Requests::new(14), Carried::new(14, lines, None));
+            let (mut requests, mut carried) = (Requests::new(14), Carried::new(14, lines, &Info::default()));
             requests.prepare((&batch, &sums), &stretches, &mut carried);
             let mut last = [NOWHERE; 2];
             for (index, stretch) in stretches.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The stretches of the stream: runs between marks, with their counts, and the windows of a sampled
 //! stream that they lie in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use superpage_keys::Counts;
 use superpage_pages::{Access, Counts};
@@ -133,9 +133,9 @@ pub(crate) struct Phases {
     short: [bool; 2],
     /// The role of each thread's runs; none: [`Role::Other`].
     roles: BTreeMap<u32, Role>,
-    /// Whether accesses were left out since the last phase began: only then does a window begin
-    /// with pages used last.
-    skipped: bool,
+    /// The threads of which accesses were left out since their last phase began: only then does a
+    /// window begin with pages used last.
+    skipped: BTreeSet<u32>,
     /// Whether windows of the stream begin with pages used last at all.
     recent: bool,
 }
@@ -177,8 +177,8 @@ impl Phases {
             return None;
         }
         let before = self.threads.get(&self.current).copied().flatten();
-        if let Event::Skipped { references, instructions } = event {
-            self.skipped |= references + instructions > 0;
+        if let Event::Skipped { references: 1.., .. } | Event::Skipped { instructions: 1.., .. } = event {
+            self.skipped.insert(self.current);
         }
         let begins = match event {
             Event::Switch { thread, .. } => {
@@ -186,7 +186,7 @@ impl Phases {
                 None
             }
             Event::Phase { phase, period } => {
-                let skipped = std::mem::take(&mut self.skipped) && self.recent;
+                let skipped = self.skipped.remove(&self.current) && self.recent;
                 let role = self.roles.entry(self.current).or_default();
                 *role = match (*phase, *role) {
                     (Phase::Gap, _) => Role::Other,

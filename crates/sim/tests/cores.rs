@@ -1,0 +1,155 @@
+//! Threads on cores, each with its own TLBs.
+
+use crate::script;
+
+use script::Script;
+use std::sync::atomic::AtomicBool;
+use superpage_pages::{Access, Random};
+use superpage_sim::{Conditions, Row, Setup, Watch, plan, run_parts};
+use superpage_trace::{Cores, Event, ProcessId, Run, Source, workload};
+
+fn setups(machines: &[&str], policies: &[&str]) -> Vec<Setup> {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let conditions = Conditions { memory: Some(1 << 30), ..Conditions::default() };
+    plan(&names(machines), &names(policies), &conditions).unwrap()
+}
+
+fn rows_on(setups: &[Setup], source: &mut dyn Source, cores: Option<Cores>) -> Vec<Row> {
+    let watch = Watch { cores, ..Watch::default() };
+    let runs = run_parts(setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap();
+    runs.into_iter().map(|run| run.row).collect()
+}
+
+fn cores(number: u32) -> Option<Cores> {
+    Some(Cores { number, quantum: Cores::QUANTUM })
+}
+
+/// Threads of one program that share a mapping, in pieces as a recorder sends them; each makes
+/// random accesses to pages of its own.
+fn threads(number: u32, pages: u64) -> Script {
+    let mut script = Script::new();
+    script.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    script.map(0x10_0000, u64::from(number) * pages);
+    let mut random = Random::new(7);
+    for _ in 0..40 {
+        for thread in 0..number {
+            script.event(Event::Switch { process: ProcessId(0), thread });
+            let first = 0x10_0000 + u64::from(thread) * pages;
+            for _ in 0..1000 {
+                script.run(Run::new(first + random.below(pages), Access::Read, 1, 3));
+            }
+        }
+    }
+    script.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    script.event(Event::Exit);
+    script
+}
+
+/// What a program of one thread misses whose pages fit, each of four on its own core does; on one
+/// core they evict each other's. The order in which pieces are in the stream does not matter.
+#[test]
+fn four_threads_on_four_cores_miss_four_times_what_one_does() {
+    let setups = setups(&["zen5"], &["base"]);
+    let misses = |number, on| rows_on(&setups, &mut threads(number, 3000), on)[0].tlb_misses;
+    let one = misses(1, None);
+    assert!((3000..3100).contains(&one), "{one}");
+    assert_eq!(misses(4, cores(4)), 4 * one);
+    assert!(misses(4, None) > 20 * one);
+    let in_turn = |number| misses(4, Some(Cores { number, quantum: 3000 }));
+    assert!(in_turn(1) > 20 * one && in_turn(2) > 8 * one, "pieces of 1000 accesses");
+    assert!(misses(4, cores(1)) < 5 * one, "in a longer quantum each is done");
+}
+
+#[test]
+fn rows_say_how_many_cores_there_were_and_how_long_the_busiest_took() {
+    let setups = setups(&["zen5"], &["base"]);
+    let row = |number, on| rows_on(&setups, &mut threads(number, 3000), on).remove(0);
+    let four = row(4, cores(8));
+    assert_eq!((four.threads, four.cores), (4, 4), "as many as have run something");
+    assert!((four.elapsed_seconds / four.seconds - 0.25).abs() < 1e-6);
+    let without = row(4, None);
+    assert_eq!((without.threads, without.cores), (4, 0));
+    assert_eq!(without.elapsed_seconds, without.seconds);
+}
+
+/// A change of a mapping interrupts the cores that run the program, and those that run another are
+/// left alone.
+#[test]
+fn shootdowns_interrupt_the_cores_that_run_the_space() {
+    let mut script = Script::new();
+    let switch = |process, thread| Event::Switch { process: ProcessId(process), thread };
+    script.event(switch(0, 0));
+    script.map(0x1000, 64);
+    for thread in 0..3 {
+        script.event(switch(0, thread));
+        script.touch(0x1000..0x1040, Access::Read);
+    }
+    script.event(switch(1, 3));
+    script.map(0x1000, 64);
+    script.touch(0x1000..0x1040, Access::Read);
+    script.event(switch(0, 1));
+    script.event(Event::Unmap { start: 0x1000, pages: 1 });
+    let row = |machine, on| rows_on(&setups(&[machine], &["base"]), &mut script.clone(), on).remove(0);
+    let (alone, four) = (row("zen5", cores(1)), row("zen5", cores(4)));
+    let sums = |row: &Row| (row.shootdowns_sent, row.shootdowns_received, row.late_flushes);
+    assert_eq!(sums(&alone), (0, 0, 0));
+    assert_eq!(sums(&four), (1, 2, 0), "cores 0 and 2");
+    assert_eq!(row("neoverse-v2", cores(4)).shootdowns_received, 2, "an instruction reaches these");
+}
+
+/// The rows do not depend on the host's threads, nor on what else is simulated in the same pass.
+#[test]
+fn the_same_stream_gives_the_same_rows_always() {
+    let machines = ["zen5", "golden-cove", "skylake-sp", "neoverse-v2", "alpha-21264:clock.cores=8"];
+    let policies = ["base", "thp", "reservation", "khugepaged"];
+    let all = setups(&machines, &policies);
+    let stream = || threads(5, 900);
+    let grid = rows_on(&all, &mut stream(), cores(3));
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert!(one.install(|| rows_on(&all, &mut stream(), cores(3))) == grid);
+    for (setup, row) in all.iter().zip(&grid) {
+        let alone = rows_on(std::slice::from_ref(setup), &mut stream(), cores(3)).remove(0);
+        assert_eq!(
+            (alone.tlb_misses, alone.cycles, alone.faults),
+            (row.tlb_misses, row.cycles, row.faults),
+            "{setup:?}"
+        );
+    }
+}
+
+/// A stream of one thread has the same row on one core of many and without cores.
+#[test]
+fn one_thread_is_as_it_was() {
+    let setups = setups(&["zen5", "skylake-sp", "alpha-21264"], &["base", "reservation", "thp"]);
+    for text in ["tree:nodes=3000,operations=10K", "touch:bytes=16M"] {
+        let mut source = workload::parse(text).unwrap();
+        let before = rows_on(&setups, source.as_mut(), None);
+        for number in [1, 128] {
+            let has = |setup: &&Setup| number == 1 || setup.machine() == "zen5";
+            let some: Vec<Setup> = setups.iter().filter(has).cloned().collect();
+            for after in rows_on(&some, workload::parse(text).unwrap().as_mut(), cores(number)) {
+                let of = |row: &&Row| (&row.machine, &row.policy) == (&after.machine, &after.policy);
+                let before = before.iter().find(of).expect("the same row");
+                assert_eq!(after.cores, 1);
+                assert!(Row { cores: 0, ..after } == *before, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_modelled_for_one_core_is_refused() {
+    let refused = |machine: &str, on| {
+        let (mut source, watch) = (threads(2, 10), Watch { cores: on, ..Watch::default() });
+        let runs = run_parts(&setups(&[machine], &["base"]), &mut source, &AtomicBool::new(false), &|_| {}, &watch);
+        runs.err().map(|error| error.to_string())
+    };
+    assert_eq!(refused("zen5", cores(128)), None);
+    assert_eq!(
+        refused("zen5", cores(129)).as_deref(),
+        Some("machine zen5: it has 128 cores, not 129: give fewer --cores")
+    );
+    assert!(refused("alpha-21264", cores(2)).is_some_and(|why| why.contains("it has 1 core, not 2")));
+    assert!(refused("ppc604", cores(2)).is_some_and(|why| why.contains("hash table")));
+    assert_eq!(refused("ppc604", cores(1)), None);
+}
