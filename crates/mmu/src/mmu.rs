@@ -54,6 +54,8 @@ pub struct Mmu {
     pub(crate) space: u32,
     /// The pages of the last shootdown, if nothing was translated since: no TLB holds any of them.
     pub(crate) shot: Option<SpacePages>,
+    /// Pages whose changes are announced together ([`Mmu::begin_gather`]).
+    gathered: Option<SpacePages>,
     /// Whether pages whose reference bit is cleared leave the TLBs.
     flushes_referenced: bool,
     pub(crate) host: HostState,
@@ -135,6 +137,7 @@ impl Mmu {
             counters: Counters::default(),
             space: 0,
             shot: None,
+            gathered: None,
             flushes_referenced: machine.flushes_referenced(),
             host: HostState::default(),
             upkeep: Upkeep::default(),
@@ -511,6 +514,8 @@ impl Mmu {
         let covers =
             |shot: &SpacePages| shot.space == space && shot.pages.start <= pages.start && pages.end <= shot.pages.end;
         if !self.shot.as_ref().is_some_and(covers) {
+            let pages =
+                self.gathered.as_ref().filter(|gathered| covers(gathered)).map_or(pages, |all| all.pages.clone());
             self.counters.shootdowns += 1;
             self.counters.shootdowns_running += u64::from(space == self.space);
             let receivers = self.cores.change(space);
@@ -653,6 +658,17 @@ impl Mmu {
         if self.mappings.has_root(space) {
             self.shoot(space, pages);
         }
+    }
+
+    /// Announces all changes of these pages of a space together, until [`Mmu::end_gather`], if there
+    /// are any.
+    pub fn begin_gather(&mut self, space: u32, pages: Range<u64>) {
+        self.gathered = Some(SpacePages { space, pages });
+    }
+
+    /// Ends what [`Mmu::begin_gather`] began.
+    pub fn end_gather(&mut self) {
+        self.gathered = None;
     }
 
     /// Frees the tables of a space, whose number may be reused.

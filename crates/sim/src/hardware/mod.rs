@@ -22,6 +22,9 @@ pub(crate) struct Hardware {
     /// Whether what one change of mappings removes is shot down together, as for the changes of a
     /// policy's background.
     pub(crate) gathers: bool,
+    /// Whether all that one call changes is shot down together, as Linux does. The rows of streams
+    /// without cores have a shootdown for each page.
+    batches: bool,
     /// Of each core.
     begun: Vec<Begun>,
     core: usize,
@@ -37,8 +40,15 @@ struct Begun {
 }
 
 impl Hardware {
+    /// As it is where the stream says which core a thread runs on.
+    #[must_use]
+    pub(crate) fn on_cores(mut self) -> Hardware {
+        self.batches = self.members.iter().all(|member| Mmu::refuses_cores(&member.setup.machine).is_none());
+        self
+    }
+
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
-        Hardware { mmu, members, gathers: false, begun: vec![Begun::default()], core: 0 }
+        Hardware { mmu, members, gathers: false, batches: false, begun: vec![Begun::default()], core: 0 }
     }
 
     /// What follows happens on this core.
@@ -133,6 +143,14 @@ impl Pmap for Hardware {
     fn begin_gather(&mut self, space: SpaceId, pages: Range<Vpn>) {
         if self.gathers {
             self.mmu.gather(space.0, pages.start.0..pages.end.0);
+        } else if self.batches {
+            self.mmu.begin_gather(space.0, pages.start.0..pages.end.0);
+        }
+    }
+
+    fn flush_gathered(&mut self, _: SpaceId) {
+        if self.batches {
+            self.mmu.end_gather();
         }
     }
 
