@@ -46,15 +46,13 @@ struct CodePage {
 pub(crate) struct LeftOut {
     data: [DataPage; PAGES],
     code: [CodePage; CODE_PAGES],
-    /// The clock, without `references`: two counters, since each access would have to wait for the
-    /// last one to a single one.
     clock: Cell<u64>,
-    /// Loads and stores that were left out and not yet collected.
-    references: Cell<u64>,
-    /// The time at which something is due; 0 if another thread requests that.
-    due: AtomicU64,
     /// The time up to which accesses were collected.
     since: Cell<u64>,
+    /// Fetches since then.
+    fetches: Cell<u64>,
+    /// The time at which something is due; 0 if another thread requests that.
+    due: AtomicU64,
     /// The changes of [`Touched`] that the table takes into account.
     changes: Cell<u64>,
     begun: AtomicBool,
@@ -71,9 +69,9 @@ impl LeftOut {
             data: [const { DataPage([const { AtomicU64::new(0) }; 4]) }; PAGES],
             code: [const { CodePage { page: AtomicU64::new(0), used: AtomicU64::new(0) } }; CODE_PAGES],
             clock: Cell::new(0),
-            references: Cell::new(0),
-            due: AtomicU64::new(0),
             since: Cell::new(0),
+            fetches: Cell::new(0),
+            due: AtomicU64::new(0),
             changes: Cell::new(0),
             begun: AtomicBool::new(false),
         }
@@ -93,7 +91,7 @@ impl LeftOut {
     pub(crate) fn begin(&self) {
         self.clock.set(self.clock.get().max(NEVER + 1));
         self.since.set(self.clock.get());
-        self.references.set(0);
+        self.fetches.set(0);
         self.empty();
         self.begun.store(true, SeqCst);
     }
@@ -112,9 +110,7 @@ impl LeftOut {
         let DataPage(entry) = &self.data[(address >> UNIT.shift) as usize % PAGES];
         let counts = address.wrapping_sub(entry[kind % 4].load(Relaxed)) <= within;
         if counts {
-            let references = self.references.get() + 1;
-            self.references.set(references);
-            entry[USED].store(self.clock.get() + references, Relaxed);
+            entry[USED].store(self.advance(1), Relaxed);
         }
         counts
     }
@@ -127,27 +123,29 @@ impl LeftOut {
         let number = block ^ entry.page.load(Relaxed);
         let counts = number < PAGE && !self.is_due();
         if counts {
-            self.clock.update(|clock| clock + number);
-            entry.used.store(self.now(), Relaxed);
+            self.fetches.update(|fetches| fetches + number);
+            entry.used.store(self.advance(number), Relaxed);
         }
         counts
     }
 
+    /// Advances the clock, and returns its time.
     #[inline(always)]
-    fn now(&self) -> u64 {
-        self.clock.get() + self.references.get()
+    fn advance(&self, count: u64) -> u64 {
+        let now = self.clock.get() + count;
+        self.clock.set(now);
+        now
     }
 
     /// Whether something is due.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        self.now() >= self.due.load(Relaxed)
+        self.clock.get() >= self.due.load(Relaxed)
     }
 
     /// An access to a page that may be missing in the table, which has `count` of them to count:
     /// takes it up. The page has been touched and, if `written`, written before or now.
     pub(crate) fn take_up(&self, touched: &Touched, page: u64, written: bool, count: u64) {
-        self.references.update(|references| references + count);
         let DataPage(entry) = &self.data[(page >> UNIT.shift) as usize % PAGES];
         if entry[LOADS].load(Relaxed) != page {
             tell(touched, &entry[LOADS], &entry[USED], false);
@@ -157,26 +155,25 @@ impl LeftOut {
         if written {
             entry[STORES].store(page, Relaxed);
         }
-        entry[USED].store(self.now(), Relaxed);
+        entry[USED].store(self.advance(count), Relaxed);
     }
 
     /// The same for fetches from a page.
     pub(crate) fn take_up_fetches(&self, touched: &Touched, page: u64, count: u64) {
-        self.clock.update(|clock| clock + count);
+        self.fetches.update(|fetches| fetches + count);
         let entry = &self.code[(page >> UNIT.shift) as usize % CODE_PAGES];
         if entry.page.load(Relaxed) != page {
             tell(touched, &entry.page, &entry.used, true);
             entry.page.store(page, Relaxed);
         }
-        entry.used.store(self.now(), Relaxed);
+        entry.used.store(self.advance(count), Relaxed);
     }
 
     /// Data references and instructions that were left out since they were last collected.
     pub(crate) fn collect(&self) -> [u64; 2] {
-        let (references, instructions) = (self.references.take(), self.clock.get() - self.since.get());
-        self.clock.update(|clock| clock + references);
-        self.since.set(self.clock.get());
-        [references, instructions]
+        let now = self.clock.get();
+        let (all, fetches) = (now - self.since.replace(now), self.fetches.take());
+        [all - fetches, fetches]
     }
 
     /// After [`LeftOut::collect`]: sets what is due after `left` accesses, or sooner.
