@@ -18,7 +18,7 @@ const SLICE: u64 = 20_000;
 
 /// The most runs between two events: more are parted there, as if an event were between them. They
 /// take 16 bytes each.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 18;
 
 /// On which cores the threads of a stream run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ impl Cores {
 /// processes, cores advance at the same pace, and each runs its threads in turn. The order of the
 /// accesses of each thread, and on which side of an event they are, stay as they were.
 ///
-/// Batches of the thread that runs alone pass unchanged. Memory: 16 bytes for each of at most 2^20
+/// Batches of the thread that runs alone pass unchanged. Memory: 16 bytes for each of at most 2^18
 /// runs.
 pub struct OnCores<'a> {
     source: &'a mut dyn Source,
@@ -222,20 +222,21 @@ fn wait<'a>(
 /// returns the instructions, with those that were left out.
 fn run(thread: &mut Thread, most: u64, batch: &mut Batch) -> u64 {
     let mut made = 0;
-    while made < most && batch.runs.len() < Batch::RUNS {
-        match thread.own.front() {
-            Some((before, _)) if *before as usize == thread.made => {
-                let Some((_, own)) = thread.own.pop_front() else { break };
-                made += if let Event::Skipped { instructions, .. } = own { instructions } else { 0 };
-                batch.event(own);
-            }
-            _ => {
-                let Some(run) = thread.runs.get(thread.made) else { break };
-                made += u64::from(run.instructions);
-                batch.run(*run);
-                thread.made += 1;
-            }
+    while made < most && batch.runs.len() < Batch::RUNS && !thread.is_done() {
+        let next = thread.own.front().map_or(thread.runs.len(), |(before, _)| *before as usize);
+        if let Some((_, own)) = thread.own.pop_front_if(|_| next == thread.made) {
+            made += if let Event::Skipped { instructions, .. } = own { instructions } else { 0 };
+            batch.event(own);
+            continue;
         }
+        let end = next.min(thread.made + Batch::RUNS - batch.runs.len());
+        let mut at = thread.made;
+        while at < end && made < most {
+            made += u64::from(thread.runs[at].instructions);
+            at += 1;
+        }
+        batch.runs.extend_from_slice(&thread.runs[thread.made..at]);
+        thread.made = at;
     }
     made
 }
