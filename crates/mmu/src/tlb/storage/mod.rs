@@ -16,7 +16,7 @@ use crate::machine::Index;
 use crate::machine::{Replacement, SEARCHED_WAYS};
 use crate::mappings::Mappings;
 use crate::tlb::reach::{Entry, Exact, Holds, Reach};
-use crate::tlb::uses::{EntryId, Use, Uses, each};
+use crate::tlb::uses::{BATCH, EntryId, Use, Uses, each};
 use placed::Placed;
 use rows::Rows;
 use skewed::Skewed;
@@ -99,6 +99,14 @@ impl Geometry {
             SetIndex::Folded(index) => index.set_of(number),
             SetIndex::Other(index) => selected(index, number, self.sets),
         }
+    }
+
+    /// As [`Geometry::set_of`] for the numbers whose bits are set, with an index that is not
+    /// folded.
+    fn sets_of(&self, index: Index, asking: u64, numbers: &[u64; BATCH]) -> [u64; BATCH] {
+        let mut sets = [0; BATCH];
+        each(asking).for_each(|at| sets[at] = index.set(numbers[at], 0, self.sets) as u64);
+        sets
     }
 }
 
@@ -338,7 +346,6 @@ impl<C: Reach> Cache<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tlb::uses::BATCH;
     use proptest::prelude::*;
     use std::collections::HashMap;
 

@@ -95,8 +95,8 @@ impl Rows {
     pub(super) fn access(&mut self, asking: u64, numbers: &[u64; BATCH], keys: &[u32; BATCH]) -> u64 {
         match self.geometry.index {
             SetIndex::Folded(index) => self.access_in(asking, Used { numbers, keys, index }),
-            SetIndex::Other(_) => {
-                let sets = numbers.map(|number| self.geometry.set_of(number) as u64);
+            SetIndex::Other(index) => {
+                let sets = self.geometry.sets_of(index, asking, numbers);
                 self.access_in(asking, Used { numbers: &sets, keys, index: Folded::ALL })
             }
         }
@@ -139,7 +139,13 @@ impl Rows {
     }
 
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
-        let equal = vector::equal(self.rows(), self.geometry.set_of(number) * self.lanes, self.geometry.ways, key + 1);
+        let (rows, first) = (self.rows(), self.geometry.set_of(number) * self.lanes);
+        // Compiled for each number of lanes; those behind the ways are empty.
+        let equal = match self.lanes {
+            8 => vector::equal(rows, first, 8, key + 1),
+            16 => vector::equal(rows, first, 16, key + 1),
+            _ => vector::equal(rows, first, WAYS, key + 1),
+        };
         (equal != 0).then(|| equal.trailing_zeros() as usize)
     }
 
