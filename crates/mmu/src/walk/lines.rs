@@ -22,7 +22,7 @@ use std::ops::Range;
 const STREAM_LINE_BYTES: u64 = 1 << STREAM_LINE_SHIFT;
 
 /// The most lines that the walks of a batch read.
-const WANTED: usize = BATCH * MAX_WALK_LEVELS;
+pub(crate) const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
 /// Lines of the program are below this number: the key of a line is its number and a bit that tells
 /// these from page-table lines, and the largest number of 32 bits is no key. Keys are kept small:
@@ -110,13 +110,21 @@ impl Reads<'_> {
         Reads { lines: &mut *self.lines, counters: &mut *self.counters, faulting: &mut *self.faulting }
     }
 
-    /// Reads the first `count` queued lines for a walk to an absent page.
-    pub(crate) fn read_absent(&mut self, count: usize) {
-        let (hits, misses) = (self.counters.line_hits, self.counters.line_misses);
-        self.lines.read(count, self.counters);
-        let levels = self.faulting.line_hits.iter_mut().zip(self.counters.line_hits.iter().zip(hits));
-        levels.for_each(|(sum, (now, before))| *sum += now - before);
-        self.faulting.line_misses += self.counters.line_misses - misses;
+    /// Reads the first `count` queued lines, of which those are for walks to absent pages that are
+    /// true in `absent`.
+    #[inline(never)]
+    pub(crate) fn read_absent(&mut self, count: usize, absent: &mut [bool; WANTED]) {
+        let (mut left, mut of_absent) = (count, count_true(&absent[..count]));
+        for (level, cache) in self.lines.caches.iter_mut().enumerate() {
+            let (wanted, numbers) = (&mut self.lines.wanted, &mut self.lines.numbers);
+            let missed = read(cache, left, wanted, numbers, |place, from| absent[place] = absent[from]);
+            let missed_absent = count_true(&absent[..missed]);
+            self.counters.line_hits[level] += (left - missed) as u64;
+            self.faulting.line_hits[level] += of_absent - missed_absent;
+            (left, of_absent) = (missed, missed_absent);
+        }
+        self.counters.line_misses += left as u64;
+        self.faulting.line_misses += of_absent;
     }
 }
 
@@ -178,7 +186,7 @@ impl Lines {
             if left == 0 {
                 return;
             }
-            let missed = read(cache, left, &mut self.wanted, &mut self.numbers);
+            let missed = read(cache, left, &mut self.wanted, &mut self.numbers, |_, _| ());
             *hits += (left - missed) as u64;
             left = missed;
         }
@@ -316,9 +324,15 @@ fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
 }
 
 /// Reads the first `count` lines through one cache and inserts those that miss. Moves these to the
-/// front and returns their number.
+/// front, each with a call of `moves` with its new place and its old one, and returns their number.
 #[inline(always)]
-fn read(cache: &mut Cache, count: usize, lines: &mut [u32; WANTED], numbers: &mut [u64; BATCH]) -> usize {
+fn read(
+    cache: &mut Cache,
+    count: usize,
+    lines: &mut [u32; WANTED],
+    numbers: &mut [u64; BATCH],
+    mut moves: impl FnMut(usize, usize),
+) -> usize {
     let mut missed = 0;
     for first in (0..count).step_by(BATCH) {
         let (keys, some) = (&lines.as_chunks::<BATCH>().0[first / BATCH], BATCH.min(count - first));
@@ -326,8 +340,13 @@ fn read(cache: &mut Cache, count: usize, lines: &mut [u32; WANTED], numbers: &mu
         let those = cache.access(u64::MAX >> (BATCH - some), Uses::unasked(numbers, keys));
         for at in each(those) {
             lines[missed] = lines[first + at];
+            moves(missed, first + at);
             missed += 1;
         }
     }
     missed
+}
+
+fn count_true(flags: &[bool]) -> u64 {
+    flags.iter().map(|flag| u64::from(*flag)).sum()
 }

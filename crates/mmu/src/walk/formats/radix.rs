@@ -18,7 +18,7 @@ use crate::mappings::{Found, Layout, Mappings, Pointer, Shape, SpacePage};
 use crate::tlb::batch::Batch;
 use crate::tlb::reach::PartialHits;
 use crate::tlb::uses::{BATCH, each};
-use crate::walk::lines::{Lines, Reads};
+use crate::walk::lines::{Lines, Reads, WANTED};
 use crate::walk::walk_caches::WalkCaches;
 use superpage_pages::Ladder;
 
@@ -181,27 +181,33 @@ impl Radix {
             }
         }
 
-        // What is read for walks to absent entries is counted once more, so all before such a walk
-        // is read first.
-        let mut left = levels.iter().fold(0, |all, level| all | level);
-        for index in each(absent & left) {
-            let before = left & ((1 << index) - 1);
-            let count = self.want(before, &coming[..reached], reads.lines);
-            reads.lines.read(count, reads.counters);
-            let count = self.want(1 << index, &coming[..reached], reads.lines);
-            reads.read_absent(count);
-            left &= !(before | 1 << index);
+        let walks = levels.iter().fold(0, |all, level| all | level);
+        let count = self.want(walks, &coming[..reached], reads.lines);
+        if absent == 0 {
+            return reads.lines.read(count, reads.counters);
         }
-        let count = self.want(left, &coming[..reached], reads.lines);
-        reads.lines.read(count, reads.counters);
+        // What is read for walks to absent entries is counted once more.
+        let (mut of_absent, mut place) = ([false; WANTED], 0);
+        for index in each(walks) {
+            let lines = coming.iter().filter(|coming| *coming >> index & 1 != 0).count();
+            of_absent[place..place + lines].fill(absent >> index & 1 != 0);
+            place += lines;
+        }
+        reads.read_absent(count, &mut of_absent);
     }
 
     /// Queues the lines of these walks, from the highest level down: `coming` are those that reach
     /// each. Returns their number.
     #[inline(always)]
     fn want(&self, walks: u64, coming: &[u64], lines: &mut Lines) -> usize {
-        let mut count = 0;
+        let (mut count, long) = (0, coming[1..].iter().fold(0, |long, level| long | level));
         for index in each(walks) {
+            if long >> index & 1 == 0 {
+                // It reads the lowest level alone, as most do.
+                lines.want(count, self.pointers[0][index]);
+                count += 1;
+                continue;
+            }
             for (coming, pointers) in coming.iter().zip(&self.pointers).rev() {
                 lines.want(count, pointers[index]);
                 count += (coming >> index & 1) as usize;
