@@ -16,8 +16,8 @@ use std::vec::IntoIter;
 /// accesses in pieces of this length.
 const SLICE: u64 = 20_000;
 
-/// The most runs between two events: more are parted there, as if an event were between them. They
-/// take 16 bytes each.
+/// The runs between two events that are held: more are parted there, as if an event were between
+/// them, at the end of a batch. They take 16 bytes each.
 const MOST: usize = 1 << 18;
 
 /// On which cores the threads of a stream run.
@@ -138,7 +138,7 @@ impl<'a> OnCores<'a> {
     /// Takes apart what was read, up to an event that concerns more than its thread, or until
     /// enough waits; returns whether that is to be made then.
     fn take(&mut self) -> bool {
-        while self.held < MOST {
+        loop {
             let end = self.events.peek().map_or(self.runs.len(), |(before, _)| *before as usize);
             if end > self.taken {
                 let Some((process, number)) = self.reading else { return false };
@@ -147,7 +147,8 @@ impl<'a> OnCores<'a> {
                 let thread = wait(&mut self.threads, &mut self.cores, self.info.cores, (process, number));
                 thread.runs.extend_from_slice(&self.runs[runs]);
             }
-            let Some((_, event)) = self.events.next() else { return false };
+            // Then whole batches can pass.
+            let Some((_, event)) = self.events.next() else { return self.held >= MOST };
             match (event, self.reading) {
                 (Event::Switch { process, thread }, _) => self.reading = Some((process, thread)),
                 (own, Some(reading)) if is_own(&own) => {
@@ -160,7 +161,6 @@ impl<'a> OnCores<'a> {
                 }
             }
         }
-        true
     }
 
     /// Makes what waits, until the batch is full; returns whether all was made.
