@@ -7,6 +7,7 @@
 use alloc::collections::TryReserveError;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -75,10 +76,10 @@ impl Bitmap {
                 break;
             }
         }
-        let mut all = Vec::new();
-        all.try_reserve_exact(total)?;
-        all.resize(total, 0);
-        Ok(Bitmap { words: all, starts, layers, len, count: 0, low: 0 })
+        // That there is room is tried first, since an allocation of zeroes cannot fail; but an
+        // operating system provides their memory when they are used.
+        Vec::<u64>::new().try_reserve_exact(total)?;
+        Ok(Bitmap { words: vec![0; total], starts, layers, len, count: 0, low: 0 })
     }
 
     /// The length: all members are below it.
