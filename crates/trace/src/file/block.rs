@@ -120,6 +120,11 @@ fn stored(tag: u64, lines: bool) -> u64 {
     if lines { tag } else { tag >> PAGE_BITS << 2 | tag & 3 }
 }
 
+/// The tag that [`stored`] made this.
+fn read_tag(stored: u64, lines: bool) -> u64 {
+    if lines { stored } else { stored >> 2 << PAGE_BITS | stored & 3 }
+}
+
 /// The bits of a tag below its page.
 const PAGE_BITS: u32 = 2 + TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
 
@@ -332,17 +337,13 @@ impl Decoder {
         let mut tag = 0u64;
         for _ in 0..tags {
             tag = tag.checked_add(dictionary.number()?).ok_or(Damage("its page numbers overflow"))?;
-            let access = match tag & 3 {
-                0 => Access::Read,
-                1 => Access::Write,
-                2 => Access::Execute,
-                _ => return Err(Damage("it holds a run of an unknown kind")),
-            };
-            let of: fn(u64, Access, u32, u32) -> Run = if lines { Run::on_line } else { Run::new };
+            if tag & 3 == 3 {
+                return Err(Damage("it holds a run of an unknown kind"));
+            }
             if !lines && tag.leading_zeros() < PAGE_BITS - 2 {
                 return Err(Damage("its page numbers overflow"));
             }
-            self.tags.push(of(tag >> 2, access, 0, 0));
+            self.tags.push(Run::tagged(read_tag(tag, lines), 0, 0));
         }
         dictionary.end()?;
         self.low = raw.len() - bytes.0.len();
@@ -350,12 +351,13 @@ impl Decoder {
         self.high = raw.len() - bytes.0.len();
         let largest = if tags > 256 {
             let high = bytes.take(runs)?;
-            low.iter().zip(high).map(|(&low, &high)| u16::from_le_bytes([low, high])).max()
+            let codes = low.iter().zip(high).map(|(&low, &high)| u16::from_le_bytes([low, high]));
+            codes.fold(0, u16::max)
         } else {
             self.high = self.low;
-            low.iter().map(|&low| u16::from(low)).max()
+            low.iter().copied().fold(0, u8::max).into()
         };
-        if largest.is_some_and(|code| usize::from(code) >= tags) {
+        if runs > 0 && usize::from(largest) >= tags {
             return Err(Damage("it refers past the end of its dictionary"));
         }
         let mut values: [&[u8]; 2] = [&[]; 2];
