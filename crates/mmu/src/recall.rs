@@ -76,11 +76,7 @@ impl Mmu {
     /// superpages, a managed host or software that refills, where one of the
     /// requests would trap, and without [`Mmu::note_misses`]. Cost: O(requests), some 100 ns each.
     pub fn recall(&mut self, requests: &[Request], used: &[UsedBefore]) -> Option<(usize, Trap)> {
-        self.mappings.refresh();
-        let known = !used.is_empty() && self.may_recall();
-        if !known || !requests.iter().all(|request| self.mappings.is_ready(self.space, *request)) {
-            return self.run(requests);
-        }
+        let Some(entries) = self.recalled(requests, used) else { return self.run(requests) };
         self.catch_up();
         self.shot = None;
         let (first_levels, mappings, space) = self.here();
@@ -88,31 +84,45 @@ impl Mmu {
             // Each first level by its machines alone, whichever others share the mappings. Where
             // entries depend on use bits nothing is recalled.
             if first_level.compared == 0 {
-                first_level.recall(mappings, space, requests, used);
+                first_level.recall(mappings, (requests, &entries), used);
             } else {
                 first_level.run::<false>(mappings, space, requests);
             }
         }
         None
     }
+
+    /// The page-table entries of the requests, if pages may have stayed and no request would trap.
+    fn recalled(&mut self, requests: &[Request], used: &[UsedBefore]) -> Option<Vec<u32>> {
+        if used.is_empty() || !self.may_recall() {
+            return None;
+        }
+        self.mappings.refresh();
+        let mut entries = Vec::with_capacity(requests.len());
+        for request in requests {
+            entries.push(self.mappings.ready_entry(self.space, *request)?);
+        }
+        Some(entries)
+    }
 }
 
 impl FirstLevel {
-    fn recall(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request], used: &[UsedBefore]) {
-        let mut missed = Vec::new();
-        for (asked, first) in requests.chunks(BATCH).zip((0..).step_by(BATCH)) {
-            for (at, request) in asked.iter().enumerate() {
+    /// Recalls requests, given with their page-table entries.
+    fn recall(&mut self, mappings: &mut Mappings, (requests, entries): (&[Request], &[u32]), used: &[UsedBefore]) {
+        let (mut missed, mut used) = (Vec::new(), used.iter().copied().peekable());
+        let asked = requests.chunks(BATCH).zip(entries.chunks(BATCH));
+        for ((asked, entries), first) in asked.zip((0..).step_by(BATCH)) {
+            for (at, (request, entry)) in asked.iter().zip(entries).enumerate() {
                 let (page, access) = (request.page(), request.access_bits());
-                let entry = mappings.entry(space, page).expect("it would not trap");
-                let head = mappings.make_ready(entry, page, access).expect("it would not trap");
+                let head = mappings.make_ready(*entry, page, access).expect("it would not trap");
                 let pte = mappings.ptes[head as usize];
                 let (number, kind) = (self.tlbs.number(page, pte), kind(pte, access));
-                self.batch.set(at, Located { head, entry, number, kind });
+                self.batch.set(at, Located { head, entry: *entry, number, kind });
             }
             self.batch.close(asked.len());
             for at in each(self.translate_first(mappings)) {
-                let of = used.binary_search_by_key(&(first + at), |used| used.index);
-                let before = of.ok().map(|of| used[of]);
+                while used.next_if(|used| used.index < first + at).is_some() {}
+                let before = used.next_if(|used| used.index == first + at);
                 missed.push(Passed { located: self.batch.located(at), request: asked[at], before });
             }
         }

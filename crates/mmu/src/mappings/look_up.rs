@@ -76,12 +76,11 @@ impl Mappings {
         Some(if pte.is_table() { pte.child() + (page.0 as u32 & ((1 << lowest_bits) - 1)) } else { above })
     }
 
-    /// Whether a request would not trap.
-    pub(crate) fn is_ready(&mut self, space: u32, request: Request) -> bool {
-        self.entry(space, request.page()).is_some_and(|entry| {
-            let head = Mappings::head(entry, self.ptes[entry as usize]);
-            self.ptes[head as usize].allows(request.access_bits())
-        })
+    /// The page-table entry of a request's page; `None` if the request would trap.
+    pub(crate) fn ready_entry(&mut self, space: u32, request: Request) -> Option<u32> {
+        let entry = self.entry(space, request.page())?;
+        let head = Mappings::head(entry, self.ptes[entry as usize]);
+        self.ptes[head as usize].allows(request.access_bits()).then_some(entry)
     }
 
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the
