@@ -20,7 +20,7 @@ use crate::tlb::storage::prefetch;
 use crate::tlb::uses::{BATCH, EntryId, each};
 use crate::walk::{ProgramLines, Walker};
 use std::ops::Range;
-use superpage_pages::Vpn;
+use superpage_pages::{Access, Vpn};
 
 /// The TLBs of the first level, and all machines that have them.
 #[derive(Clone, Debug)]
@@ -350,28 +350,30 @@ impl FirstLevel {
     #[inline(always)]
     fn take<const GUEST: bool>(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Progress {
         mappings.refresh();
-        let (mut taken, mut trap, mut translated, mut counts) = (0, None, 0, [0; 4]);
-        for request in requests {
-            if !self.recent.serve(*request, &mut self.tlbs) {
-                if let Err(reason) = self.take_one::<GUEST>(mappings, space, *request) {
-                    trap = Some(reason);
-                    break;
-                }
-                counts[request.access_bits() as usize] += 1;
-                self.recent.judge(taken - translated);
-                taken += 1;
-                translated = taken;
-                if !self.recent.notes() {
-                    break;
-                }
-                continue;
-            }
-            counts[request.access_bits() as usize] += 1;
+        let (mut taken, mut trap) = (0, None);
+        while self.recent.notes() {
+            let known = self.recent.serve(&requests[taken..], &mut self.tlbs);
+            taken += known;
+            let next = requests.get(taken).map(|request| self.take_one::<GUEST>(mappings, space, *request));
+            let Some(Ok(())) = next else {
+                self.recent.spare(known);
+                trap = next.and_then(Result::err);
+                break;
+            };
+            self.recent.judge(known);
             taken += 1;
         }
-        self.recent.spare(taken - translated);
-        self.counters.references.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
+        self.count(&requests[..taken]);
         Progress { taken, trap }
+    }
+
+    /// Counts requests by access.
+    #[inline(always)]
+    fn count(&mut self, requests: &[Request]) {
+        let of = |access| requests.iter().map(|request| u64::from(request.access_bits() == access)).sum::<u64>();
+        let (writes, fetches) = (of(Access::Write as u64), of(Access::Execute as u64));
+        let counts = [requests.len() as u64 - writes - fetches, writes, fetches];
+        self.counters.references.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
     }
 
     /// Translates a request that is not known, and notes it. If it misses, it waits.

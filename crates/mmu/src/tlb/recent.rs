@@ -151,17 +151,19 @@ impl Recent {
         self.spared = self.spared.saturating_add(requests as u32);
     }
 
-    /// Serves a request that is known to hit. Returns whether it is.
-    #[inline(always)]
-    pub(crate) fn serve(&self, request: Request, first: &mut Tlbs) -> bool {
-        let known = &self.known[slot(request)];
-        known.request == request
-            && known.round == self.round
-            && first.use_at(
-                known.entry.tlb as usize,
-                known.entry.at as usize,
-                Use::by(request.access_bits() as u8, known.id()),
-            )
+    /// Serves requests that are known to hit, up to the first that is not; returns how many. Out of
+    /// line: there the compiler knows that no use of an entry changes what is known.
+    #[inline(never)]
+    pub(crate) fn serve(&self, requests: &[Request], first: &mut Tlbs) -> usize {
+        let (known, round) = (&*self.known, self.round);
+        let served = |request: &Request| {
+            let known = &known[slot(*request)];
+            let TlbEntry { tlb, at, .. } = known.entry;
+            known.request == *request
+                && known.round == round
+                && first.use_at(tlb as usize, at as usize, Use::by(request.access_bits() as u8, known.id()))
+        };
+        requests.iter().map(served).take_while(|served| *served).count()
     }
 
     /// Notes a request and the entry that serves it.
