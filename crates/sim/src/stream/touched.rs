@@ -410,6 +410,10 @@ impl Touched {
 
     /// Forgets the pages of a range. Those of shared memory only if no other mapping reaches them.
     fn discard(&mut self, low: u64, high: u64) {
+        // Pages of the stream may be less than one here.
+        if low >= high {
+            return;
+        }
         self.recent.fill(NOWHERE);
         let space = &mut self.spaces[self.current];
         let process = self.process;
