@@ -7,7 +7,8 @@ mod contents;
 use self::arm::{Arm, Way};
 use self::contents::Contents;
 use crate::words::words;
-use std::collections::HashSet;
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
 use superpage_mmu::Machine;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
@@ -37,7 +38,7 @@ pub(crate) struct Disk {
     /// Bytes transferred.
     bytes: u64,
     /// Pages of files that have been in memory, if that matters.
-    known: HashSet<(u32, u64)>,
+    known: HashSet<(u32, u64), FxBuildHasher>,
     /// The contents of pages, if the policy uses digests, or asks which pages hold zeroes.
     pub(crate) contents: Option<Contents>,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(files: Files, page: u64, swap_pages: u64, contents: bool) -> Disk {
         let contents = contents.then(Contents::default);
-        Disk { files, page, arm: Arm::new(page, swap_pages), bytes: 0, known: HashSet::new(), contents }
+        Disk { files, page, arm: Arm::new(page, swap_pages), bytes: 0, known: HashSet::default(), contents }
     }
 
     /// From here on the process writes to these pages, if any, what they already hold.
