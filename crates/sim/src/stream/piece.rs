@@ -1,7 +1,8 @@
 //! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their
 //! requests for each size of base page.
 
-use super::requests::{Carried, Requests};
+use super::carried::Carried;
+use super::requests::Requests;
 use super::stretch::{Done, Mark, Phases, PrefixSums, Role, Stretch};
 use superpage_pages::Counts;
 use superpage_trace::{Batch, Error, Source};

@@ -20,23 +20,7 @@ pub(super) struct Recent {
     enough: u64,
     /// Whether the gap is over, and the next window begins.
     over: bool,
-    /// Pages that the last window used, by their low bits, of one process.
-    latest: Vec<Latest>,
-    process: Option<ProcessId>,
 }
-
-/// How many pages are found without a search.
-const LATEST: usize = 1024;
-
-/// A page that a window used.
-#[derive(Clone, Copy)]
-struct Latest {
-    page: u64,
-    window: u64,
-    written: bool,
-}
-
-const NO_PAGE: Latest = Latest { page: u64::MAX, window: 0, written: false };
 
 /// How windows used a page.
 struct Used {
@@ -57,31 +41,23 @@ impl Recent {
         self.over = true;
     }
 
-    /// Adds the pages of these requests, which a window makes.
-    pub(super) fn add(&mut self, process: ProcessId, requests: &[Request]) {
+    /// Requests of a window follow.
+    pub(super) fn begin(&mut self) {
         if std::mem::take(&mut self.over) {
             let last = self.windows;
             let left = self.used.extract_if(|_, used| used.windows[1] != last);
             self.left.extend(left.map(|(page, _)| page));
             self.windows += 1;
         }
-        if self.process != Some(process) {
-            self.process = Some(process);
-            self.latest = vec![NO_PAGE; LATEST];
-        }
-        for request in requests {
-            let (page, write) = (request.page().0, request.access() == Access::Write);
-            let latest = &mut self.latest[page as usize % LATEST];
-            if latest.page == page && latest.window == self.windows && (latest.written || !write) {
-                continue;
-            }
-            let used = self.used.entry((process, page));
-            let used = used.or_insert(Used { windows: [self.windows; 2], written: false });
-            used.written &= used.windows[1] == self.windows;
-            used.written |= write;
-            used.windows[1] = self.windows;
-            *latest = Latest { page, window: self.windows, written: used.written };
-        }
+    }
+
+    /// Adds the page of a request that the window makes.
+    pub(super) fn add(&mut self, process: ProcessId, request: Request) {
+        let used = self.used.entry((process, request.page().0));
+        let used = used.or_insert(Used { windows: [self.windows; 2], written: false });
+        used.written &= used.windows[1] == self.windows;
+        used.written |= request.access() == Access::Write;
+        used.windows[1] = self.windows;
     }
 
     /// How this page was used, if the last window did; `index` is that of the request.
@@ -108,8 +84,8 @@ mod tests {
         let always = |recent: &Recent, page| recent.stayed((process, page), 0).map(|stayed| stayed.always);
         let (stack, buffers) = (9, [[1, 2], [2, 3], [3, 4], [4, 5], [5, 1], [1, 2], [2, 3]]);
         for (number, pages) in buffers.into_iter().enumerate() {
-            recent.add(process, &pages.map(request));
-            recent.add(process, &[request(stack)]);
+            recent.begin();
+            pages.into_iter().chain([stack]).for_each(|page| recent.add(process, request(page)));
             assert_eq!(always(&recent, stack), Some(true), "{number}");
             assert_eq!(always(&recent, pages[0]), Some(number < 5), "{number}");
             assert_eq!(always(&recent, 6), None, "{number}");
@@ -117,8 +93,7 @@ mod tests {
         }
     }
 
-    /// Pages that share a place, of two processes that take turns: the same is known of each as if
-    /// every request were looked up.
+    /// Of two processes that take turns.
     #[test]
     fn what_the_last_window_wrote_is_known_whatever_came_between() {
         let (mut recent, mut luck) = (Recent::new(2), 1u64);
@@ -130,14 +105,15 @@ mod tests {
             let mut written: HashMap<(ProcessId, u64), bool> = HashMap::new();
             for _ in 0..random(8) {
                 let process = ProcessId(random(2) as u32);
+                recent.begin();
                 for _ in 0..random(40) {
-                    let page = random(6) + random(3) * LATEST as u64;
+                    let page = random(6) + random(3) * 1024;
                     let access = [Access::Read, Access::Write, Access::Execute][random(3) as usize];
-                    recent.add(process, &[Request::new(Vpn(page), access)]);
+                    recent.add(process, Request::new(Vpn(page), access));
                     *written.entry((process, page)).or_default() |= access == Access::Write;
                 }
             }
-            for page in (0..2).flat_map(|process| (0..3 * LATEST as u64).map(move |page| (ProcessId(process), page))) {
+            for page in (0..2).flat_map(|process| (0..3 * 1024).map(move |page| (ProcessId(process), page))) {
                 let known = recent.stayed(page, 0).map(|before| before.written);
                 assert_eq!(known.filter(|_| !written.is_empty()), written.get(&page).copied(), "{page:?}");
             }

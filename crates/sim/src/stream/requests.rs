@@ -1,19 +1,20 @@
 //! The runs of a piece as requests to machines with one size of base page.
 
-use super::recent::Recent;
+use super::carried::{Carried, Last, next};
 use super::stretch::{Mark, PrefixSums, Role, Stretch};
-use super::touched::{Owner, Touched};
+use super::touched::Owner;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use superpage_mmu::{Mmu, Request, Trap, UsedBefore};
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Batch, Cores, Event, Info, ProcessId, Run, Sampling, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
+use superpage_trace::{Batch, ProcessId, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
 /// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations
 /// whose machines have the same base page share it.
 #[derive(Default)]
 pub(crate) struct Requests {
     base_shift: u32,
+    /// Those of all stretches, and behind them some of earlier batches: each is written once.
     requests: Vec<Request>,
     /// For each request the place of its line in the base page, if lines are asked for.
     lines: Vec<u32>,
@@ -61,47 +62,6 @@ pub(crate) struct FirstTouch {
     pub(crate) instructions: u64,
 }
 
-/// What is carried over from one batch to the next, for machines with one size of base page.
-pub(crate) struct Carried {
-    /// The bits that a page number of the stream loses on them.
-    shift: u32,
-    /// Whether each run makes a request, for its line.
-    lines: bool,
-    last: Last,
-    touched: Touched,
-    /// Of each core.
-    recent: Vec<Recent>,
-    windows_in_period: u64,
-    /// The cores of the stream, and the current one.
-    cores: u32,
-    core: usize,
-}
-
-impl Carried {
-    /// For machines whose base page has `base_shift` bits, at least those of a trace page.
-    pub(crate) fn new(base_shift: u32, lines: bool, info: &Info) -> Carried {
-        let shift = base_shift - TRACE_PAGE_SHIFT;
-        let windows_in_period = info.sampling.map_or(0, Sampling::windows_in_period);
-        let recent = vec![Recent::new(windows_in_period)];
-        let (touched, last) = (Touched::new(shift), [NOWHERE; 2]);
-        Carried { shift, lines, last, touched, recent, windows_in_period, cores: info.cores, core: 0 }
-    }
-
-    /// The stream goes on with this thread.
-    fn switch(&mut self, thread: u32) {
-        self.core = Cores::of(self.cores, thread) as usize;
-        let new = || Recent::new(self.windows_in_period);
-        self.recent.resize_with(self.recent.len().max(self.core + 1), new);
-    }
-}
-
-/// For each stream (data, fetches), its current page and, as a bit set, the kinds of access that
-/// were requested there and would find the page as they left it.
-type Last = [(Vpn, u8); 2];
-
-/// A stream without a current page.
-const NOWHERE: (Vpn, u8) = (Vpn(0), 0);
-
 impl Requests {
     /// For machines whose base page has `base_shift` bits.
     pub(crate) fn new(base_shift: u32) -> Requests {
@@ -124,18 +84,25 @@ impl Requests {
         stretches: &[Stretch],
         carried: &mut Carried,
     ) {
-        self.requests.clear();
         self.lines.clear();
         self.touches.clear();
         self.blocks.clear();
         self.owned.clear();
         self.stayed.clear();
         self.ends.clear();
+        let room = self.requests.len().max(batch.runs.len());
+        self.requests.resize(room, Request::new(Vpn(0), Access::Read));
+        let mut end = 0;
         for stretch in stretches {
             let (touched, runs) = (self.touches.len(), &batch.runs[stretch.start..stretch.end]);
-            let first = self.requests.len();
-            self.extend(runs, carried);
-            self.look_back(first, stretch.role, carried);
+            let first = end;
+            if stretch.role == Role::Window {
+                carried.recent().1.begin();
+            }
+            end += self.extend(first, (runs, stretch.role), carried);
+            if stretch.role == Role::Recent {
+                self.look_back(first..end, carried);
+            }
             let (mut run, mut instructions) = (stretch.start, 0);
             for touch in &mut self.touches[touched..] {
                 // It was the number of its run.
@@ -145,40 +112,25 @@ impl Requests {
             }
             self.owned.extend(carried.touched.owned());
             self.ends.push(Ends {
-                requests: self.requests.len(),
+                requests: end,
                 touches: self.touches.len(),
                 blocks: self.blocks.len(),
                 owned: self.owned.len(),
                 stayed: self.stayed.len(),
             });
             if let Some(Mark::Event(index)) = stretch.mark {
-                let event = &batch.events[index].1;
-                carried.touched.event(event);
-                if let Event::Switch { thread, .. } = *event {
-                    carried.switch(thread);
-                }
-                if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
-                    carried.last = [NOWHERE; 2];
-                }
+                carried.event(&batch.events[index].1);
             }
         }
     }
 
-    /// Notes which pages the requests from the `first` on are for, and which of these pages may
-    /// have stayed in the TLBs.
-    fn look_back(&mut self, first: usize, role: Role, carried: &mut Carried) {
-        let (process, requests, recent) =
-            (carried.touched.process(), &self.requests[first..], &mut carried.recent[carried.core]);
-        match role {
-            Role::Other => {}
-            Role::Window => recent.add(process, requests),
-            Role::Recent => {
-                recent.end_gap();
-                let of = |(index, request): (usize, &Request)| recent.stayed((process, request.page().0), index);
-                let stayed = (0..).zip(requests).filter_map(of);
-                self.stayed.extend(stayed);
-            }
-        }
+    /// Notes which of the requests of `part`, which follow a gap, are for pages that may have
+    /// stayed in the TLBs.
+    fn look_back(&mut self, part: Range<usize>, carried: &mut Carried) {
+        let (process, recent) = carried.recent();
+        recent.end_gap();
+        let of = |(index, request): (usize, &Request)| recent.stayed((process, request.page().0), index);
+        self.stayed.extend((0..).zip(&self.requests[part]).filter_map(of));
     }
 
     /// The part of stretch number `index` in the list that ends `at` there.
@@ -192,43 +144,44 @@ impl Requests {
         &self.stayed[self.part(index, |ends| ends.stayed)]
     }
 
-    fn extend(&mut self, runs: &[Run], carried: &mut Carried) {
+    /// Prepares the requests of these runs, which begin at `first`; returns how many they are.
+    fn extend(&mut self, first: usize, (runs, role): (&[Run], Role), carried: &mut Carried) -> usize {
         if carried.lines {
-            return self.extend_lines(runs, carried);
+            self.extend_lines(first, (runs, role), carried);
+            return runs.len();
         }
-        let (first, mut made) = (self.requests.len(), 0);
-        self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
-        let room = &mut self.requests[first..];
-        // Without branches that depend on the stream: which runs make requests is hard to predict.
-        for (number, block) in runs.chunks(BLOCK).enumerate() {
-            self.blocks.push(Block { request: made, last: carried.last });
-            let (end, mut rest) = (number * BLOCK + block.len(), block.iter());
-            while let Some(run) = rest.next() {
-                let (request, makes) = next(&mut carried.last, carried.shift, run);
+        let room = &mut self.requests[first..][..runs.len()];
+        let (mut last, shift, mut made) = (carried.last, carried.shift, 0);
+        // Without branches on which runs make requests: that is hard to predict.
+        for (block, first) in runs.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
+            self.blocks.push(Block { request: made, last });
+            for (run, number) in block.iter().zip(first..) {
+                let (request, makes) = next(&mut last, shift, run);
                 room[made] = request;
                 // One that is left out touches nothing that was not touched before.
-                if carried.touched.access(request.page().0, request.access()) {
-                    self.touches.push(FirstTouch { request: made, instructions: (end - rest.len() - 1) as u64 });
+                if carried.note(request, makes, role) {
+                    self.touches.push(FirstTouch { request: made, instructions: number });
                 }
                 made += usize::from(makes);
             }
         }
-        self.requests.truncate(first + made);
+        carried.last = last;
+        made
     }
 
     /// As `extend`, with lines: each run makes a request.
     #[inline(never)]
-    fn extend_lines(&mut self, runs: &[Run], carried: &mut Carried) {
+    fn extend_lines(&mut self, first: usize, (runs, role): (&[Run], Role), carried: &mut Carried) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
-        for (number, run) in runs.iter().enumerate() {
+        for (number, (run, room)) in runs.iter().zip(&mut self.requests[first..]).enumerate() {
             if number % BLOCK == 0 {
                 self.blocks.push(Block { request: number, last: carried.last });
             }
             let request = Request::new(Vpn(run.page() >> carried.shift), run.access());
-            if carried.touched.access(request.page().0, request.access()) {
+            if carried.note(request, true, role) {
                 self.touches.push(FirstTouch { request: number, instructions: number as u64 });
             }
-            self.requests.push(request);
+            *room = request;
             self.lines.push((run.line() & in_page) as u32);
         }
     }
@@ -407,27 +360,16 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The request for `run`, and whether the run issues it: whether it is the first of its kind since
-/// its stream came to its page.
-#[inline(always)]
-fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
-    let (page, access) = (Vpn(run.page() >> shift), run.access());
-    let (at, kinds) = &mut last[usize::from(access == Access::Execute)];
-    let before = if *at == page { *kinds } else { 0 };
-    let known = before >> access as u8 & 1 != 0;
-    // The first write may change the mapping.
-    let kept = if access == Access::Write && !known { 0 } else { before };
-    (*at, *kinds) = (page, kept | 1 << access as u8);
-    (Request::new(page, access), !known)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::carried::{NO_PAGE, NOWHERE};
+    use crate::stream::recent::Recent;
     use crate::stream::stretch::Done;
+    use crate::stream::touched::Touched;
     use superpage_mmu::{Machine, Mmu};
     use superpage_pages::{Mapped, Pfn, Protection};
-    use superpage_trace::RunBuilder;
+    use superpage_trace::{Backing, Event, Growth, Info, RunBuilder};
 
     /// Alternating stores and loads, two pages of 4 KB at a time: leaving requests out changes no
     /// count but theirs.
@@ -506,7 +448,7 @@ mod tests {
         for lines in [false, true] {
             let (mut requests, mut carried) = (Requests::new(14), Carried::new(14, lines, &Info::default()));
             requests.prepare((&batch, &sums), &stretches, &mut carried);
-            let mut last = [NOWHERE; 2];
+            let mut last = NOWHERE;
             for (index, stretch) in stretches.iter().enumerate() {
                 let runs = &batch.runs[stretch.start..stretch.end];
                 let makers = runs.iter().enumerate().filter(|(_, run)| next(&mut last, 2, run).1 || lines);
@@ -522,6 +464,102 @@ mod tests {
                         assert_eq!(place.instructions(&mut along), before, "{index} {request} {step} {lines}");
                         assert!(run == runs.len() || requests.run_of(index, runs, request) == run);
                     }
+                }
+            }
+        }
+    }
+
+    /// Of processes that share memory and take turns, with pages that share slots: requests, first
+    /// touches and pages that may have stayed are as if each run were looked at by itself.
+    #[test]
+    fn what_was_requested_before_touches_nothing_new() {
+        let mut luck = 1u64;
+        let mut random = |below: u64| {
+            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (luck >> 33) % below
+        };
+        for (shift, lines) in [(0, false), (2, false), (0, true)] {
+            let base_shift = TRACE_PAGE_SHIFT + shift;
+            let (mut requests, mut carried) = (Requests::new(base_shift), Carried::new(base_shift, lines, &Info::default()));
+            let (mut touched, mut recent) = (Touched::new(shift), Recent::new(0));
+            // Of each stream the page, and the kinds of access since it came there.
+            let mut streams = [(NO_PAGE, Vec::new()), (NO_PAGE, Vec::new())];
+            for _ in 0..60 {
+                let (mut batch, mut stretches) = (Batch::default(), Vec::new());
+                for index in 0..random(8) as usize {
+                    let start = batch.runs.len();
+                    for _ in 0..random(300) {
+                        let page = random(12) + random(2) * 1024;
+                        let access = [Access::Read, Access::Write, Access::Execute][random(3) as usize];
+                        batch.run(Run::new(page, access, 1, 1));
+                    }
+                    let (pages, file) = (1 + random(8), Backing::File { file: 1, offset: 0, file_pages: 9 });
+                    batch.event(match random(6) {
+                        0 => Event::Discard { start: random(12), pages },
+                        1 => Event::Switch { process: ProcessId(random(2) as u32), thread: 0 },
+                        2 => Event::Fork { child: ProcessId(random(2) as u32) },
+                        3 => Event::Map {
+                            start: random(12),
+                            pages,
+                            protection: Protection::READ_WRITE,
+                            shared: random(2) == 0,
+                            backing: if random(2) == 0 { file } else { Backing::Anonymous },
+                            growth: Growth::Fixed,
+                        },
+                        _ => Event::Skipped { references: 1, instructions: 1 },
+                    });
+                    let role = [Role::Other, Role::Recent, Role::Window, Role::Window][random(4) as usize];
+                    let (end, mark) = (batch.runs.len(), Some(Mark::Event(index)));
+                    stretches.push(Stretch { start, end, done: Done::default(), mark, role });
+                }
+                let mut sums = PrefixSums::default();
+                sums.count(&batch.runs);
+                requests.prepare((&batch, &sums), &stretches, &mut carried);
+                for (index, stretch) in stretches.iter().enumerate() {
+                    let (mut made, mut touches, mut stayed) = (Vec::new(), Vec::new(), Vec::new());
+                    if stretch.role == Role::Window {
+                        recent.begin();
+                    }
+                    let runs = &batch.runs[stretch.start..stretch.end];
+                    for run in runs {
+                        let (page, access) = (run.page() >> shift, run.access());
+                        let (current, kinds) = &mut streams[usize::from(access == Access::Execute)];
+                        if std::mem::replace(current, page) != page
+                            || access == Access::Write && !kinds.contains(&access)
+                        {
+                            kinds.clear();
+                        }
+                        let makes = lines || !kinds.contains(&access);
+                        kinds.push(access);
+                        if touched.access(page, access) {
+                            touches.push(made.len());
+                        }
+                        if makes {
+                            made.push(Request::new(Vpn(page), access));
+                            if stretch.role == Role::Window {
+                                recent.add(touched.process(), made[made.len() - 1]);
+                            }
+                        }
+                    }
+                    if stretch.role == Role::Recent {
+                        recent.end_gap();
+                        let of = |(index, request): (usize, &Request)| {
+                            recent.stayed((touched.process(), request.page().0), index)
+                        };
+                        stayed.extend(made.iter().enumerate().filter_map(of));
+                    }
+                    let event = &batch.events[index].1;
+                    touched.event(event);
+                    if !matches!(event, Event::Skipped { .. }) {
+                        streams = [(NO_PAGE, Vec::new()), (NO_PAGE, Vec::new())];
+                    }
+                    assert_eq!(requests.stretch(index, runs).requests, made);
+                    let found = requests.touches(index).iter().map(|touch| touch.request);
+                    assert_eq!(found.collect::<Vec<_>>(), touches);
+                    let all = |stayed: &[UsedBefore]| -> Vec<_> {
+                        stayed.iter().map(|used| (used.index, used.written, used.always)).collect()
+                    };
+                    assert_eq!(all(requests.stayed(index)), all(&stayed));
                 }
             }
         }
