@@ -53,7 +53,7 @@ impl Passed {
         let write = kind & !3 | Access::Write as usize;
         let has = |kind| tlbs.has(EntryId { number, key: head }, kind);
         let held = |before: UsedBefore| has(kind) && (!before.written || has(write));
-        self.before.is_some_and(held) && !noted.has(head)
+        !noted.has(head) && self.before.is_some_and(held)
     }
 }
 
@@ -130,15 +130,7 @@ impl FirstLevel {
             let always = |passed: &Passed| passed.before.is_some_and(|before| before.always);
             missed.retain(|passed| !(always(passed) && passed.is_in(&self.tlbs, noted)));
         }
-        let FirstLevel { further, misses, .. } = self;
-        for further in further {
-            further.recall(mappings, misses, &missed);
-        }
-    }
-}
-
-impl FurtherLevels {
-    fn recall(&mut self, mappings: &Mappings, batch: &mut Batch, missed: &[Passed]) {
+        let FirstLevel { further, misses: batch, .. } = self;
         let fill = |batch: &mut Batch, passed: &[Passed]| {
             for (at, passed) in passed.iter().enumerate() {
                 batch.set(at, passed.located);
@@ -146,24 +138,35 @@ impl FurtherLevels {
             }
             batch.close(passed.len());
         };
-        let mut served: Vec<Served> = Vec::new();
+        let mut served: Vec<Vec<Served>> = vec![Vec::new(); further.len()];
         for passed in missed.chunks(BATCH) {
             fill(batch, passed);
-            served.push(self.tlbs.translate(mappings, batch));
+            for (further, served) in further.iter_mut().zip(&mut served) {
+                served.push(further.tlbs.translate(mappings, batch));
+            }
         }
-        for (passed, mut served) in missed.chunks(BATCH).zip(served) {
+        for (number, passed) in missed.chunks(BATCH).enumerate() {
             fill(batch, passed);
-            // What is held to have stayed in the TLBs is neither counted nor walked for.
-            if let Some(noted) = &self.noted {
-                let stayed = each(served.missed).filter(|at| passed[*at].is_in(&self.tlbs, noted));
-                batch.uncounted = stayed.fold(0, |stayed, at| stayed | 1 << at);
+            for (further, served) in further.iter_mut().zip(&served) {
+                further.recall(mappings, batch, passed, served[number]);
             }
-            self.count(batch, &served);
-            served.missed &= !batch.uncounted;
-            if served.missed != 0 {
-                self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
-            }
-            batch.uncounted = 0;
         }
+    }
+}
+
+impl FurtherLevels {
+    /// Counts requests of a recall, whose batch it was, and walks for those that were not held.
+    fn recall(&mut self, mappings: &Mappings, batch: &mut Batch, passed: &[Passed], mut served: Served) {
+        // What is held to have stayed in the TLBs is neither counted nor walked for.
+        if let Some(noted) = &self.noted {
+            let stayed = each(served.missed).filter(|at| passed[*at].is_in(&self.tlbs, noted));
+            batch.uncounted = stayed.fold(0, |stayed, at| stayed | 1 << at);
+        }
+        self.count(batch, &served);
+        served.missed &= !batch.uncounted;
+        if served.missed != 0 {
+            self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
+        }
+        batch.uncounted = 0;
     }
 }
