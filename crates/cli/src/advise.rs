@@ -35,7 +35,8 @@ use superpage_trace::{Source, record, workload};
   superpage sim -m zen5 -p plan:file=xz.plan,cost=0 -- xz -9 -c file
 
 Regions are ordered by their TLB misses under base pages; what the first N give is not added up, but
-simulated, for some 25 numbers N, in three passes. With -o, CMD runs a second time, natively under
+simulated, for some 25 numbers N, in three passes. Each thread has a core with its own TLBs, as in
+sim --cores. With -o, CMD runs a second time, natively under
 strace, its output dropped: the plan has its addresses there too, without address space
 randomization. The exit status of CMD is passed on.")]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
@@ -216,7 +217,11 @@ impl Advise {
             command => format!("-- {}", words(command)),
         };
         let plan = |more: &str| quoted(&format!("plan:file={output},{more}"));
-        let sim = format!("superpage sim -m {} -p {} {again}", advice.base.machine, plan("cost=0"));
+        let cores = match advice.base.cores {
+            0 | 1 => String::new(),
+            _ => format!(" --cores {}", advice.most_cores),
+        };
+        let sim = format!("superpage sim -m {}{cores} -p {} {again}", advice.base.machine, plan("cost=0"));
         let (mut notes, mut lines) = (Vec::new(), vec![("to simulate that plan", sim)]);
         if self.command.is_empty() {
             return Ok(Written { text, notes, lines, json: None });

@@ -10,7 +10,8 @@
 use crate::{Error, Progress, Row, Run, Setup, Watch, run_parts};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_trace::Source;
+use superpage_mmu::Mmu;
+use superpage_trace::{Cores, Source};
 use superpage_vm::{Policy, Target};
 
 /// Runs these setups over the stream.
@@ -27,6 +28,8 @@ pub const SHARES: [f64; 3] = [0.9, 0.95, 0.99];
 pub struct Advice {
     /// Bytes of a region: the largest size of at most 2 MB.
     pub region_bytes: u64,
+    /// The cores that the threads may have; 0: all share one.
+    pub most_cores: u32,
     /// Base pages.
     pub base: Row,
     /// Superpages in all regions, by a plan.
@@ -98,7 +101,8 @@ fn saved(base: &Row, other: &Row) -> i128 {
 }
 
 /// Finds out what superpages are worth in which regions. `base` is a simulation under base pages;
-/// `open` opens the stream, which is run three times, with some 12 simulations in two of them.
+/// `open` opens the stream, which is run three times, with some 12 simulations in two of them. Each
+/// of its threads has a core with its own TLBs, where the machine has several.
 ///
 /// # Errors
 /// The machine has no superpage of at most 2 MB or too little memory for the stream, or the stream
@@ -121,7 +125,7 @@ pub fn advise(
             let name = &source.info().workload;
             return Err(Error::Usage(format!("{name} is sampled, and all accesses count: record it without --sample")));
         }
-        run_parts(setups, source.as_mut(), stop, progress, &Watch::default())
+        run_parts(setups, source.as_mut(), stop, progress, &Watch { cores: cores(base), ..Watch::default() })
     };
     let counted = Setup { miss_region: Some(size.bytes() / ladder.base().bytes()), ..base.clone() };
     let [all, thp] = [plan("all"), crate::policy("thp")?].map(|policy| base.clone().with_policy(policy));
@@ -136,8 +140,16 @@ pub fn advise(
             row.workload, row.policy, row.machine
         )));
     }
-    let mut advice =
-        Advice { region_bytes: size.bytes(), base: base_row, everywhere, thp, regions, layouts: Vec::new() };
+    let most_cores = cores(base).map_or(0, |cores| cores.number);
+    let mut advice = Advice {
+        region_bytes: size.bytes(),
+        most_cores,
+        base: base_row,
+        everywhere,
+        thp,
+        regions,
+        layouts: Vec::new(),
+    };
     let most = advice.regions.len();
     if advice.saved() <= 0 || most == 0 {
         return Ok(advice);
@@ -146,6 +158,12 @@ pub fn advise(
     let between: Vec<usize> = SHARES.iter().flat_map(|share| advice.around(*share)).collect();
     advice.add(&between, base, &passes)?;
     Ok(advice)
+}
+
+/// Each thread on a core, where those of the machine are modelled.
+fn cores(base: &Setup) -> Option<Cores> {
+    let number = base.machine.clock.cores.unwrap_or(Cores::MANY);
+    Mmu::refuses_cores(&base.machine).is_none().then_some(Cores { number, quantum: Cores::QUANTUM })
 }
 
 /// Numbers of regions from 1 to all, each about the same factor above the one before.

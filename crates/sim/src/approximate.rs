@@ -25,7 +25,9 @@ pub(crate) fn interleaved(row: &Row) -> String {
     match row.threads {
         0 | 1 => String::new(),
         threads if row.cores > 0 => format!(", {threads} threads on {} cores", row.cores),
-        threads => format!(", {threads} threads in turns on one core, in an order that the recording made"),
+        threads => format!(
+            ", {threads} threads in turns on one core, in an order that the recording made (--cores gives each its own)"
+        ),
     }
 }
 

@@ -480,7 +480,8 @@ mod tests {
         };
         for (shift, lines) in [(0, false), (2, false), (0, true)] {
             let base_shift = TRACE_PAGE_SHIFT + shift;
-            let (mut requests, mut carried) = (Requests::new(base_shift), Carried::new(base_shift, lines, &Info::default()));
+            let (mut requests, mut carried) =
+                (Requests::new(base_shift), Carried::new(base_shift, lines, &Info::default()));
             let (mut touched, mut recent) = (Touched::new(shift), Recent::new(0));
             // Of each stream the page, and the kinds of access since it came there.
             let mut streams = [(NO_PAGE, Vec::new()), (NO_PAGE, Vec::new())];
