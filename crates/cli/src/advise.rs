@@ -217,9 +217,9 @@ impl Advise {
             command => format!("-- {}", words(command)),
         };
         let plan = |more: &str| quoted(&format!("plan:file={output},{more}"));
-        let cores = match advice.base.cores {
-            0 | 1 => String::new(),
-            _ => format!(" --cores {}", advice.most_cores),
+        let cores = match advice.most_cores {
+            0 => String::new(),
+            cores => format!(" --cores {cores}"),
         };
         let sim = format!("superpage sim -m {}{cores} -p {} {again}", advice.base.machine, plan("cost=0"));
         let (mut notes, mut lines) = (Vec::new(), vec![("to simulate that plan", sim)]);

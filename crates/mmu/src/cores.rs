@@ -5,8 +5,9 @@
 //! One core at a time takes requests ([`Mmu::go_to`]). A change of a mapping is announced to all.
 //! Those that run its space at that time are interrupted, except the one that makes the change. One
 //! that has run it before, and now runs another, is not: it drops what it holds of the space when
-//! it comes back to it, if mappings have changed meanwhile. That is what Linux does with numbers
-//! and generations of spaces (arch/x86/mm/tlb.c, `switch_mm_irqs_off`).
+//! it comes back to it, if mappings have changed meanwhile, as Linux does by numbers and generations
+//! of spaces (arch/x86/mm/tlb.c, `switch_mm_irqs_off`). What has changed leaves its TLBs at once, as
+//! nothing reads it before, and all the rest then, with its walk caches.
 
 use crate::machine::{Machine, TableKind};
 use crate::mappings::Mappings;
@@ -38,7 +39,7 @@ pub(crate) struct Cores {
 /// No number of changes.
 const NEVER: u64 = u64::MAX;
 
-/// The number of no space: of a core whose space has ended.
+/// The number of no space: of a core that runs nothing yet, or whose space has ended.
 const NO_SPACE: u32 = u32::MAX;
 
 impl Cores {
@@ -56,10 +57,10 @@ impl Cores {
         }
     }
 
-    /// Adds a core, which runs space 0; returns its first levels.
+    /// Adds a core, which runs nothing; returns its first levels.
     fn add(&mut self) -> Vec<FirstLevel> {
         assert!(!self.fresh.is_empty(), "a machine with one core");
-        self.spaces.push(0);
+        self.spaces.push(NO_SPACE);
         self.seen.push(Vec::new());
         self.fresh.clone()
     }
@@ -87,10 +88,19 @@ impl Cores {
         others.count() as u64
     }
 
-    /// A space has ended: no other core runs it any more.
-    pub(crate) fn end(&mut self, space: u32) {
+    /// All threads of a space end but the one that runs here.
+    pub(crate) fn leave_alone(&mut self, space: u32) {
         let others = self.spaces.iter_mut().enumerate().filter(|(core, _)| *core != self.current);
         others.filter(|(_, runs)| **runs == space).for_each(|(_, runs)| *runs = NO_SPACE);
+    }
+
+    /// A space has ended, and its number may be another's next; returns what the current core runs.
+    fn end(&mut self, space: u32) -> u32 {
+        self.spaces.iter_mut().filter(|runs| **runs == space).for_each(|runs| *runs = NO_SPACE);
+        let of_space = self.seen.iter_mut().filter_map(|seen| seen.get_mut(space as usize));
+        of_space.for_each(|seen| *seen = NEVER);
+        self.changes.get_mut(space as usize).into_iter().for_each(|changes| *changes = 0);
+        self.spaces[self.current]
     }
 
     /// The current core goes to another space; returns whether mappings of that have changed since
@@ -152,13 +162,13 @@ impl Mmu {
         }
     }
 
-    /// The number of cores that have done something.
+    /// The number of cores so far: up to the highest that something happened on.
     pub fn cores(&self) -> usize {
         self.cores.spaces.len()
     }
 
     /// What follows happens on this core: requests, switches of spaces, and changes of mappings,
-    /// which interrupt others. A core that is new runs space 0. Panics if there is one core alone.
+    /// which interrupt others. A new core runs no space: switch to one. Panics if there is one core alone.
     pub fn go_to(&mut self, core: usize) {
         while core >= self.cores.spaces.len() {
             let mut added = self.cores.add();
@@ -177,6 +187,13 @@ impl Mmu {
                 self.space = space;
                 self.mappings.clear_index_cache();
             }
+        }
+    }
+
+    /// A space has ended.
+    pub(crate) fn end_on_cores(&mut self, space: u32) {
+        if !self.cores.fresh.is_empty() {
+            self.space = self.cores.end(space);
         }
     }
 
@@ -210,7 +227,10 @@ mod tests {
     #[test]
     fn cores_that_run_a_space_are_interrupted_and_others_notice_when_they_come_back() {
         let mut mmu = Mmu::on_cores(&[&Machine::builtin("zen5").unwrap()]);
-        mmu.go_to(2);
+        for core in [0, 1, 2] {
+            mmu.go_to(core);
+            mmu.switch(0);
+        }
         let cores = &mut mmu.cores;
         assert_eq!((cores.change(0), cores.change(1)), (2, 0));
         assert!(!cores.switch(1), "a core that was never there holds nothing");

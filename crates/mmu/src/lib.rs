@@ -2,10 +2,11 @@
 //! cost, as a model that counts exactly.
 //!
 //! A [`Machine`] is read from a file. An [`Mmu`] is one core of it or several, or those of several
-//! machines that run the same programs: it translates [`Request`]s until one traps, and implements the operations on
-//! page tables that an operating system needs, with their TLB shootdowns. [`Counters`] count
-//! events; cycles are computed from them afterwards. This crate never decides what is mapped where,
-//! never allocates a frame, and knows nothing of the memory manager: its caller connects the two.
+//! machines that run the same programs: it translates [`Request`]s until one traps, and implements
+//! the operations on page tables that an operating system needs, with their TLB shootdowns.
+//! [`Counters`] count events; cycles are computed from them afterwards. This crate never decides
+//! what is mapped where, never allocates a frame, and knows nothing of the memory manager: its
+//! caller connects the two.
 #![deny(unsafe_code)]
 
 mod check;

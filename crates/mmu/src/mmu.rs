@@ -648,8 +648,8 @@ impl Mmu {
     /// Flushes a space whose mappings will all be removed without being used first: one shootdown
     /// for all.
     pub fn flush(&mut self, space: u32) {
-        // Nothing runs in it any more.
-        self.cores.end(space);
+        // A program that ends, or is replaced by another, has no other thread then.
+        self.cores.leave_alone(space);
         self.gather(space, 0..u64::MAX);
     }
 
@@ -668,7 +668,8 @@ impl Mmu {
 
     /// Ends what [`Mmu::begin_gather`] began.
     pub fn end_gather(&mut self) {
-        self.gathered = None;
+        // Not all of these pages were changed.
+        (self.gathered, self.shot) = (None, None);
     }
 
     /// Frees the tables of a space, whose number may be reused.
@@ -679,7 +680,7 @@ impl Mmu {
             first_level.further.iter_mut().for_each(|further| further.forget_ranges(space, &(0..u64::MAX)));
         }
         self.mappings.destroy(space, self.first_levels.get_mut());
-        self.cores.end(space);
+        self.end_on_cores(space);
         self.end_contexts(space);
     }
 

@@ -59,8 +59,8 @@ impl Passed {
 
 impl Mmu {
     /// Starts a note of misses, for [`Mmu::recall`], in the levels behind the first, and in the
-    /// first level too if `first` is set, of the current core; set it seldom, so that its note spans
-    /// many samples. A note is forgotten when the second one after it starts.
+    /// first level too if `first` is set, of the current core; set it seldom, so that its note
+    /// spans many samples. A note is forgotten when the second one after it starts.
     pub fn note_misses(&mut self, first: bool) {
         self.catch_up();
         for first_level in self.here().0 {

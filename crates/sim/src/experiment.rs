@@ -175,6 +175,13 @@ pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Er
 
 /// Whether the machines and kernels are modelled for as many cores as the stream runs on.
 fn check_cores(setups: &[Setup], info: &Info) -> Result<(), Error> {
+    if info.cores > 1 && info.sampling.is_some() && (info.short_windows || info.cold_windows) {
+        return Err(Error::Usage(format!(
+            "{}: was sampled by an older recorder, whose windows of several threads cannot be told apart: record it \
+             again, or give --cores 1",
+            info.workload
+        )));
+    }
     for Setup { machine, kernel, .. } in setups.iter().filter(|_| info.cores > 1) {
         let name = &machine.name;
         let refused = |why: &str| Err(Error::Usage(format!("machine {name}: {why}: give fewer --cores")));

@@ -151,8 +151,9 @@ pub struct Row {
     /// `cycles` in seconds, at the machine's clock.
     #[key(count, "s", estimated, from = it.seconds(it.cycles))]
     pub seconds: f64,
-    /// The time after which the stream is over if no core waits for another one: `seconds`, in the
-    /// share of the instructions that the busiest core makes. In fact it is longer.
+    /// `seconds` in the share of all instructions that the core with most of them makes: the time
+    /// that the stream takes where all cores run at one rate. Waits of one for another are not in
+    /// it.
     #[key(count, "s", estimated, from = it.seconds(it.cycles) * it.clock.counted.cores.busiest())]
     #[serde(default)]
     pub elapsed_seconds: f64,
@@ -421,7 +422,7 @@ pub struct Row {
     #[key(count, group = "The rest", from = it.counters.pte_traversals)]
     pub pte_traversals: u64,
     /// Changes announced to the TLBs: once for a page of any size, once for an address space that
-    /// ends.
+    /// ends; where threads have `cores`, once for all pages that one call changes.
     #[key(count, from = it.counters.shootdowns)]
     pub shootdowns: u64,
     /// Shootdowns that interrupted other cores: each that ran the address space then.
@@ -459,6 +460,14 @@ pub struct Row {
     /// Memory of the machine, in bytes.
     #[key(condition, "bytes", group = "Conditions", from = it.bytes(it.member.setup.frames))]
     pub memory_bytes: u64,
+    /// The cores that the threads of the stream could have; 0: they took turns on one.
+    #[key(condition, from = it.noted.watch.cores.map_or(0, |cores| cores.number.into()))]
+    #[serde(default)]
+    pub most_cores: u64,
+    /// The instructions of a thread before another one of its core runs; 0 without `most_cores`.
+    #[key(condition, from = it.noted.watch.cores.map_or(0, |cores| cores.quantum))]
+    #[serde(default)]
+    pub quantum: u64,
     /// Its swap space, in bytes.
     #[key(condition, "bytes", from = it.bytes(it.member.setup.swap_pages))]
     pub swap_bytes: u64,

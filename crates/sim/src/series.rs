@@ -10,8 +10,8 @@ use superpage_pages::PageSize;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Keys)]
 #[key(from = Sources<'_>)]
 pub struct Sample {
-    /// The modelled time, idle time included.
-    #[key(state, "s", estimated, from = it.clock.with_idle(it.cycles, it.machine))]
+    /// The modelled time, idle time included; on several cores, of the busiest one.
+    #[key(state, "s", estimated, from = it.clock.elapsed_of(it.cycles, it.machine))]
     pub seconds: f64,
     /// Instructions so far.
     #[key(count, of_stream, from = it.clock.passed())]

@@ -7,7 +7,7 @@ pub(crate) use self::average::{Averages, Integrals};
 use crate::estimate::{Translated, Whole};
 use crate::hardware::{Hardware, Member};
 use crate::kernel::Kernel;
-use crate::stream::{Counted, Done, OnCores};
+use crate::stream::{CoreUse, Counted, Done};
 use superpage_mmu::Machine;
 use superpage_trace::Info;
 
@@ -21,7 +21,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// At the beginning of a stream.
     pub(crate) fn new(info: &Info) -> Clock {
-        let counted = Counted { cores: OnCores::new(info), ..Counted::default() };
+        let counted = Counted { cores: CoreUse::new(info), ..Counted::default() };
         Clock { info: info.clone(), counted, averages: Averages::default() }
     }
 
@@ -63,6 +63,23 @@ impl Clock {
     /// The seconds that these cycles of a machine take, and all idle time.
     pub(crate) fn with_idle(&self, cycles: u64, machine: &Machine) -> f64 {
         cycles as f64 / machine.clock.hertz as f64 + self.counted.idle_microseconds as f64 / 1e6
+    }
+
+    /// As [`Clock::seconds`], of the core that has come farthest, if all cycles are shared as the
+    /// instructions are.
+    pub(crate) fn elapsed_seconds(&self, hardware: &Hardware, kernel: &Kernel, member: &Member) -> f64 {
+        self.elapsed_of(self.cycles(hardware, kernel, member), &member.setup.machine)
+    }
+
+    /// As [`Clock::with_idle`], in the share of the core that has come farthest.
+    pub(crate) fn elapsed_of(&self, cycles: u64, machine: &Machine) -> f64 {
+        self.with_idle((cycles as f64 * self.counted.cores.busiest()) as u64, machine)
+    }
+
+    /// As [`Clock::now`], of the core that has come farthest.
+    pub(crate) fn elapsed(&self, hardware: &Hardware, kernel: &Kernel) -> u64 {
+        let member = hardware.only();
+        (self.elapsed_seconds(hardware, kernel, member) * member.setup.machine.clock.hertz as f64) as u64
     }
 
     /// The time on the only machine in cycles, idle time included.

@@ -127,7 +127,7 @@ impl Simulation {
     fn change_memory(&mut self, event: &Event) -> Result<(), Problem> {
         let (hardware, kernel) = (&mut self.hardware, &mut self.kernel);
         kernel.note_peak();
-        kernel.wait_for_background(|kernel| self.clock.now(hardware, kernel));
+        kernel.wait_for_background(|kernel| self.clock.elapsed(hardware, kernel));
         match kernel.memory_event(hardware, event) {
             Err(Error::PoolPage(_)) => {
                 kernel.work.pool_refusals += 1;

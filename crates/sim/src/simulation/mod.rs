@@ -213,7 +213,7 @@ impl Simulation {
         asked.place.into_iter().for_each(|place| clock.averages.reach(&kernel.vm, place));
         kernel.model(hardware).into_iter().for_each(|(model, mut at)| model.fault(&mut at));
         noted.faults.begin(hardware, kernel, clock);
-        kernel.wait_for_background(|kernel| clock.now(hardware, kernel));
+        kernel.wait_for_background(|kernel| clock.elapsed(hardware, kernel));
         // What the fault has mapped lets the access through, at last after a few.
         for _ in 0..4 {
             let fault = kernel.fault(hardware, request.page(), request.access())?;
@@ -234,7 +234,7 @@ impl Simulation {
 
     /// The modelled time so far on the only machine, idle time included: that of its busiest core.
     fn seconds(&self) -> f64 {
-        self.clock.counted.cores.busiest() * self.clock.seconds(&self.hardware, &self.kernel, self.hardware.only())
+        self.clock.elapsed_seconds(&self.hardware, &self.kernel, self.hardware.only())
     }
 
     /// Modelled time on the policy's clock.
@@ -269,7 +269,7 @@ impl Simulation {
             kernel.work.background_free += time_scale.nanoseconds(cost.total() as f64 / machine.clock.hertz as f64);
             if let Some(each @ 1..) = cost.locked().checked_div(holds) {
                 // It looks first.
-                let until = clock.now(hardware, kernel) + cost.total();
+                let until = clock.elapsed(hardware, kernel) + cost.total();
                 kernel.work.hold = Some(Hold { from: until - holds * each, until, each });
             }
         }

@@ -1,6 +1,6 @@
 //! How much of the stream has been simulated.
 
-use super::on_cores::OnCores;
+use super::core_use::CoreUse;
 use superpage_trace::Threads;
 
 /// Counts of the stream: neither the manager nor the hardware has them.
@@ -14,5 +14,5 @@ pub(crate) struct Counted {
     pub(crate) skipped: [u64; 2],
     pub(crate) idle_microseconds: u64,
     pub(crate) threads: Threads,
-    pub(crate) cores: OnCores,
+    pub(crate) cores: CoreUse,
 }

@@ -2,9 +2,9 @@
 //! alone. Found once for all simulations of a grid.
 
 mod carried;
+mod core_use;
 mod counted;
 mod made;
-mod on_cores;
 mod pages;
 mod piece;
 mod recent;
@@ -13,8 +13,8 @@ mod stretch;
 mod touched;
 
 pub(crate) use carried::Carried;
+pub(crate) use core_use::CoreUse;
 pub(crate) use counted::Counted;
-pub(crate) use on_cores::OnCores;
 pub(crate) use pages::{inward, outward};
 pub(crate) use piece::Piece;
 pub(crate) use requests::{Along, Asked, FirstTouch, Place};

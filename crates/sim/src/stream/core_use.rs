@@ -1,11 +1,11 @@
-//! How the threads of a stream share cores.
+//! What each core has run so far, and how its threads share it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_trace::{Cores, Info};
 
-/// How far each core has come.
+/// What each core has run so far.
 #[derive(Default)]
-pub(crate) struct OnCores {
+pub(crate) struct CoreUse {
     /// The number of cores that there may be; 0: the stream does not say which.
     number: u32,
     cores: BTreeMap<u32, Core>,
@@ -21,10 +21,10 @@ struct Core {
     thread: Option<u32>,
 }
 
-impl OnCores {
+impl CoreUse {
     /// At the beginning of a stream.
-    pub(crate) fn new(info: &Info) -> OnCores {
-        OnCores { number: info.cores, ..OnCores::default() }
+    pub(crate) fn new(info: &Info) -> CoreUse {
+        CoreUse { number: info.cores, ..CoreUse::default() }
     }
 
     /// The stream goes on with this thread; returns its core, if it has one.
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn threads_of_one_core_take_turns_and_the_busiest_is_known() {
-        let on = |cores| OnCores::new(&Info { cores, ..Info::default() });
+        let on = |cores| CoreUse::new(&Info { cores, ..Info::default() });
         let mut two = on(2);
         for (thread, instructions) in [(0, 10), (1, 60), (0, 5), (2, 5), (1, 10), (0, 10)] {
             assert_eq!(two.switch(thread), Some(thread as usize % 2));
