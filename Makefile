@@ -51,7 +51,7 @@ define FAILED
 endef
 export FAILED
 
-QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
+QEMU = qemu-system-x86_64 -accel tcg -smp 2 -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
 	-device isa-debug-exit,iobase=0xf4,iosize=4
 kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86)
 	cd kernel && $(CARGO) build --release --locked --target-dir ../target/kernel

@@ -1,11 +1,17 @@
-//! The way from the loader to Rust, and from a page fault to Rust and back.
+//! The way from the loader to Rust, and from a page fault or an interrupt to Rust and back.
 //!
 //! The loader (PVH, which QEMU implements) enters in 32-bit protected mode without paging. The
 //! first 4 GB are identity-mapped by pages of 2 MB, long mode is entered, and then
-//! [`main`](super::main). The page-fault entry saves the registers that Rust may change on a stack
-//! of its own, since the interrupted code may use the 128 bytes below its stack pointer.
+//! [`main`](super::main). The second processor begins in real mode, at the copy of `trampoline`
+//! below 1 MB, enters long mode at once, and then [`second`](super::second). Interrupts save the
+//! registers that Rust may change, on a separate stack of each processor, since the interrupted
+//! code may use the 128 bytes below its stack pointer.
 
+use crate::processors::PROCESSORS;
 use core::arch::{asm, global_asm};
+
+/// The bytes of a stack. Each processor has one for programs and one for interrupts.
+const STACK: usize = 128 << 10;
 
 global_asm!(
     r#"
@@ -14,11 +20,27 @@ global_asm!(
     .asciz "Xen"
     .long start
 
+    .macro enter_long_mode                 # from real or protected mode, with the tables for it
+    mov edi, offset boot_tables
+    mov cr3, edi
+    mov eax, cr4
+    or eax, 0x620                       # PAE, OSFXSR, OSXMMEXCPT
+    mov cr4, eax
+    mov ecx, 0xc0000080
+    rdmsr
+    or eax, 0x900                       # LME, NXE
+    wrmsr
+    mov eax, cr0
+    and eax, 0x9ffffffb                 # not CD, NW, EM
+    or eax, 0x80010003                  # PG, WP, MP, PE
+    mov cr0, eax
+    .endm
+
     .section .boot, "ax"
     .code32
     .global start
 start:
-    mov esp, offset stack_end
+    mov esp, offset stacks + {stack}
     mov edi, offset boot_tables            # the root, one table of the third level, four of the second
     lea eax, [edi + 0x1003]
     mov [edi], eax
@@ -36,44 +58,42 @@ start:
     add eax, 0x200000
     add edx, 8
     loop 2b
-    mov cr3, edi
-    mov eax, cr4
-    or eax, 0x620                       # PAE, OSFXSR, OSXMMEXCPT
-    mov cr4, eax
-    mov ecx, 0xc0000080
-    rdmsr
-    or eax, 0x900                       # LME, NXE
-    wrmsr
-    mov eax, cr0
-    and eax, 0xfffffffb
-    or eax, 0x80010002                  # PG, WP, MP
-    mov cr0, eax
+    enter_long_mode
     lgdt [gdt_at]
     push 8
-    mov eax, offset long_mode
+    mov eax, offset first_start
     push eax
     retf
+
+    .code16
+    .global trampoline, trampoline_end
+    .set gdt_offset, gdt_copy - trampoline
+trampoline:
+    cli
+    lgdt cs:[gdt_offset]
+    enter_long_mode
+    .byte 0x66, 0xea                    # a far jump of 32 bits
+    .long second_start
+    .word 8
+gdt_copy:
+    .word gdt_at - gdt - 1
+    .long gdt
+trampoline_end:
+
     .code64
-long_mode:
+first_start:
     xor eax, eax
     mov ds, eax
     mov es, eax
     mov ss, eax
-    lea rax, [rip + task]               # the base of the task segment, in four pieces
-    lea rdx, [rip + gdt]
-    mov [rdx + 18], ax
-    shr rax, 16
-    mov [rdx + 20], al
-    mov [rdx + 23], ah
-    mov eax, 16
-    ltr ax
-    lea rsp, [rip + stack_end]
+    mov edi, ebx                        # the loader's information
+    lea rsp, [rip + stacks + {stack}]
     call {main}
-3:  hlt
-    jmp 3b
+second_start:
+    lea rsp, [rip + stacks + 3 * {stack}]
+    call {second}
 
-    .global page_fault_entry
-page_fault_entry:
+    .macro interrupt function              # after the error code is pushed
     push rax
     push rcx
     push rdx
@@ -91,7 +111,7 @@ page_fault_entry:
     and rsp, -16
     fxsave64 [rsp]
     cld
-    call {page_fault}
+    call \function
     fxrstor64 [rsp]
     mov rsp, rbp
     pop rbp
@@ -106,50 +126,51 @@ page_fault_entry:
     pop rax
     add rsp, 8
     iretq
+    .endm
 
-    .global other_entry
+    .global page_fault_entry, other_entry
+page_fault_entry:
+    interrupt {page_fault}
 other_entry:
-    lea rsp, [rip + fault_stack_end]
+    and rsp, -16
     call {other}
 
     .section .data
     .balign 8
+    .global gdt
 gdt:
     .quad 0
     .quad 0x00209a0000000000            # code of 64 bits
-    .quad 0x0000890000000067            # the task segment
-    .quad 0
+    .fill 2 * {processors}, 8, 0        # the task segments
 gdt_at:
     .word gdt_at - gdt - 1
     .quad gdt
-    .balign 16
-task:
-    .long 0
-    .quad 0, 0, 0, 0
-    .quad fault_stack_end               # the first of the stacks for interrupts
-    .fill 60, 1, 0
 
     .section .bss
     .balign 4096
-    .global boot_tables
+    .global boot_tables, stacks
 boot_tables:
     .skip 6 * 4096
-stack:
-    .skip 256 * 1024
-stack_end:
-    .skip 256 * 1024
-fault_stack_end:
+stacks:
+    .skip 2 * {processors} * {stack}
     "#,
+    stack = const STACK,
+    processors = const PROCESSORS,
     main = sym super::main,
+    second = sym super::second,
     page_fault = sym super::page_fault,
     other = sym super::other_fault,
 );
 
-// SAFETY: made by the assembly above, under these names; only the processor calls the first two.
+// SAFETY: made by the assembly above, under these names; only processors call the functions.
 unsafe extern "C" {
     fn page_fault_entry();
     fn other_entry();
     static boot_tables: [u64; 512];
+    static mut gdt: [[u64; 2]; 1 + PROCESSORS];
+    static stacks: [u8; 2 * PROCESSORS * STACK];
+    static trampoline: u8;
+    static trampoline_end: u8;
 }
 
 /// The first entry in the root of each space: the kernel's own memory.
@@ -163,21 +184,80 @@ pub(crate) fn first_root() -> u64 {
     (&raw const boot_tables) as u64
 }
 
-/// Loads the IDT, with handlers for page faults and for all other exceptions.
-pub(crate) fn take_faults() {
-    static mut IDT: [[u64; 2]; 32] = [[0; 2]; 32];
-    for vector in 0..32 {
-        let entry = if vector == 14 { page_fault_entry } else { other_entry };
+static mut IDT: [[u64; 2]; 256] = [[0; 2]; 256];
+
+/// Fills the interrupt table, and masks the interrupts of devices.
+pub(crate) fn make_interrupt_table() {
+    for vector in 0..256 {
+        let entry = match vector {
+            14 => page_fault_entry,
+            _ => other_entry,
+        };
         let at = entry as *const () as u64;
         let low = at & 0xffff | 8 << 16 | 1 << 32 | 0x8e << 40 | (at >> 16 & 0xffff) << 48;
-        // SAFETY: one processor, and no fault before the table is loaded.
+        // SAFETY: called before any processor has loaded the table.
         unsafe { (&raw mut IDT).cast::<[u64; 2]>().add(vector).write([low, at >> 32]) };
     }
+    write_port(0x21, 0xff);
+    write_port(0xa1, 0xff);
+}
+
+/// Loads the interrupt table, and a task segment that holds the processor's stack for interrupts.
+pub(crate) fn take_interrupts(processor: usize) {
+    static mut TASKS: [[u32; 26]; PROCESSORS] = [[0; 26]; PROCESSORS];
+    let stack = (&raw const stacks) as usize + 2 * (processor + 1) * STACK;
     let place = (&raw const IDT) as u64;
-    let descriptor: [u16; 5] =
-        [32 * 16 - 1, place as u16, (place >> 16) as u16, (place >> 32) as u16, (place >> 48) as u16];
-    // SAFETY: the table is complete, and is never moved.
-    unsafe { asm!("lidt [{}]", in(reg) &descriptor) };
+    let table: [u16; 5] =
+        [256 * 16 - 1, place as u16, (place >> 16) as u16, (place >> 32) as u16, (place >> 48) as u16];
+    // SAFETY: each processor writes what is its own, once, before it uses it. The interrupt table
+    // is complete and is never moved.
+    unsafe {
+        let task = (&raw mut TASKS).cast::<[u32; 26]>().add(processor);
+        (*task)[9] = stack as u32; // the first stack of the interrupt table, below 4 GB
+        let at = task as u64;
+        let low = 0x67 | (at & 0xff_ffff) << 16 | 0x89 << 40 | (at >> 24 & 0xff) << 56;
+        (&raw mut gdt).cast::<[u64; 2]>().add(1 + processor).write([low, at >> 32]);
+        asm!("ltr {0:x}", "lidt [{1}]", in(reg) 16 * (1 + processor), in(reg) &table);
+    }
+}
+
+/// Copies the trampoline to a page below 1 MB.
+pub(crate) fn place_trampoline(page: usize) {
+    let (start, end) = (&raw const trampoline, &raw const trampoline_end);
+    // SAFETY: the loader's memory, which nobody uses any more; below 1 MB all is mapped.
+    unsafe { ((page * 4096) as *mut u8).copy_from_nonoverlapping(start, end as usize - start as usize) };
+}
+
+/// Allows interrupts and waits for one.
+pub(crate) fn wait_for_interrupt() {
+    // SAFETY: handlers restore what they change.
+    unsafe { asm!("sti", "hlt") };
+}
+
+/// Reads a register of a device, 32 bits.
+pub(crate) fn read_device(address: usize) -> u32 {
+    // SAFETY: callers name registers of devices that each PC has at this address.
+    unsafe { (address as *const u32).read_volatile() }
+}
+
+/// Writes a register of a device, 32 bits.
+pub(crate) fn write_device(address: usize, value: u32) {
+    // SAFETY: as above; these registers change no memory.
+    unsafe { (address as *mut u32).write_volatile(value) };
+}
+
+/// Nanoseconds since the start of the timer, which this starts (HPET).
+pub(crate) fn nanoseconds() -> u64 {
+    const HPET: usize = 0xfed0_0000;
+    write_device(HPET + 0x10, 1);
+    let period = u64::from(read_device(HPET + 4)); // in femtoseconds
+    loop {
+        let high = read_device(HPET + 0xf4);
+        let low = read_device(HPET + 0xf0);
+        if high == read_device(HPET + 0xf4) {
+            return (u64::from(high) << 32 | u64::from(low)) * (period / 1000) / 1000;
+        }
+    }
 }
 
 /// Switches to another address space.
@@ -199,10 +279,14 @@ pub(crate) fn invalidate(address: u64) {
     unsafe { asm!("invlpg [{}]", in(reg) address) };
 }
 
+fn write_port(port: u16, byte: u8) {
+    // SAFETY: callers name ports of devices that each PC has, or nothing.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") byte) };
+}
+
 /// Writes a byte to the serial port.
 pub(crate) fn print_byte(byte: u8) {
-    // SAFETY: the first serial port of a PC, or nothing.
-    unsafe { asm!("out dx, al", in("dx") 0x3f8_u16, in("al") byte) };
+    write_port(0x3f8, byte);
 }
 
 /// Exits QEMU with twice this status plus 1 (through its device `isa-debug-exit`).

@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod boot;
 mod heap;
+mod processors;
 mod tables;
 
 use core::cell::UnsafeCell;
@@ -273,13 +274,19 @@ fn demonstrate(policy: &str) -> u64 {
 }
 
 pub(crate) extern "C" fn main() -> ! {
-    boot::take_faults();
+    boot::make_interrupt_table();
+    boot::take_interrupts(0);
+    processors::start_second();
     let mut wrong = 0;
     for policy in ["reservation", "thp"] {
         wrong += demonstrate(policy);
     }
     println!("{wrong} wrong words in all");
     boot::leave(u8::from(wrong > 0));
+}
+
+pub(crate) extern "C" fn second() -> ! {
+    processors::run_second()
 }
 
 #[panic_handler]
