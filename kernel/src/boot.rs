@@ -228,6 +228,19 @@ pub(crate) fn place_trampoline(page: usize) {
     unsafe { ((page * 4096) as *mut u8).copy_from_nonoverlapping(start, end as usize - start as usize) };
 }
 
+/// Calls `call` without interrupts.
+pub(crate) fn without_interrupts<R>(call: impl FnOnce() -> R) -> R {
+    let flags: u64;
+    // SAFETY: changes the interrupt flag alone, here and below, and leaves it as it was.
+    unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
+    let result = call();
+    if flags & 1 << 9 > 0 {
+        // SAFETY: as above.
+        unsafe { asm!("sti") };
+    }
+    result
+}
+
 /// Allows interrupts and waits for one.
 pub(crate) fn wait_for_interrupt() {
     // SAFETY: handlers restore what they change.

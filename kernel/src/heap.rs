@@ -16,8 +16,8 @@ struct Heap {
     used: UnsafeCell<usize>,
 }
 
-// SAFETY: one processor; a fault handler allocates only where the program that it interrupts does
-// not.
+// SAFETY: a processor allocates only while it holds the kernel's lock, or while no other processor
+// runs; and its fault handler only where the program that it interrupts does not.
 unsafe impl Sync for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Heap {}

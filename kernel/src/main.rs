@@ -12,8 +12,8 @@ mod heap;
 mod processors;
 mod tables;
 
-use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
+use processors::Lock;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, Page, SpaceId, Stats, Vm};
 use tables::{Machine, Tables};
@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 /// The memory of the manager: 32 MB.
 const FRAMES: u64 = 8192;
 /// The first 8 MB of it hold the kernel's own text and data.
-const KERNEL: u64 = 2048;
+const OWN: u64 = 2048;
 /// The swap device is memory too, from here on: 64 MB.
 const DISK: u64 = FRAMES * PAGE as u64;
 const SLOTS: u64 = 16_384;
@@ -150,17 +150,12 @@ impl Kernel {
     }
 }
 
-struct Cell(UnsafeCell<Option<Kernel>>);
+/// The one lock of the kernel. A program holds no reference into the kernel where it may fault.
+static KERNEL: Lock<Option<Kernel>> = Lock::new(None);
 
-// SAFETY: one processor; a program that may fault holds no reference into the kernel meanwhile.
-unsafe impl Sync for Cell {}
-
-static THE: Cell = Cell(UnsafeCell::new(None));
-
-/// Calls `call` with the kernel; nothing in it may fault.
+/// Calls `call` with the kernel, under its lock; nothing in it may fault.
 fn kernel<R>(call: impl FnOnce(&mut Kernel) -> R) -> R {
-    // SAFETY: see `Cell`.
-    call(unsafe { (*THE.0.get()).as_mut().expect("it was made") })
+    KERNEL.with(|kernel| call(kernel.as_mut().expect("it was made")))
 }
 
 pub(crate) extern "C" fn page_fault(error: u64, address: u64) {
@@ -218,13 +213,12 @@ fn demonstrate(policy: &str) -> u64 {
     let answers = policy.parse().unwrap_or_else(|error| panic!("{error}"));
     let config = Config { ladder: Ladder::X86_64, frames: FRAMES, policy: answers, swap_pages: SLOTS };
     let mut vm = Vm::new(config).unwrap_or_else(|error| panic!("{error}"));
-    for start in (0..KERNEL).step_by(512) {
+    for start in (0..OWN).step_by(512) {
         vm.wire(Extent { start: Pfn(start), level: Level(1) }).expect("nobody has it yet");
     }
     let running = vm.create_space();
     let new = Kernel { vm, tables: Tables::new(Physical), running, faults: 0 };
-    // SAFETY: see `Cell`.
-    unsafe { *THE.0.get() = Some(new) };
+    KERNEL.with(|kernel| *kernel = Some(new));
     let map = |pages| {
         kernel(|kernel| {
             let Kernel { vm, tables, running, .. } = kernel;
@@ -268,7 +262,7 @@ fn demonstrate(policy: &str) -> u64 {
         boot::load_root(boot::first_root());
         kernel.vm.exit(&mut kernel.tables, parent).expect("the space is there");
         kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(kernel.vm.buddy().free_frames(), FRAMES - KERNEL, "every frame is free again");
+        assert_eq!(kernel.vm.buddy().free_frames(), FRAMES - OWN, "every frame is free again");
     });
     all
 }

@@ -1,8 +1,9 @@
-//! The two processors: the start of the second one.
+//! The two processors: the start of the second one, and the lock between them.
 
 use crate::boot;
+use core::cell::UnsafeCell;
 use core::hint::spin_loop;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) const PROCESSORS: usize = 2;
 
@@ -12,6 +13,37 @@ const APIC: usize = 0xfee0_0000;
 const TRAMPOLINE: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// What one processor may use at a time, in the order in which they ask (a ticket lock). The holder
+/// is not interrupted.
+pub(crate) struct Lock<T> {
+    next: AtomicUsize,
+    serving: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: only the holder of the ticket that is served has a reference to the value.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Lock<T> {
+        Lock { next: AtomicUsize::new(0), serving: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Calls `call` with the value. Nothing in it may take the lock, or fault.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
+        boot::without_interrupts(|| {
+            let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+            while self.serving.load(Ordering::Acquire) != ticket {
+                spin_loop();
+            }
+            // SAFETY: see `Sync`.
+            let result = call(unsafe { &mut *self.value.get() });
+            self.serving.store(ticket + 1, Ordering::Release);
+            result
+        })
+    }
+}
 
 /// Enables the local interrupt controller.
 fn take_apic() {
