@@ -10,6 +10,8 @@
 use crate::processors::PROCESSORS;
 use core::arch::{asm, global_asm};
 
+/// The vector by which a processor calls the others.
+pub(crate) const SHOOTDOWN: usize = 32;
 /// The bytes of a stack. Each processor has one for programs and one for interrupts.
 const STACK: usize = 128 << 10;
 
@@ -128,9 +130,12 @@ second_start:
     iretq
     .endm
 
-    .global page_fault_entry, other_entry
+    .global page_fault_entry, shootdown_entry, other_entry
 page_fault_entry:
     interrupt {page_fault}
+shootdown_entry:
+    push 0
+    interrupt {shootdown}
 other_entry:
     and rsp, -16
     call {other}
@@ -159,12 +164,14 @@ stacks:
     main = sym super::main,
     second = sym super::second,
     page_fault = sym super::page_fault,
+    shootdown = sym crate::processors::interrupted,
     other = sym super::other_fault,
 );
 
 // SAFETY: made by the assembly above, under these names; only processors call the functions.
 unsafe extern "C" {
     fn page_fault_entry();
+    fn shootdown_entry();
     fn other_entry();
     static boot_tables: [u64; 512];
     static mut gdt: [[u64; 2]; 1 + PROCESSORS];
@@ -191,6 +198,7 @@ pub(crate) fn make_interrupt_table() {
     for vector in 0..256 {
         let entry = match vector {
             14 => page_fault_entry,
+            SHOOTDOWN => shootdown_entry,
             _ => other_entry,
         };
         let at = entry as *const () as u64;
@@ -221,6 +229,14 @@ pub(crate) fn take_interrupts(processor: usize) {
     }
 }
 
+/// The number of the processor that asks: that of its task segment.
+pub(crate) fn processor() -> usize {
+    let segment: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("str {}", out(reg) segment, options(nomem, nostack, preserves_flags)) };
+    segment / 16 - 1
+}
+
 /// Copies the trampoline to a page below 1 MB.
 pub(crate) fn place_trampoline(page: usize) {
     let (start, end) = (&raw const trampoline, &raw const trampoline_end);
@@ -239,6 +255,12 @@ pub(crate) fn without_interrupts<R>(call: impl FnOnce() -> R) -> R {
         unsafe { asm!("sti") };
     }
     result
+}
+
+/// Allows interrupts.
+pub(crate) fn allow_interrupts() {
+    // SAFETY: handlers restore what they change.
+    unsafe { asm!("sti") };
 }
 
 /// Allows interrupts and waits for one.

@@ -13,7 +13,8 @@ mod processors;
 mod tables;
 
 use core::fmt::{self, Write};
-use processors::Lock;
+use core::sync::atomic::{AtomicU64, Ordering};
+use processors::{Lock, PROCESSORS};
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, Page, SpaceId, Stats, Vm};
 use tables::{Machine, Tables};
@@ -44,8 +45,38 @@ macro_rules! println {
     ($($what:tt)*) => { let _ = writeln!(Serial, $($what)*); };
 }
 
-/// Identity-mapped physical memory, and the TLB of the one processor.
+/// Identity-mapped physical memory.
 struct Physical;
+
+/// The tables in it, and the TLBs of the processors.
+#[derive(Default)]
+struct Running {
+    /// The space whose tables each processor uses. It holds no translation of any other one, since
+    /// loading a root flushes its TLB.
+    spaces: [Option<SpaceId>; PROCESSORS],
+    shootdowns: u64,
+}
+
+impl Running {
+    fn here(&self) -> SpaceId {
+        self.spaces[boot::processor()].expect("a program runs")
+    }
+
+    /// Invalidates pages of a space, or all, wherever it runs.
+    fn shoot_down(&mut self, space: SpaceId, stale: Option<&[Vpn]>) {
+        let runs = |processor: &usize| self.spaces[*processor] == Some(space);
+        let here = boot::processor();
+        let others =
+            (0..PROCESSORS).filter(|other| *other != here && runs(other)).fold(0, |all, other| all | 1 << other);
+        if runs(&here) {
+            processors::invalidate(stale);
+        }
+        if others > 0 {
+            self.shootdowns += 1;
+            processors::shoot_down(others, stale);
+        }
+    }
+}
 
 fn frame(frame: Pfn) -> *mut [u8; PAGE] {
     (frame.0 as usize * PAGE) as *mut [u8; PAGE]
@@ -56,7 +87,7 @@ fn slot(from: Backed) -> *mut [u8; PAGE] {
     (DISK as usize + slot as usize * PAGE) as *mut [u8; PAGE]
 }
 
-impl Machine for Physical {
+impl Machine for Running {
     fn read(&self, table: Pfn, index: usize) -> u64 {
         // SAFETY: a frame that the manager gave for page tables; volatile, as the processor sets
         // bits in it.
@@ -72,13 +103,17 @@ impl Machine for Physical {
         Machine::write(self, root, 0, boot::kernel_entry());
     }
 
-    // The TLB holds only entries of the running space: loading a root flushes it.
-    fn invalidate(&mut self, _: SpaceId, at: Vpn) {
-        boot::invalidate(at.0 * PAGE as u64);
+    fn take(&mut self, table: Pfn, index: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(frame(table).cast::<u64>().add(index)) }.swap(0, Ordering::Relaxed)
     }
 
-    fn invalidate_all(&mut self, _: SpaceId) {
-        boot::load_root(boot::root());
+    fn invalidate(&mut self, space: SpaceId, stale: &[Vpn]) {
+        self.shoot_down(space, Some(stale));
+    }
+
+    fn invalidate_all(&mut self, space: SpaceId) {
+        self.shoot_down(space, None);
     }
 }
 
@@ -112,15 +147,17 @@ impl Memory for Physical {
 
 struct Kernel {
     vm: Vm,
-    tables: Tables<Physical>,
-    running: SpaceId,
-    faults: u64,
+    tables: Tables<Running>,
+    /// By processor.
+    faults: [u64; PROCESSORS],
 }
 
 impl Kernel {
-    fn run(&mut self, space: SpaceId) {
-        self.running = space;
-        boot::load_root(self.tables.root(space).map_or_else(boot::first_root, |root| root.0 * PAGE as u64));
+    /// Has this processor run a space, or none.
+    fn run(&mut self, space: Option<SpaceId>) {
+        self.tables.machine.spaces[boot::processor()] = space;
+        let root = space.and_then(|space| self.tables.root(space));
+        boot::load_root(root.map_or_else(boot::first_root, |root| root.0 * PAGE as u64));
     }
 
     /// The page-fault handler.
@@ -130,9 +167,10 @@ impl Kernel {
             error if error & 2 > 0 => Access::Write,
             _ => Access::Read,
         };
-        self.faults += 1;
-        let at = Vpn(address / PAGE as u64);
-        while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, self.running.page(at), access) {
+        self.faults[boot::processor()] += 1;
+        let space = self.tables.machine.here();
+        let at = space.page(Vpn(address / PAGE as u64));
+        while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, at, access) {
             let full = matches!(error, FaultError::OutOfMemory(_));
             if !full || !self.vm.run_daemon(&mut self.tables, &mut Physical) {
                 return Err(error);
@@ -142,7 +180,7 @@ impl Kernel {
             self.vm.run_daemon(&mut self.tables, &mut Physical);
         }
         // Its first fault gave the space a root.
-        let root = self.tables.root(self.running).map(|root| root.0 * PAGE as u64);
+        let root = self.tables.root(space).map(|root| root.0 * PAGE as u64);
         if let Some(root) = root.filter(|root| *root != boot::root()) {
             boot::load_root(root);
         }
@@ -195,7 +233,7 @@ fn program(pages: impl Iterator<Item = u64>, write: bool, time: u64) -> u64 {
 }
 
 fn report(what: &str, wrong: u64) {
-    let (stats, faults, tables) = kernel(|kernel| (kernel.vm.stats(), kernel.faults, kernel.tables.frames()));
+    let (stats, faults, tables) = kernel(|kernel| (kernel.vm.stats(), kernel.faults[0], kernel.tables.frames()));
     let Stats { promotions, demotions, mapped, page_ins, page_outs, .. } = stats;
     println!(
         "  {what:<35} {faults:>6} faults  {:>3} promotions {:>3} demotions  {:>5} x 4K {:>2} x 2M  {page_outs:>5} out {page_ins:>5} in  {tables:>3} \
@@ -216,13 +254,13 @@ fn demonstrate(policy: &str) -> u64 {
     for start in (0..OWN).step_by(512) {
         vm.wire(Extent { start: Pfn(start), level: Level(1) }).expect("nobody has it yet");
     }
-    let running = vm.create_space();
-    let new = Kernel { vm, tables: Tables::new(Physical), running, faults: 0 };
-    KERNEL.with(|kernel| *kernel = Some(new));
+    let parent = vm.create_space();
+    KERNEL.with(|slot| *slot = Some(Kernel { vm, tables: Tables::new(Running::default()), faults: [0; PROCESSORS] }));
+    kernel(|kernel| kernel.run(Some(parent)));
     let map = |pages| {
         kernel(|kernel| {
-            let Kernel { vm, tables, running, .. } = kernel;
-            vm.map(tables, *running, Map::anonymous(START, pages)).expect("a range of the program's");
+            let Kernel { vm, tables, .. } = kernel;
+            vm.map(tables, parent, Map::anonymous(START, pages)).expect("a range of the program's");
         });
     };
     let mut all = 0;
@@ -236,18 +274,17 @@ fn demonstrate(policy: &str) -> u64 {
     done("8 MB written", 0);
     done("and read", program(0..2048, false, 1));
 
-    let parent = running;
     let child = kernel(|kernel| kernel.vm.fork(&mut kernel.tables, parent).expect("the space is there"));
     program((0..2048).step_by(3), true, 2);
     let mut wrong = program((0..2048).step_by(3), false, 2) + program((0..2048).filter(|page| page % 3 > 0), false, 1);
     done("forked, and each third page written", wrong);
-    kernel(|kernel| kernel.run(child));
+    kernel(|kernel| kernel.run(Some(child)));
     wrong = program(0..2048, false, 1);
     program(0..2048, true, 3);
     wrong += program(0..2048, false, 3);
     done("its child reads and writes all", wrong);
     kernel(|kernel| {
-        kernel.run(parent);
+        kernel.run(Some(parent));
         kernel.vm.exit(&mut kernel.tables, child).expect("the space is there");
     });
 
@@ -259,7 +296,7 @@ fn demonstrate(policy: &str) -> u64 {
 
     kernel(|kernel| {
         kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
-        boot::load_root(boot::first_root());
+        kernel.run(None);
         kernel.vm.exit(&mut kernel.tables, parent).expect("the space is there");
         kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(kernel.vm.buddy().free_frames(), FRAMES - OWN, "every frame is free again");
@@ -271,6 +308,7 @@ pub(crate) extern "C" fn main() -> ! {
     boot::make_interrupt_table();
     boot::take_interrupts(0);
     processors::start_second();
+    boot::allow_interrupts();
     let mut wrong = 0;
     for policy in ["reservation", "thp"] {
         wrong += demonstrate(policy);

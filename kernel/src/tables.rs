@@ -3,9 +3,12 @@
 //! Tables lie in frames that the manager provides. Those that a demotion will need are kept: one
 //! for a page of 2 MB, 513 for one of 1 GB. Entries are the hardware's, which sets the accessed and
 //! the dirty bit; three of the bits that it leaves to software hold the rights, since x86-64 cannot
-//! express all of them. One processor: with several, an entry would have to be changed by an atomic
-//! exchange, so that no bit that the hardware sets meanwhile is lost, and the TLBs of the others
-//! would have to be shot down.
+//! express all of them.
+//!
+//! Other processors use the tables while they change. So a mapping is taken out by one exchange
+//! before it is changed, and no bit that the hardware sets is lost; an access meanwhile faults, and
+//! waits for the manager's lock. What was taken out is invalidated on all processors
+//! ([`Machine`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,17 +35,20 @@ const OWED: [usize; 3] = [0, 1, 513];
 const ROOT: usize = 3;
 /// With more than this many pages to invalidate, the whole TLB is flushed; Linux uses the same
 /// number.
-const MANY: usize = 33;
+pub(crate) const MANY: usize = 33;
 
-/// The memory of the tables, and the TLB.
+/// The memory of the tables, and the TLBs.
 pub(crate) trait Machine {
     /// An entry of the table in a frame.
     fn read(&self, table: Pfn, index: usize) -> u64;
     /// Writes an entry.
     fn write(&mut self, table: Pfn, index: usize, entry: u64);
-    /// Invalidates the TLB's entry for the page, of any size, and what is cached of tables.
-    fn invalidate(&mut self, space: SpaceId, at: Vpn);
-    /// Invalidates everything of the space.
+    /// Empties an entry, by one exchange, and returns what it was.
+    fn take(&mut self, table: Pfn, index: usize) -> u64;
+    /// Invalidates the entries of all TLBs for the pages, of any size and at most [`MANY`], and
+    /// what is cached of tables. Returns when no processor uses them.
+    fn invalidate(&mut self, space: SpaceId, stale: &[Vpn]);
+    /// As [`Machine::invalidate`], for all pages of the space.
     fn invalidate_all(&mut self, space: SpaceId);
     /// A space got this root, which is empty. Entries made there by other means belong to the
     /// kernel, and stay.
@@ -143,6 +149,13 @@ impl<M: Machine> Tables<M> {
         }
     }
 
+    /// Takes out the mapping of this size at a page; returns its table and what its entry was.
+    fn take(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> (Pfn, u64) {
+        let (table, _) = self.exact(space, at, size);
+        *self.entries.get_mut(&table).expect("a table") -= 1;
+        (table, self.machine.take(table, index(at, level(size))))
+    }
+
     fn set(&mut self, table: Pfn, index: usize, entry: u64) {
         let before = self.machine.read(table, index);
         self.machine.write(table, index, entry);
@@ -168,7 +181,7 @@ impl<M: Machine> Tables<M> {
     fn invalidate(&mut self, space: SpaceId, at: Vpn) {
         match &mut self.change {
             Some((_, stale, _)) => stale.push(at),
-            None => self.machine.invalidate(space, at),
+            None => self.machine.invalidate(space, &[at]),
         }
     }
 }
@@ -202,7 +215,7 @@ impl<M: Machine> Pmap for Tables<M> {
         if stale.len() > MANY {
             self.machine.invalidate_all(space);
         } else {
-            stale.into_iter().for_each(|at| self.machine.invalidate(space, at));
+            self.machine.invalidate(space, &stale);
         }
         self.spare.extend(emptied);
     }
@@ -245,9 +258,7 @@ impl<M: Machine> Pmap for Tables<M> {
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
-        let (table, entry) = self.exact(space, at, size);
-        self.set(table, index(at, level(size)), 0);
-        self.invalidate(space, at);
+        let (table, entry) = self.take(space, at, size);
         self.owed -= OWED[level(size)];
         // Free the tables that are empty now, except for the root.
         let (mut empty, mut above) = (table, level(size) + 1);
@@ -260,11 +271,12 @@ impl<M: Machine> Pmap for Tables<M> {
             self.free_table(empty);
             (empty, above) = (parent, above + 1);
         }
+        self.invalidate(space, at);
         used(entry)
     }
 
     fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
-        let (table, entry) = self.exact(space, at, size);
+        let (table, entry) = self.take(space, at, size);
         self.set(table, index(at, level(size)), leaf(frame(entry), level(size), protection, entry));
         self.invalidate(space, at);
     }
@@ -276,7 +288,9 @@ impl<M: Machine> Pmap for Tables<M> {
         for level in (to + 1..=ROOT).rev() {
             parent = frame(self.machine.read(parent, index(at, level)));
         }
-        let table = frame(self.machine.read(parent, index(at, to)));
+        // From here on, and once TLBs forget the smaller pages, nobody sets bits of these.
+        let table = frame(self.machine.take(parent, index(at, to)));
+        self.machine.invalidate_all(space);
         let first = self.machine.read(table, 0);
         let mut used = 0;
         for part in 0..512 {
@@ -285,14 +299,13 @@ impl<M: Machine> Pmap for Tables<M> {
             assert_eq!(protection(entry), protection(first), "the rights at {at:?} differ");
             used |= entry;
         }
-        self.set(parent, index(at, to), leaf(frame(first), to, protection(first), used));
+        self.machine.write(parent, index(at, to), leaf(frame(first), to, protection(first), used));
         self.owed = self.owed + OWED[to] - 512 * OWED[from];
-        self.machine.invalidate_all(space);
         self.free_table(table);
     }
 
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
-        let (table, entry) = self.exact(space, at, from);
+        let (table, entry) = self.take(space, at, from);
         let (from, to) = (level(from), level(to));
         let smaller = from - 1;
         let below = self.new_table();
@@ -321,14 +334,14 @@ impl<M: Machine> Pmap for Tables<M> {
     }
 
     fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
-        let (table, entry) = self.exact(space, at, size);
+        let (table, entry) = self.take(space, at, size);
         self.set(table, index(at, level(size)), entry & !ACCESSED);
         self.invalidate(space, at);
         entry & ACCESSED > 0
     }
 
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
-        let (table, entry) = self.exact(space, at, size);
+        let (table, entry) = self.take(space, at, size);
         self.set(table, index(at, level(size)), entry & !DIRTY);
         self.invalidate(space, at);
         entry & DIRTY > 0

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Random, Vpn};
 use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, Pmap, Region, SpaceId, Vm};
-use tables::{Machine, Tables};
+use tables::{MANY, Machine, Tables};
 
 const PAGE: usize = 4096;
 
@@ -103,11 +103,21 @@ impl Machine for Shared {
         self.0.borrow_mut().set_word(table, index, entry);
     }
 
-    fn invalidate(&mut self, space: SpaceId, at: Vpn) {
+    fn take(&mut self, table: Pfn, index: usize) -> u64 {
         let mut physical = self.0.borrow_mut();
-        physical.invalidated += 1;
-        for level in 0..3 {
-            physical.tlb.remove(&(space, level, at.0 >> (9 * level)));
+        let entry = physical.word(table, index);
+        physical.set_word(table, index, 0);
+        entry
+    }
+
+    fn invalidate(&mut self, space: SpaceId, stale: &[Vpn]) {
+        assert!(stale.len() <= MANY);
+        let mut physical = self.0.borrow_mut();
+        physical.invalidated += stale.len();
+        for at in stale {
+            for level in 0..3 {
+                physical.tlb.remove(&(space, level, at.0 >> (9 * level)));
+            }
         }
     }
 
