@@ -112,6 +112,12 @@ impl Machine for Running {
         self.shoot_down(space, Some(stale));
     }
 
+    fn invalidate_here(&mut self, space: SpaceId, at: Vpn) {
+        if self.spaces[boot::processor()] == Some(space) {
+            processors::invalidate(Some(&[at]));
+        }
+    }
+
     fn invalidate_all(&mut self, space: SpaceId) {
         self.shoot_down(space, None);
     }

@@ -48,6 +48,8 @@ pub(crate) trait Machine {
     /// Invalidates the entries of all TLBs for the pages, of any size and at most [`MANY`], and
     /// what is cached of tables. Returns when no processor uses them.
     fn invalidate(&mut self, space: SpaceId, stale: &[Vpn]);
+    /// Invalidates the entry of this processor's TLB alone for the page. Others may use theirs.
+    fn invalidate_here(&mut self, space: SpaceId, at: Vpn);
     /// As [`Machine::invalidate`], for all pages of the space.
     fn invalidate_all(&mut self, space: SpaceId);
     /// A space got this root, which is empty. Entries made there by other means belong to the
@@ -336,7 +338,9 @@ impl<M: Machine> Pmap for Tables<M> {
     fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
         let (table, entry) = self.take(space, at, size);
         self.set(table, index(at, level(size)), entry & !ACCESSED);
-        self.invalidate(space, at);
+        // As on Linux: what other processors read by way of their TLBs goes unseen, which is cheap
+        // and costs at most a page-in.
+        self.machine.invalidate_here(space, at);
         entry & ACCESSED > 0
     }
 

@@ -121,6 +121,10 @@ impl Machine for Shared {
         }
     }
 
+    fn invalidate_here(&mut self, space: SpaceId, at: Vpn) {
+        self.invalidate(space, &[at]);
+    }
+
     fn invalidate_all(&mut self, space: SpaceId) {
         let mut physical = self.0.borrow_mut();
         physical.flushed += 1;
