@@ -12,7 +12,8 @@ use core::arch::{asm, global_asm};
 
 /// The vector by which a processor calls the others.
 pub(crate) const SHOOTDOWN: usize = 32;
-/// The bytes of a stack. Each processor has one for programs and one for interrupts.
+/// The bytes of a stack. Each processor has one for programs, one for faults, and one for calls by
+/// other processors, which may interrupt the handler of a fault.
 const STACK: usize = 128 << 10;
 
 global_asm!(
@@ -92,7 +93,7 @@ first_start:
     lea rsp, [rip + stacks + {stack}]
     call {main}
 second_start:
-    lea rsp, [rip + stacks + 3 * {stack}]
+    lea rsp, [rip + stacks + 4 * {stack}]
     call {second}
 
     .macro interrupt function              # after the error code is pushed
@@ -157,7 +158,7 @@ gdt_at:
 boot_tables:
     .skip 6 * 4096
 stacks:
-    .skip 2 * {processors} * {stack}
+    .skip 3 * {processors} * {stack}
     "#,
     stack = const STACK,
     processors = const PROCESSORS,
@@ -175,7 +176,7 @@ unsafe extern "C" {
     fn other_entry();
     static boot_tables: [u64; 512];
     static mut gdt: [[u64; 2]; 1 + PROCESSORS];
-    static stacks: [u8; 2 * PROCESSORS * STACK];
+    static stacks: [u8; 3 * PROCESSORS * STACK];
     static trampoline: u8;
     static trampoline_end: u8;
 }
@@ -202,7 +203,8 @@ pub(crate) fn make_interrupt_table() {
             _ => other_entry,
         };
         let at = entry as *const () as u64;
-        let low = at & 0xffff | 8 << 16 | 1 << 32 | 0x8e << 40 | (at >> 16 & 0xffff) << 48;
+        let stack = if vector == SHOOTDOWN { 2 } else { 1 };
+        let low = at & 0xffff | 8 << 16 | stack << 32 | 0x8e << 40 | (at >> 16 & 0xffff) << 48;
         // SAFETY: called before any processor has loaded the table.
         unsafe { (&raw mut IDT).cast::<[u64; 2]>().add(vector).write([low, at >> 32]) };
     }
@@ -210,10 +212,10 @@ pub(crate) fn make_interrupt_table() {
     write_port(0xa1, 0xff);
 }
 
-/// Loads the interrupt table, and a task segment that holds the processor's stack for interrupts.
+/// Loads the interrupt table, and a task segment that holds the processor's stacks for it.
 pub(crate) fn take_interrupts(processor: usize) {
     static mut TASKS: [[u32; 26]; PROCESSORS] = [[0; 26]; PROCESSORS];
-    let stack = (&raw const stacks) as usize + 2 * (processor + 1) * STACK;
+    let stack = (&raw const stacks) as usize + (3 * processor + 2) * STACK; // below 4 GB
     let place = (&raw const IDT) as u64;
     let table: [u16; 5] =
         [256 * 16 - 1, place as u16, (place >> 16) as u16, (place >> 32) as u16, (place >> 48) as u16];
@@ -221,7 +223,8 @@ pub(crate) fn take_interrupts(processor: usize) {
     // is complete and is never moved.
     unsafe {
         let task = (&raw mut TASKS).cast::<[u32; 26]>().add(processor);
-        (*task)[9] = stack as u32; // the first stack of the interrupt table, below 4 GB
+        (*task)[9] = stack as u32;
+        (*task)[11] = (stack + STACK) as u32;
         let at = task as u64;
         let low = 0x67 | (at & 0xff_ffff) << 16 | 0x89 << 40 | (at >> 24 & 0xff) << 56;
         (&raw mut gdt).cast::<[u64; 2]>().add(1 + processor).write([low, at >> 32]);
@@ -263,10 +266,28 @@ pub(crate) fn allow_interrupts() {
     unsafe { asm!("sti") };
 }
 
-/// Allows interrupts and waits for one.
+/// Forbids interrupts.
+pub(crate) fn forbid_interrupts() {
+    // SAFETY: as above.
+    unsafe { asm!("cli") };
+}
+
+/// Allows interrupts until one has come.
 pub(crate) fn wait_for_interrupt() {
-    // SAFETY: handlers restore what they change.
-    unsafe { asm!("sti", "hlt") };
+    // SAFETY: as above.
+    unsafe { asm!("sti", "hlt", "cli") };
+}
+
+/// The first number of the kernel's command line (PVH).
+pub(crate) fn argument(information: u64) -> Option<u64> {
+    // SAFETY: what the loader hands over, below 4 GB and not yet overwritten: the address of the
+    // command line, or none, and bytes that end with zero.
+    unsafe {
+        let line = ((information + 24) as *const u64).read() as *const u8;
+        let bytes = (0..if line.is_null() { 0 } else { 4096 }).map(|place| line.add(place).read());
+        let digits = bytes.skip_while(u8::is_ascii_whitespace).take_while(u8::is_ascii_digit);
+        digits.fold(None, |number, digit| Some(number.unwrap_or(0) * 10 + u64::from(digit - b'0')))
+    }
 }
 
 /// Reads a register of a device, 32 bits.

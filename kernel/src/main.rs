@@ -1,13 +1,15 @@
 //! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they
 //! read, and prints what the manager did for them, under two policies. Programs are functions that
 //! use memory of their own address space, in ring 0. Their faults are the processor's, and so are
-//! the accessed and dirty bits that the page daemon uses. One processor, one thread.
+//! the accessed and dirty bits that the page daemon uses. The last program of each policy has two
+//! threads, on two processors.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
 mod boot;
+mod churn;
 mod heap;
 mod processors;
 mod tables;
@@ -239,7 +241,8 @@ fn program(pages: impl Iterator<Item = u64>, write: bool, time: u64) -> u64 {
 }
 
 fn report(what: &str, wrong: u64) {
-    let (stats, faults, tables) = kernel(|kernel| (kernel.vm.stats(), kernel.faults[0], kernel.tables.frames()));
+    let (stats, faults, tables) =
+        kernel(|kernel| (kernel.vm.stats(), kernel.faults.iter().sum::<u64>(), kernel.tables.frames()));
     let Stats { promotions, demotions, mapped, page_ins, page_outs, .. } = stats;
     println!(
         "  {what:<35} {faults:>6} faults  {:>3} promotions {:>3} demotions  {:>5} x 4K {:>2} x 2M  {page_outs:>5} out {page_ins:>5} in  {tables:>3} \
@@ -252,7 +255,7 @@ fn report(what: &str, wrong: u64) {
 }
 
 /// Runs the programs under a policy; returns how many words they found wrong.
-fn demonstrate(policy: &str) -> u64 {
+fn demonstrate(policy: &str, seconds: u64) -> u64 {
     println!("{policy}:");
     let answers = policy.parse().unwrap_or_else(|error| panic!("{error}"));
     let config = Config { ladder: Ladder::X86_64, frames: FRAMES, policy: answers, swap_pages: SLOTS };
@@ -300,6 +303,9 @@ fn demonstrate(policy: &str) -> u64 {
     wrong = program((0..12_288).map(|step| step * 5 % 12_288), false, 4);
     done("and read in another order", wrong);
 
+    wrong = churn::on_both(parent, seconds);
+    done("40 MB used on two processors", wrong);
+
     kernel(|kernel| {
         kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
         kernel.run(None);
@@ -310,14 +316,18 @@ fn demonstrate(policy: &str) -> u64 {
     all
 }
 
-pub(crate) extern "C" fn main() -> ! {
+/// How long the threads of the last program run, unless the command line has another number.
+const SECONDS: u64 = 5;
+
+pub(crate) extern "C" fn main(information: u64) -> ! {
+    let seconds = boot::argument(information).unwrap_or(SECONDS);
     boot::make_interrupt_table();
     boot::take_interrupts(0);
     processors::start_second();
     boot::allow_interrupts();
     let mut wrong = 0;
     for policy in ["reservation", "thp"] {
-        wrong += demonstrate(policy);
+        wrong += demonstrate(policy, seconds);
     }
     println!("{wrong} wrong words in all");
     boot::leave(u8::from(wrong > 0));

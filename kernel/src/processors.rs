@@ -4,6 +4,9 @@
 //! each processor that must do so, interrupts them, and waits until all bits are clear. A processor
 //! answers in the interrupt or, as it has none then, while it waits for a lock. So the holder never
 //! waits for a processor that waits for it.
+//!
+//! A processor that waits spins for a while and then halts; the one that ends the wait interrupts
+//! it. An emulated processor that only spins would take time of its host from the other one.
 
 use crate::boot::{self, SHOOTDOWN};
 use crate::tables::MANY;
@@ -21,37 +24,66 @@ const TRAMPOLINE: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// What one processor may use at a time, in the order in which they ask (a ticket lock). The holder
-/// is not interrupted.
+/// What one processor may use at a time (a spin lock). The holder is not interrupted.
 pub(crate) struct Lock<T> {
-    next: AtomicUsize,
-    serving: AtomicUsize,
+    held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the holder of the ticket that is served has a reference to the value.
+// SAFETY: only the processor that set `held` has a reference to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Lock<T> {
-        Lock { next: AtomicUsize::new(0), serving: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+        Lock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Calls `call` with the value. Nothing in it may take the lock, or fault.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
         boot::without_interrupts(|| {
-            let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-            while self.serving.load(Ordering::Acquire) != ticket {
-                if answer() {
-                    ANSWERED[WAITING].fetch_add(1, Ordering::Relaxed);
-                }
-                spin_loop();
-            }
+            wait_until(|| !self.held.load(Ordering::Relaxed) && !self.held.swap(true, Ordering::SeqCst));
             // SAFETY: see `Sync`.
             let result = call(unsafe { &mut *self.value.get() });
-            self.serving.store(ticket + 1, Ordering::Release);
+            self.held.store(false, Ordering::SeqCst);
+            wake();
             result
         })
+    }
+}
+
+/// The processors that have halted while they wait, a bit for each.
+static HALTED: AtomicUsize = AtomicUsize::new(0);
+/// How often a processor looks before it halts: some 100 us.
+const SPINS: usize = 200;
+
+/// Waits until `done`, which is not called again, and answers meanwhile. Only without interrupts.
+fn wait_until(done: impl Fn() -> bool) {
+    let bit = 1 << boot::processor();
+    loop {
+        for _ in 0..SPINS {
+            if done() {
+                return;
+            }
+            answer(SPINNING);
+            spin_loop();
+        }
+        // A change after this look finds the bit set, so that its interrupt comes.
+        HALTED.fetch_or(bit, Ordering::SeqCst);
+        let now = done();
+        if !now {
+            boot::wait_for_interrupt();
+        }
+        HALTED.fetch_and(!bit, Ordering::SeqCst);
+        if now {
+            return;
+        }
+    }
+}
+
+/// Wakes the processors that wait for what has changed.
+fn wake() {
+    if HALTED.load(Ordering::SeqCst) > 0 {
+        interrupt_others(SHOOTDOWN as u32);
     }
 }
 
@@ -62,10 +94,15 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 static PAGES: [AtomicU64; MANY] = [const { AtomicU64::new(0) }; MANY];
 static STALE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many requests were answered, in interrupts and while waiting for a lock.
+/// How many requests were answered, in interrupts and while spinning.
 static ANSWERED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 const INTERRUPTED: usize = 0;
-const WAITING: usize = 1;
+const SPINNING: usize = 1;
+
+/// How many requests were answered since the last call, in interrupts and while spinning.
+pub(crate) fn answered() -> [u64; 2] {
+    [INTERRUPTED, SPINNING].map(|how| ANSWERED[how].swap(0, Ordering::Relaxed))
+}
 
 /// Invalidates pages, or everything, on this processor.
 pub(crate) fn invalidate(stale: Option<&[Vpn]>) {
@@ -81,32 +118,29 @@ pub(crate) fn shoot_down(others: usize, stale: Option<&[Vpn]>) {
     let pages = stale.unwrap_or_default();
     PAGES.iter().zip(pages).for_each(|(slot, at)| slot.store(at.0, Ordering::Relaxed));
     STALE.store(stale.map_or(MANY + 1, <[Vpn]>::len), Ordering::Relaxed);
-    ASKED.store(others, Ordering::Release);
+    ASKED.store(others, Ordering::SeqCst);
     interrupt_others(SHOOTDOWN as u32);
-    while ASKED.load(Ordering::Acquire) > 0 {
-        spin_loop();
-    }
+    wait_until(|| ASKED.load(Ordering::SeqCst) == 0);
 }
 
-/// Does what another processor has requested of this one; returns whether there was something.
-fn answer() -> bool {
+/// Does what another processor has requested of this one, if anything.
+fn answer(how: usize) {
     let bit = 1 << boot::processor();
     if ASKED.load(Ordering::Acquire) & bit == 0 {
-        return false;
+        return;
     }
     match PAGES.get(..STALE.load(Ordering::Relaxed)) {
         Some(pages) => pages.iter().for_each(|at| invalidate(Some(&[Vpn(at.load(Ordering::Relaxed))]))),
         None => invalidate(None),
     }
-    ASKED.fetch_and(!bit, Ordering::Release);
-    true
+    ANSWERED[how].fetch_add(1, Ordering::Relaxed);
+    ASKED.fetch_and(!bit, Ordering::SeqCst);
+    wake();
 }
 
 /// The handler of the interrupt. A request may have been answered before it comes.
 pub(crate) extern "C" fn interrupted() {
-    if answer() {
-        ANSWERED[INTERRUPTED].fetch_add(1, Ordering::Relaxed);
-    }
+    answer(INTERRUPTED);
     boot::write_device(APIC + 0xb0, 0); // end of the interrupt
 }
 
@@ -123,9 +157,9 @@ fn interrupt_others(command: u32) {
     }
 }
 
-fn wait(nanoseconds: u64, until: impl Fn() -> bool) {
+fn wait_at_most(nanoseconds: u64, done: impl Fn() -> bool) {
     let end = boot::nanoseconds() + nanoseconds;
-    while !until() && boot::nanoseconds() < end {
+    while !done() && boot::nanoseconds() < end {
         spin_loop();
     }
 }
@@ -136,12 +170,25 @@ pub(crate) fn start_second() {
     boot::place_trampoline(TRAMPOLINE);
     let started = || STARTED.load(Ordering::Acquire);
     interrupt_others(5 << 8); // INIT
-    wait(10_000_000, || false);
+    wait_at_most(10_000_000, || false);
     for patience in [200_000, 5_000_000_000] {
         interrupt_others(6 << 8 | TRAMPOLINE as u32); // start up
-        wait(patience, started);
+        wait_at_most(patience, started);
     }
     assert!(started(), "there is no second processor");
+}
+
+/// What the second processor runs.
+static PROGRAM: Lock<Option<fn(usize)>> = Lock::new(None);
+
+/// Runs a program on both processors, with the number of each, until it has ended on both.
+pub(crate) fn run_on_both(program: fn(usize)) {
+    PROGRAM.with(|slot| *slot = Some(program));
+    interrupt_others(SHOOTDOWN as u32); // it asks for nothing, but wakes
+    program(0);
+    while PROGRAM.with(|slot| slot.is_some()) {
+        spin_loop();
+    }
 }
 
 /// What the second processor does once it is there.
@@ -150,6 +197,15 @@ pub(crate) fn run_second() -> ! {
     take_apic();
     STARTED.store(true, Ordering::Release);
     loop {
-        boot::wait_for_interrupt();
+        match PROGRAM.with(|slot| *slot) {
+            Some(program) => {
+                boot::allow_interrupts();
+                program(1);
+                boot::forbid_interrupts();
+                PROGRAM.with(|slot| *slot = None);
+            }
+            // A program that came after this look has its interrupt pending.
+            None => boot::wait_for_interrupt(),
+        }
     }
 }
