@@ -250,12 +250,12 @@ pub(crate) fn place_trampoline(page: usize) {
 /// Calls `call` without interrupts.
 pub(crate) fn without_interrupts<R>(call: impl FnOnce() -> R) -> R {
     let flags: u64;
-    // SAFETY: changes the interrupt flag alone, here and below, and leaves it as it was.
-    unsafe { asm!("pushfq", "pop {}", "cli", out(reg) flags) };
+    // SAFETY: reads a register.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags) };
+    forbid_interrupts();
     let result = call();
     if flags & 1 << 9 > 0 {
-        // SAFETY: as above.
-        unsafe { asm!("sti") };
+        allow_interrupts();
     }
     result
 }
@@ -268,13 +268,13 @@ pub(crate) fn allow_interrupts() {
 
 /// Forbids interrupts.
 pub(crate) fn forbid_interrupts() {
-    // SAFETY: as above.
+    // SAFETY: see `allow_interrupts`.
     unsafe { asm!("cli") };
 }
 
 /// Allows interrupts until one has come.
 pub(crate) fn wait_for_interrupt() {
-    // SAFETY: as above.
+    // SAFETY: see `allow_interrupts`.
     unsafe { asm!("sti", "hlt", "cli") };
 }
 

@@ -1,6 +1,6 @@
-//! Two threads of one address space, a processor each: they write all of it, and then write and read
-//! pages, replace mappings, and fork, in a memory that is too small, and compare each word with what
-//! was written.
+//! Two threads of one address space, a processor each: they write all of it, and then write and
+//! read pages, replace mappings, and fork, in a memory that is too small, and compare each word
+//! with what was written.
 //!
 //! Runs of pages belong to one thread and to the other by turns, so that they share tables and
 //! superpages. Only its owner writes a page, and counts that in `TIMES`, before and after: a
