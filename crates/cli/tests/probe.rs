@@ -35,6 +35,9 @@ fn what_is_measured_makes_a_machine_for_the_simulator() {
         "tlb.levels.4K",
         "walk.near",
         "fault.4K",
+        "shootdown.send",
+        "shootdown.receive",
+        "shootdown.unmap.512",
         "promotion.4K",
         "promotion.64K",
         "churn",
@@ -44,6 +47,13 @@ fn what_is_measured_makes_a_machine_for_the_simulator() {
     }
     let text = std::fs::read_to_string(&machine).unwrap();
     assert!(text.contains("hertz measured:") && text.contains("assumed = ["), "{text}");
+    // Assumed where it could not be determined, which other load can cause.
+    for (name, key) in [("shootdown.send", "shootdown-send"), ("shootdown.receive", "shootdown-receive")] {
+        let value = findings.iter().find(|finding| finding["name"] == name).unwrap()["value"].as_f64();
+        assert_eq!(text.contains(&format!("{key} measured: ")), value.is_some(), "{key} in {text}");
+        let line = value.map(|value| format!("\n{key} = {value:.0}\n"));
+        assert!(line.is_none_or(|line| text.contains(&line)), "{key} in {text}");
+    }
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.contains("<svg") && html.contains("Latency of a dependent load"));
     let sim = superpage(&["sim", "--machine", &machine, "--policy", "base", "touch:bytes=4M", "--format", "json"]);

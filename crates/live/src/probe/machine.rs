@@ -171,6 +171,8 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
         ("costs", _) => {
             add("fault", whole("fault.fixed"));
             add("zero-per-kb", whole("zero.per-kb"));
+            add("shootdown-send", whole("shootdown.send"));
+            add("shootdown-receive", whole("shootdown.receive"));
         }
         _ => {}
     }
@@ -265,6 +267,21 @@ mod tests {
             doubtful("tlb.l2.sets.4K", 128.0),
         ];
         assert_eq!(stlb(of_nine), ["1872", "low", "mru3-plru4"]);
+    }
+
+    /// On a machine where an instruction reaches all processors.
+    #[test]
+    fn costs_of_shootdowns_that_were_measured_are_not_assumed() {
+        let number = |name: &str, value: f64| Finding::number(name, name, value, 1.0, "seen".into()).unit("cycles");
+        let findings = vec![number("shootdown.send", 3456.7), number("shootdown.receive", 0.0)];
+        let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
+        let machine: Table = file(&probe, &processor(&[("vendor_id", "AuthenticAMD")])).parse().unwrap();
+        let costs = machine["costs"].as_table().unwrap();
+        let of =
+            |key: &str| (costs[key].as_integer().unwrap(), costs["assumed"].as_array().unwrap().contains(&key.into()));
+        let keys = ["shootdown", "shootdown-send", "shootdown-receive"];
+        assert_eq!(keys.map(of), [(250, true), (3457, false), (0, false)]);
+        assert!(costs["source"].as_str().unwrap().contains("shootdown-send measured: shootdown.send: seen"));
     }
 
     #[test]

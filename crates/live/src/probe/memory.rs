@@ -87,6 +87,27 @@ impl Memory {
         }
     }
 
+    /// Unmaps a part of it. [`fill`](Memory::fill) must follow before anything else is mapped.
+    pub(crate) fn unmap(&self, part: Range<usize>) -> Result<(), Error> {
+        assert!(part.start <= part.end && part.end <= self.bytes, "the part lies in the memory");
+        // SAFETY: the range is ours, and nobody uses it until it is mapped again.
+        match unsafe { libc::munmap(self.start.add(part.start).cast(), part.len()) } {
+            0 => Ok(()),
+            _ => Err(Error::system("unmap memory")(io::Error::last_os_error())),
+        }
+    }
+
+    /// Maps base pages, untouched, where a part was unmapped.
+    ///
+    /// # Errors
+    /// Something else was mapped there meanwhile, which stays.
+    pub(crate) fn fill(&self, part: Range<usize>) -> Result<(), Error> {
+        assert!(part.start <= part.end && part.end <= self.bytes, "the part lies in the memory");
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        map(self.start.wrapping_add(part.start).cast(), part.len(), flags, -1)?;
+        self.advise_part(part, libc::MADV_NOHUGEPAGE)
+    }
+
     /// Writes a byte every `step` bytes of a part.
     pub(crate) fn touch(&self, part: Range<usize>, step: usize) {
         assert!(part.end <= self.bytes, "the part lies in the memory");

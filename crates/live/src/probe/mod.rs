@@ -3,7 +3,7 @@
 //!
 //! Each question is a file. Each answer is a [`Finding`], with the measured points, how well
 //! repeats agree, and, if the points are inconclusive, why. Times are the shortest of many short
-//! repeats, on one processor.
+//! repeats, on one processor, but for what shootdowns cost others.
 
 mod chase;
 mod churn;
@@ -21,6 +21,8 @@ mod page;
 mod pin;
 mod promotion;
 mod reach;
+mod shootdown;
+mod spin;
 mod steady;
 mod steps;
 mod usable;
@@ -93,10 +95,10 @@ impl Probe {
                 bytes >> 20
             )));
         }
-        let _pinned = Pinned::here()?;
+        let pinned = Pinned::here()?;
         let processor = machine::Processor::here().to_string();
         let mut probe = Probe { findings: Vec::new(), latency: Vec::new(), processor, stopped: false };
-        match probe.ask(options, stop, &mut progress) {
+        match probe.ask(options, stop, &pinned, &mut progress) {
             Ok(()) => {}
             Err(Halt::Stopped) => probe.stopped = true,
             Err(Halt::Failed(error)) => return Err(error),
@@ -104,7 +106,13 @@ impl Probe {
         Ok(probe)
     }
 
-    fn ask(&mut self, options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<(), Halt> {
+    fn ask(
+        &mut self,
+        options: &Options,
+        stop: &AtomicBool,
+        pinned: &Pinned,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Halt> {
         let mut next = |question: &str| {
             progress(question);
             if stop.load(Ordering::Relaxed) { Err(Halt::Stopped) } else { Ok(()) }
@@ -139,7 +147,10 @@ impl Probe {
         next("faults")?;
         findings.extend(fault::faults(options.folios));
         findings.extend(fault::split(findings, hertz));
+        next("shootdowns")?;
+        let shootdowns = shootdown::measure(&pinned.others(), options.quick, stop);
         next("promotions")?;
+        findings.extend(shootdowns);
         findings.extend(promotion::promotions(options.folios));
         next("contiguity")?;
         findings.extend(contiguity::measure(options.churn, stop));

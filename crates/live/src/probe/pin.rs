@@ -18,6 +18,12 @@ impl Pinned {
         sched_setaffinity(None, &one).map_err(Error::system(format!("stay on processor {cpu}")))?;
         Ok(Pinned { before })
     }
+
+    /// The other processors that it could run on before, ascending.
+    pub(crate) fn others(&self) -> Vec<usize> {
+        let here = sched_getcpu();
+        (0..CpuSet::MAX_CPU).filter(|cpu| *cpu != here && self.before.is_set(*cpu)).collect()
+    }
 }
 
 impl Drop for Pinned {

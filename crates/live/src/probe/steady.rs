@@ -32,6 +32,24 @@ impl Steady {
         let (value, median) = (sorted[0], sorted[sorted.len() / 2]);
         Steady { value, agreement: if median > 0.0 { value / median } else { 1.0 } }
     }
+
+    /// The same in another unit.
+    pub(crate) fn times(self, factor: f64) -> Steady {
+        Steady { value: self.value * factor, ..self }
+    }
+
+    /// How far the median of rounds is above the least.
+    pub(crate) fn spread(&self) -> f64 {
+        if self.value > 0.0 { self.value / self.agreement - self.value } else { 0.0 }
+    }
+
+    /// The amount by which this is more than `other`. Its agreement is its share of the sum of it
+    /// and both spreads: under one half, rounds spread by more than the difference.
+    pub(crate) fn beyond(&self, other: &Steady) -> Steady {
+        let value = self.value - other.value;
+        let agreement = if value > 0.0 { value / (value + self.spread() + other.spread()) } else { 0.0 };
+        Steady { value, agreement }
+    }
 }
 
 #[cfg(test)]
@@ -53,5 +71,13 @@ mod tests {
         });
         assert_eq!((wild.value, calls), (11.0, 9));
         assert!(wild.agreement < 0.8);
+    }
+
+    #[test]
+    fn a_difference_agrees_by_how_little_both_spread() {
+        let (with, without) = (Steady::of(&[130.0, 140.0, 150.0]), Steady::of(&[100.0, 110.0, 120.0]));
+        let more = with.beyond(&without);
+        assert!((more.value - 30.0).abs() < 1e-9 && (more.agreement - 0.6).abs() < 1e-9, "{more:?}");
+        assert_eq!(without.beyond(&with), Steady { value: -30.0, agreement: 0.0 });
     }
 }
