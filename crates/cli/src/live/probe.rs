@@ -16,8 +16,9 @@ use superpage_report::{Column, Screen, Table};
     superpage probe --export-html probe.html --write-machine here.toml\n  \
     superpage sim --machine here.toml --policy base --policy thp -- gzip -k FILE\n\n\
     No setting of the system is changed, unless by --folios. A churn takes memory for two seconds, more with a larger\n\
-    share, but leaves a floor to others; beyond what is free it takes what files had in memory. It runs on one processor and wants it for itself: repeats that\n\
-    others disturb are told by how little they agree.")]
+    share, but leaves a floor to others; beyond what is free it takes what files had in memory. It runs on one processor\n\
+    and wants it for itself, and threads spin on others for up to two seconds: repeats that are disturbed are told by\n\
+    how little they agree.")]
 pub(crate) struct Measure {
     /// Fewer points and repeats, in less time
     #[arg(long)]

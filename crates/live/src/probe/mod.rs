@@ -3,7 +3,7 @@
 //!
 //! Each question is a file. Each answer is a [`Finding`], with the measured points, how well
 //! repeats agree, and, if the points are inconclusive, why. Times are the shortest of many short
-//! repeats, on one processor, but for what shootdowns cost others.
+//! repeats, on one processor; of shootdowns medians, with threads on others.
 
 mod chase;
 mod churn;
