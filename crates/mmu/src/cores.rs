@@ -5,9 +5,9 @@
 //! One core at a time takes requests ([`Mmu::go_to`]). A change of a mapping is announced to all.
 //! Those that run its space at that time are interrupted, except the one that makes the change. One
 //! that has run it before, and now runs another, is not: it drops what it holds of the space when
-//! it comes back to it, if mappings have changed meanwhile, as Linux does by numbers and generations
-//! of spaces (arch/x86/mm/tlb.c, `switch_mm_irqs_off`). What has changed leaves its TLBs at once, as
-//! nothing reads it before, and all the rest then, with its walk caches.
+//! it comes back to it, if mappings have changed meanwhile, as Linux does by numbers and
+//! generations of spaces (arch/x86/mm/tlb.c, `switch_mm_irqs_off`). What has changed leaves its
+//! TLBs at once, as nothing reads it before, and all the rest then, with its walk caches.
 
 use crate::machine::{Machine, TableKind};
 use crate::mappings::Mappings;
@@ -168,7 +168,8 @@ impl Mmu {
     }
 
     /// What follows happens on this core: requests, switches of spaces, and changes of mappings,
-    /// which interrupt others. A new core runs no space: switch to one. Panics if there is one core alone.
+    /// which interrupt others. A new core runs no space: switch to one. Panics if there is one core
+    /// alone.
     pub fn go_to(&mut self, core: usize) {
         while core >= self.cores.spaces.len() {
             let mut added = self.cores.add();

@@ -660,8 +660,8 @@ impl Mmu {
         }
     }
 
-    /// Announces all changes of these pages of a space together, until [`Mmu::end_gather`], if there
-    /// are any.
+    /// Announces all changes of these pages of a space together, until [`Mmu::end_gather`], if
+    /// there are any.
     pub fn begin_gather(&mut self, space: u32, pages: Range<u64>) {
         self.gathered = Some(SpacePages { space, pages });
     }

@@ -22,12 +22,14 @@ fn with_interval(value: u64, error: Option<f64>) -> String {
 
 /// What a reader must know of a stream with several threads.
 pub(crate) fn interleaved(row: &Row) -> String {
-    match row.threads {
-        0 | 1 => String::new(),
-        threads if row.cores > 0 => format!(", {threads} threads on {} cores", row.cores),
-        threads => format!(
+    let cores = if row.cores == 1 { "core" } else { "cores" };
+    match (row.threads, row.cores) {
+        (0 | 1, 0 | 1) => String::new(),
+        (0 | 1, on) => format!(", on {on} {cores}"),
+        (threads, 0) => format!(
             ", {threads} threads in turns on one core, in an order that the recording made (--cores gives each its own)"
         ),
+        (threads, on) => format!(", {threads} threads on {on} {cores}"),
     }
 }
 

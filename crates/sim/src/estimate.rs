@@ -346,12 +346,6 @@ impl Windows {
         let recorded = WindowCounts::now(translated, accesses);
         let WindowSums { known, measured, others } = self.sums(&recorded, sampling);
         // Instructions are accesses only if their fetches are in the stream.
-        let (threads, turns) = if counted.cores.are_known() {
-            // What others do on other cores changes nothing.
-            (if counted.cores.turns() > errors::TURNS { 2 } else { 1 }, 0)
-        } else {
-            (counted.threads.most(), counted.threads.turns())
-        };
         let skipped = skipped[0] + if info.fetches { skipped[1] } else { 0 };
         let evidence = Evidence {
             windows: Vec::new(),
@@ -363,8 +357,8 @@ impl Windows {
             forgets: forgets(translated.machine),
             stale: self.stale,
             cold: info.cold_windows,
-            threads,
-            turns,
+            threads: counted.threads.most(),
+            turns: counted.threads.turns(),
         };
         Some((sampling, others, evidence))
     }

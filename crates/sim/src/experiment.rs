@@ -175,10 +175,10 @@ pub fn check_setups(setups: &[Setup], info: &Info, lines: bool) -> Result<(), Er
 
 /// Whether the machines and kernels are modelled for as many cores as the stream runs on.
 fn check_cores(setups: &[Setup], info: &Info) -> Result<(), Error> {
-    if info.cores > 1 && info.sampling.is_some() && (info.short_windows || info.cold_windows) {
+    if info.cores > 1 && info.sampling.is_some() {
         return Err(Error::Usage(format!(
-            "{}: was sampled by an older recorder, whose windows of several threads cannot be told apart: record it \
-             again, or give --cores 1",
+            "{}: is sampled, and the pages with which its windows begin are those of all threads: record it without \
+             --sample, or give --cores 1",
             info.workload
         )));
     }

@@ -128,9 +128,10 @@ fn extents(setup: &Setup, pages: u64) -> u64 {
     setup.ladder.levels().skip(1).map(|level| pages >> setup.ladder.order(level)).sum()
 }
 
-/// What a machine needs by itself.
-fn of_hardware(setup: &Setup) -> Need {
+/// What a machine needs by itself: of its cores one when it begins.
+fn of_hardware(setup: &Setup, watch: &Watch) -> Need {
     let (begun, whole) = Mmu::bytes_of(&setup.machine);
+    let whole = whole.saturating_mul(watch.cores.map_or(1, |cores| cores.number.into()));
     let frames = setup.host.as_ref().map_or(0, |host| host.frames);
     Need {
         begun: begun.saturating_add(frames / FRAMES_BEGUN),
@@ -148,14 +149,14 @@ fn of_kernel(setup: &Setup) -> Need {
     }
 }
 
-fn need(setup: &Setup) -> Need {
-    of_kernel(setup).and(of_hardware(setup))
+fn need(setup: &Setup, watch: &Watch) -> Need {
+    of_kernel(setup).and(of_hardware(setup, watch))
 }
 
 /// The needs of all: machines on which a kernel does the same share it.
 fn needs(setups: &[Setup], watch: &Watch) -> Need {
     let kernels = groups(setups, watch).into_iter().map(|group| of_kernel(&setups[group[0]]));
-    kernels.chain(setups.iter().map(of_hardware)).fold(Need::default(), Need::and)
+    kernels.chain(setups.iter().map(|setup| of_hardware(setup, watch))).fold(Need::default(), Need::and)
 }
 
 /// Checks what simulations of one stream take to begin against these limits.
@@ -169,12 +170,12 @@ pub fn check_memory(setups: &[Setup], watch: &Watch, limits: &[Limit]) -> Result
     for Limit { bytes: left, of, counts_untouched } in limits {
         let left = *left;
         let left_of = format!("{} are left of {of}", bytes(left));
-        if let Some(setup) = setups.iter().find(|setup| need(setup).whole > left) {
+        if let Some(setup) = setups.iter().find(|setup| need(setup, watch).whole > left) {
             let (name, memory) = (&setup.machine.name, bytes(setup.frames << setup.ladder.base().shift()));
             return Err(Error::Usage(format!(
                 "machine {name} with {memory} of memory takes up to {} to simulate, and {left_of}; give less with \
-                 --memory, or fewer entries in its TLBs and line caches",
-                bytes(need(setup).whole)
+                 --memory, fewer --cores, or fewer entries in its TLBs and line caches",
+                bytes(need(setup, watch).whole)
             )));
         }
         let begun = if *counts_untouched { all.whole } else { all.begun };
@@ -209,7 +210,7 @@ mod tests {
             check_memory(setups, &Watch::default(), &limits).err().map_or(String::new(), |error| error.to_string())
         };
         let setups = setups("zen5", 64 << 30);
-        let Need { begun, whole, .. } = need(&setups[0]);
+        let Need { begun, whole, .. } = need(&setups[0], &Watch::default());
         assert_eq!(said(&setups, limit(whole.max(begun * 2 + Guard::RESERVE), false)), "");
         let one = said(&setups, limit(whole - 1, false));
         assert!(one.contains("machine zen5 with 64.0 GB") && one.contains("--memory"), "{one}");

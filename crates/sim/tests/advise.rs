@@ -2,8 +2,15 @@
 //! what its plan gives.
 
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{Advice, Conditions, Error, Layout, SHARES, advise, plan, run};
-use superpage_trace::workload;
+use superpage_sim::{Advice, Conditions, Error, Layout, Row, SHARES, Setup, Watch, advise, plan, run_parts};
+use superpage_trace::{Cores, Source, workload};
+
+/// Rows on as many cores as the machine has, as `advise` runs it.
+fn run_on(number: u32, setups: &[Setup], source: &mut dyn Source) -> Vec<Row> {
+    let watch = Watch { cores: Some(Cores { number, quantum: Cores::QUANTUM }), ..Watch::default() };
+    let runs = run_parts(setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap();
+    runs.into_iter().map(|run| run.row).collect()
+}
 
 fn advice(machine: &str, text: &str) -> Result<Advice, Error> {
     let setups = plan(&[machine.into()], &[], &Conditions::default())?;
@@ -29,7 +36,7 @@ fn each_miss_is_in_a_region_and_a_layout_is_what_its_plan_does() {
         std::fs::write(&path, advice.plan(layout.regions)).unwrap();
         let policy = format!("plan:file={},cost=0", path.display());
         let setups = plan(&["zen5".into()], &[policy], &Conditions::default()).unwrap();
-        let rows = run(&setups, workload::parse(text).unwrap().as_mut(), &AtomicBool::new(false), &|_| {}).unwrap();
+        let rows = run_on(128, &setups, workload::parse(text).unwrap().as_mut());
         let found = (rows[1].tlb_misses, rows[1].cycles, rows[1].peak_resident_bytes);
         assert_eq!(found, (layout.row.tlb_misses, layout.row.cycles, layout.row.peak_resident_bytes));
         assert_eq!(rows[0].cycles, advice.base.cycles);
@@ -53,7 +60,7 @@ fn what_a_set_gives_is_run_and_is_not_the_sum_of_what_single_regions_give() {
             std::fs::write(&path, lines).unwrap();
             let setups = plan(&["alpha-21264".into()], std::slice::from_ref(&policy), &Conditions::default()).unwrap();
             let mut source = workload::parse(text).unwrap();
-            let rows = run(&setups[1..], source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap();
+            let rows = run_on(1, &setups[1..], source.as_mut());
             advice.base.cycles as f64 - rows[0].cycles as f64
         };
         let Layout { regions, share, .. } = *chosen(&advice);

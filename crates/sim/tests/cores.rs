@@ -6,7 +6,7 @@ use script::Script;
 use std::sync::atomic::AtomicBool;
 use superpage_pages::{Access, Random};
 use superpage_sim::{Conditions, Row, Setup, Watch, plan, run_parts};
-use superpage_trace::{Cores, Event, ProcessId, Run, Source, workload};
+use superpage_trace::{Cores, Event, ProcessId, Run, Sample, Sampling, Source, workload};
 
 fn setups(machines: &[&str], policies: &[&str]) -> Vec<Setup> {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -158,4 +158,13 @@ fn what_is_modelled_for_one_core_is_refused() {
     assert!(refused("alpha-21264", cores(2)).is_some_and(|why| why.contains("it has 1 core, not 2")));
     assert!(refused("ppc604", cores(2)).is_some_and(|why| why.contains("hash table")));
     assert_eq!(refused("ppc604", cores(1)), None);
+    let sampled = |on| {
+        let sampling = Sampling { on: 10, period: 100, seed: Some(1) };
+        let (mut source, watch) =
+            (Sample::new(Box::new(threads(2, 10)), sampling), Watch { cores: on, ..Watch::default() });
+        let setups = setups(&["zen5"], &["base"]);
+        run_parts(&setups, &mut source, &AtomicBool::new(false), &|_| {}, &watch).map(|_| ())
+    };
+    assert!(sampled(cores(2)).is_err_and(|error| error.to_string().contains("is sampled")));
+    assert!(sampled(cores(1)).is_ok());
 }

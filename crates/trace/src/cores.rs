@@ -233,7 +233,9 @@ fn run(thread: &mut Thread, most: u64, batch: &mut Batch) -> u64 {
     let mut made = 0;
     while made < most && batch.runs.len() < Batch::RUNS && !thread.is_done() {
         let next = thread.own.front().map_or(thread.runs.len(), |(before, _)| *before as usize);
-        if let Some((_, own)) = thread.own.pop_front_if(|_| next == thread.made) {
+        if next == thread.made
+            && let Some((_, own)) = thread.own.pop_front()
+        {
             made += if let Event::Skipped { instructions, .. } = own { instructions } else { 0 };
             batch.event(own);
             continue;

@@ -35,7 +35,9 @@ impl Clock {
         self.counted.references += done.references;
         self.counted.instructions += done.instructions;
         self.counted.accesses += done.accesses;
-        self.counted.cores.pass(done.instructions);
+        if done.accesses > 0 {
+            self.counted.cores.pass(done.instructions);
+        }
     }
 
     /// The instructions of the stretch that are over: they are counted when it ends.

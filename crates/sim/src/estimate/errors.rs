@@ -258,7 +258,7 @@ const LEAST_WINDOWS: usize = 30;
 
 /// A shell and what it starts change places a few times; more is a program whose processes work
 /// together.
-pub(super) const TURNS: u64 = 8;
+const TURNS: u64 = 8;
 
 /// Below this number, windows that contain misses say little about their spread.
 const RARE: f64 = 10.0;

@@ -25,14 +25,6 @@ pub(crate) struct Hardware {
     /// Whether all that one call changes is shot down together, as Linux does. The rows of streams
     /// without cores have a shootdown for each page.
     batches: bool,
-    /// Of each core.
-    begun: Vec<Begun>,
-    core: usize,
-}
-
-/// How the windows of a sampled stream began on one core.
-#[derive(Clone, Copy, Default)]
-struct Begun {
     /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
     recalled: bool,
     /// How many windows have begun so.
@@ -48,14 +40,7 @@ impl Hardware {
     }
 
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
-        Hardware { mmu, members, gathers: false, batches: false, begun: vec![Begun::default()], core: 0 }
-    }
-
-    /// What follows happens on this core.
-    pub(crate) fn go_to(&mut self, core: usize) {
-        self.mmu.go_to(core);
-        self.core = core;
-        self.begun.resize(self.begun.len().max(core + 1), Begun::default());
+        Hardware { mmu, members, gathers: false, batches: false, recalled: false, windows: 0 }
     }
 
     /// The setup of the first machine, for all that is the same on the others.
@@ -74,13 +59,12 @@ impl Hardware {
     /// length, at least. That was measured: longer, and programs that just fit a level have too
     /// many misses; shorter, and a Redis has.
     pub(crate) fn begin(&mut self, role: Role, sampling: Option<Sampling>) {
-        let begun = &mut self.begun[self.core];
         match role {
-            Role::Recent => begun.recalled = true,
-            Role::Window if std::mem::take(&mut begun.recalled) => {
+            Role::Recent => self.recalled = true,
+            Role::Window if std::mem::take(&mut self.recalled) => {
                 let enough = sampling.map_or(1, Sampling::windows_in_period);
-                self.mmu.note_misses(begun.windows.is_multiple_of((enough / 8).max(1)));
-                begun.windows += 1;
+                self.mmu.note_misses(self.windows.is_multiple_of((enough / 8).max(1)));
+                self.windows += 1;
             }
             _ => {}
         }

@@ -37,7 +37,7 @@ impl Simulation {
         let (hardware, kernel) = (&mut self.hardware, &mut self.kernel);
         match *event {
             Event::Switch { process, thread } => {
-                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.go_to(core));
+                self.clock.counted.cores.switch(thread).into_iter().for_each(|core| hardware.mmu.go_to(core));
                 kernel.switch(hardware, process);
             }
             Event::Exit if kernel.processes.dead => {

@@ -7,7 +7,7 @@ use super::stretch::Role;
 use super::touched::Touched;
 use superpage_mmu::Request;
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Cores, Event, Info, ProcessId, Run, Sampling, TRACE_PAGE_SHIFT};
+use superpage_trace::{Event, Info, Run, Sampling, TRACE_PAGE_SHIFT};
 
 /// What is carried over from one batch to the next, for machines with one size of base page.
 pub(crate) struct Carried {
@@ -19,34 +19,15 @@ pub(crate) struct Carried {
     /// The requests since the last event.
     made: Made,
     pub(super) touched: Touched,
-    /// Of each core, and the core that the stream is on, of so many.
-    recent: Vec<Recent>,
-    core: usize,
-    cores: u32,
-    windows_in_period: u64,
+    pub(super) recent: Recent,
 }
 
 impl Carried {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
     pub(crate) fn new(base_shift: u32, lines: bool, info: &Info) -> Carried {
         let shift = base_shift - TRACE_PAGE_SHIFT;
-        let windows_in_period = info.sampling.map_or(0, Sampling::windows_in_period);
-        Carried {
-            shift,
-            lines,
-            last: NOWHERE,
-            made: Made::default(),
-            touched: Touched::new(shift),
-            recent: vec![Recent::new(windows_in_period)],
-            core: 0,
-            cores: info.cores,
-            windows_in_period,
-        }
-    }
-
-    /// The process that the stream is at, and what its windows used on its core.
-    pub(super) fn recent(&mut self) -> (ProcessId, &mut Recent) {
-        (self.touched.process(), &mut self.recent[self.core])
+        let recent = Recent::new(info.sampling.map_or(0, Sampling::windows_in_period));
+        Carried { shift, lines, last: NOWHERE, made: Made::default(), touched: Touched::new(shift), recent }
     }
 
     /// Notes a request for a run, which makes it if `makes` is set; returns whether it touched a
@@ -62,8 +43,7 @@ impl Carried {
         if makes {
             self.made.add(request);
             if role == Role::Window {
-                let (process, recent) = self.recent();
-                recent.add(process, request);
+                self.recent.add(self.touched.process(), request);
             }
         }
         self.touched.access(request.page().0, request.access())
@@ -73,11 +53,6 @@ impl Carried {
     pub(super) fn event(&mut self, event: &Event) {
         self.touched.event(event);
         self.made.forget();
-        if let Event::Switch { thread, .. } = *event {
-            self.core = Cores::of(self.cores, thread) as usize;
-            let new = || Recent::new(self.windows_in_period);
-            self.recent.resize_with(self.recent.len().max(self.core + 1), new);
-        }
         if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
             self.last = NOWHERE;
         }

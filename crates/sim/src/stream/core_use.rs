@@ -1,6 +1,6 @@
 //! What each core has run so far, and how its threads share it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use superpage_trace::{Cores, Info};
 
 /// What each core has run so far.
@@ -8,17 +8,9 @@ use superpage_trace::{Cores, Info};
 pub(crate) struct CoreUse {
     /// The number of cores that there may be; 0: the stream does not say which.
     number: u32,
-    cores: BTreeMap<u32, Core>,
+    /// The instructions of each core that has run something.
+    cores: BTreeMap<u32, u64>,
     current: u32,
-    threads: BTreeSet<u32>,
-    turns: u64,
-}
-
-/// One core.
-#[derive(Default)]
-struct Core {
-    instructions: u64,
-    thread: Option<u32>,
 }
 
 impl CoreUse {
@@ -33,18 +25,13 @@ impl CoreUse {
             return None;
         }
         self.current = Cores::of(self.number, thread);
-        let core = self.cores.entry(self.current).or_default();
-        // One that has run before goes on where another was.
-        let turns = !self.threads.insert(thread) && core.thread != Some(thread);
-        self.turns += u64::from(turns);
-        core.thread = Some(thread);
         Some(self.current as usize)
     }
 
     /// The current core has made these instructions, or they were left out.
     pub(crate) fn pass(&mut self, instructions: u64) {
         if self.number > 0 {
-            self.cores.entry(self.current).or_default().instructions += instructions;
+            *self.cores.entry(self.current).or_default() += instructions;
         }
     }
 
@@ -53,19 +40,9 @@ impl CoreUse {
         self.cores.len() as u64
     }
 
-    /// Whether the stream says which thread runs on which core.
-    pub(crate) fn are_known(&self) -> bool {
-        self.number > 0
-    }
-
-    /// How often a thread went on after another one of its core.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns
-    }
-
     /// The share of all instructions that the core with most of them made.
     pub(crate) fn busiest(&self) -> f64 {
-        let instructions = || self.cores.values().map(|core| core.instructions);
+        let instructions = || self.cores.values().copied();
         match (instructions().sum(), instructions().max()) {
             (0, _) | (_, None) => 1.0,
             (all, Some(most)) => most as f64 / all as f64,
@@ -78,17 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_one_core_take_turns_and_the_busiest_is_known() {
+    fn the_busiest_core_is_known() {
         let on = |cores| CoreUse::new(&Info { cores, ..Info::default() });
-        let mut two = on(2);
-        for (thread, instructions) in [(0, 10), (1, 60), (0, 5), (2, 5), (1, 10), (0, 10)] {
-            assert_eq!(two.switch(thread), Some(thread as usize % 2));
-            two.pass(instructions);
+        let mut three = on(3);
+        for (thread, instructions) in [(0, 10), (1, 60), (0, 5), (3, 5), (1, 10), (0, 10)] {
+            assert_eq!(three.switch(thread), Some(thread as usize % 3));
+            three.pass(instructions);
         }
-        assert_eq!((two.turns(), two.busiest()), (1, 0.7));
+        three.switch(2);
+        assert_eq!((three.used(), three.busiest()), (2, 0.7), "core 2 has run nothing");
         let mut none = on(0);
         assert_eq!(none.switch(5), None);
         none.pass(7);
-        assert_eq!((none.turns(), none.busiest(), none.are_known()), (0, 1.0, false));
+        assert_eq!((none.used(), none.busiest()), (0, 1.0));
     }
 }
