@@ -80,14 +80,18 @@ impl Clock {
 
     /// As [`Clock::now`], of the core that has come farthest.
     pub(crate) fn elapsed(&self, hardware: &Hardware, kernel: &Kernel) -> u64 {
-        let member = hardware.only();
-        (self.elapsed_seconds(hardware, kernel, member) * member.setup.machine.clock.hertz as f64) as u64
+        (self.cycles(hardware, kernel, hardware.only()) as f64 * self.counted.cores.busiest()) as u64
+            + self.idle(hardware)
     }
 
     /// The time on the only machine in cycles, idle time included.
     pub(crate) fn now(&self, hardware: &Hardware, kernel: &Kernel) -> u64 {
-        let (member, hertz) = (hardware.only(), hardware.setup().machine.clock.hertz);
-        let idle = u128::from(self.counted.idle_microseconds) * u128::from(hertz) / 1_000_000;
-        self.cycles(hardware, kernel, member) + idle as u64
+        self.cycles(hardware, kernel, hardware.only()) + self.idle(hardware)
+    }
+
+    /// Idle time in cycles.
+    fn idle(&self, hardware: &Hardware) -> u64 {
+        let hertz = u128::from(hardware.setup().machine.clock.hertz);
+        (u128::from(self.counted.idle_microseconds) * hertz / 1_000_000) as u64
     }
 }
