@@ -53,9 +53,10 @@ export FAILED
 
 QEMU = qemu-system-x86_64 -accel tcg -smp 2 -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
 	-device isa-debug-exit,iobase=0xf4,iosize=4
-kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86); KERNEL_SECONDS=60 for more of its last test
+kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86; KERNEL_SECONDS=60: longer)
 	cd kernel && $(CARGO) build --release --locked --target-dir ../target/kernel
-	@$(QEMU) -kernel target/kernel/x86_64-unknown-linux-gnu/release/superpage-kernel -append "$(KERNEL_SECONDS)"; test $$? = 1
+	@$(QEMU) -kernel target/kernel/x86_64-unknown-linux-gnu/release/superpage-kernel \
+		-append "$(KERNEL_SECONDS)"; test $$? = 1
 
 lint: ## what CI checks beside the tests: format, comments, clippy, docs, the lock file of the fuzz targets
 	$(CARGO) update --workspace --locked --manifest-path fuzz/Cargo.toml

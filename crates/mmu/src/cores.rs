@@ -162,11 +162,6 @@ impl Mmu {
         }
     }
 
-    /// The number of cores so far: up to the highest that something happened on.
-    pub fn cores(&self) -> usize {
-        self.cores.spaces.len()
-    }
-
     /// What follows happens on this core: requests, switches of spaces, and changes of mappings,
     /// which interrupt others. A new core runs no space: switch to one. Panics if there is one core
     /// alone.

@@ -213,7 +213,8 @@ proptest! {
         }
         let conditions = Conditions { host_policies: if hosted { vec!["thp".into()] } else { Vec::new() }, ..conditions };
         machines.retain(|machine| plan_machines(std::slice::from_ref(machine), &policies, &conditions).is_ok());
-        let watch = Watch { every: samples.then_some(superpage_sim::Every::Seconds(1e-3)), contiguity, lines, cores: None };
+        let every = samples.then_some(superpage_sim::Every::Seconds(1e-3));
+        let watch = Watch { every, contiguity, lines, cores: None };
         let stream = || if lines { workload::parse_lines(workload).unwrap() } else { stream(workload, sampled) };
         if !machines.is_empty() {
             each_is_as_alone(&machines, &policies, &conditions, watch, &stream)?;

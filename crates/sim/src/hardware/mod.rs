@@ -24,7 +24,7 @@ pub(crate) struct Hardware {
     pub(crate) gathers: bool,
     /// Whether all that one call changes is shot down together, as Linux does. The rows of streams
     /// without cores have a shootdown for each page.
-    batches: bool,
+    pub(crate) batches: bool,
     /// Whether the TLBs have been brought back to where a window begins ([`Mmu::recall`]).
     recalled: bool,
     /// How many windows have begun so.
@@ -32,13 +32,6 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
-    /// As it is where the stream says which core a thread runs on.
-    #[must_use]
-    pub(crate) fn on_cores(mut self) -> Hardware {
-        self.batches = self.members.iter().all(|member| Mmu::refuses_cores(&member.setup.machine).is_none());
-        self
-    }
-
     pub(crate) fn new(mmu: Mmu, members: Vec<Member>) -> Hardware {
         Hardware { mmu, members, gathers: false, batches: false, recalled: false, windows: 0 }
     }

@@ -43,9 +43,7 @@ impl Simulation {
         }
         let members = group.iter().enumerate().map(|(number, (place, setup))| Member::new(*place, number, setup));
         let mut hardware = Hardware::new(mmu, members.collect());
-        if info.cores > 0 {
-            hardware = hardware.on_cores();
-        }
+        hardware.batches = info.cores > 0 && machines.iter().all(|machine| Mmu::refuses_cores(machine).is_none());
         let kernel = Kernel::new(&mut hardware, info).map_err(cannot)?;
         let at_time = kernel.goes_by_time() || matches!(watch.every, Some(Every::Seconds(_)));
         let mut simulation = Simulation {
