@@ -22,12 +22,14 @@ fn a_kernel_boots_and_its_programs_read_what_they_wrote() {
         words.windows(2).find_map(|pair| pair[0].parse::<u64>().ok().filter(|_| pair[1] == after))
     };
     let lines: Vec<&str> = told.lines().filter(|line| line.contains(" wrong words") && line.starts_with(' ')).collect();
-    assert_eq!(lines.len(), 12, "{told}");
-    for policy in lines.chunks(6) {
+    assert_eq!(lines.len(), 14, "{told}");
+    for policy in lines.chunks(7) {
         let of = |line: usize, what| number(policy[line], what).unwrap_or_else(|| panic!("{what} in {}", policy[line]));
         assert_eq!((of(0, "promotions"), of(0, "demotions")), (4, 0));
         assert!(of(2, "demotions") > 0, "a fork and a write demote: {told}");
         assert!(of(5, "out") > 6000 && of(5, "in") > 6000, "the daemon pages: {told}");
     }
-    assert!(lines[0].contains(" 2048 faults") && lines[6].contains(" 4 faults"), "{told}");
+    let shootdowns = told.lines().filter_map(|line| number(line, "shootdowns,"));
+    assert_eq!(shootdowns.filter(|sent| *sent > 100).count(), 2, "both policies share pages: {told}");
+    assert!(lines[0].contains(" 2048 faults") && lines[7].contains(" 4 faults"), "{told}");
 }
