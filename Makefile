@@ -26,7 +26,7 @@ wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes
 	@test -x $(WHEEL)/bin/maturin || { python3 -m venv $(WHEEL) && $(WHEEL)/bin/pip install --quiet 'maturin>=1.7,<2'; }
 	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
 
-demo: ## what superpages do to recorded real programs, on two machines
+demo: ## for which recorded programs superpages pay, and what they cost
 	@echo "building: some five minutes on two cores the first time"
 	@$(MAKE) --no-print-directory build
 	./demo/run $(SUPERPAGE)

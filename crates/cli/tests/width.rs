@@ -58,7 +58,7 @@ fn simulations_of_several_sampled_traces() {
     let _turn = superpage_testing::turn_of("width");
     let corpus = ["sim", "--trace", "corpus/gzip.sp", "corpus/sqlite3.sp", "-m", "zen5", "-m", "golden-cove"];
     let text = fits(&[&corpus[..], &["-p", "thp", "-p", "reservation", "-p", "reservation:sizes=2M"]].concat());
-    assert!(text.contains("zen5: speedup over base, and fewer TLB misses"), "{text}");
+    assert!(text.contains("zen5: speedup over base, fewer TLB misses, and more memory"), "{text}");
 }
 
 #[test]

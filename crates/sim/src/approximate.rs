@@ -42,6 +42,50 @@ pub(crate) fn misses(row: &Row) -> String {
     }
 }
 
+/// Misses in the last level per 1000 instructions; of a sample without the interval, which
+/// [`misses`] has, but where that reaches 0.
+pub(crate) fn mpki(row: &Row) -> String {
+    let Some(mpki) = row.mpki else { return "-".into() };
+    match sample(row) {
+        None => three_digits(mpki),
+        Some((_, false)) => UNKNOWN.into(),
+        Some((sampled, true)) => match sampled.tlb_misses_error {
+            Some(error) if error >= row.tlb_misses as f64 => {
+                let most = (row.tlb_misses as f64 + error) * 1000.0 / row.instructions as f64;
+                format!("< {}", three_digits(most))
+            }
+            _ => format!("≈ {}", three_digits(mpki)),
+        },
+    }
+}
+
+/// A number with three digits that count, at most four places.
+fn three_digits(value: f64) -> String {
+    let places = if value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else if value >= 0.9995 {
+        2
+    } else {
+        3 + usize::from(value < 0.09995)
+    };
+    format!("{value:.places$}")
+}
+
+/// How much more memory was resident than with `base`, at the peaks, in percent.
+pub(crate) fn more_memory(row: &Row, base: &Row) -> String {
+    let (here, there) = (row.peak_resident_bytes as f64, base.peak_resident_bytes as f64);
+    known(
+        row,
+        if there > 0.0 {
+            format!("{:+.0} %", 100.0 * (here / there - 1.0)).replace("-0 %", "+0 %")
+        } else {
+            "-".into()
+        },
+    )
+}
+
 /// Memory references of walks; their interval is only in the JSON.
 pub(crate) fn walk_references(row: &Row) -> String {
     match sample(row) {

@@ -95,6 +95,9 @@ fn conditions(rows: &[Row]) -> String {
     format!("{}: {}", first.machine, parts.join(", "))
 }
 
+/// The most characters of a workload in a summary.
+const LABEL: usize = 32;
+
 /// How much was touched, if it is the same for all rows: always, unless one of them ended early.
 fn touched_by_all(rows: &[Row]) -> Option<u64> {
     let touched = rows[0].peak_touched_bytes;
@@ -126,6 +129,7 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(&mut columns, Column::name("kernel"), &|row| row.kernel.clone().unwrap_or("-".into()));
     }
     add(&mut columns, Column::number("TLB misses"), &approximate::misses);
+    add(&mut columns, unless_modelled(Column::number("MPKI")), &approximate::mpki);
     add(&mut columns, unless_modelled(Column::number("fewer")), &approximate::fewer);
     add(&mut columns, Column::number("walk refs").only_wide(), &approximate::walk_references);
     add(&mut columns, if_modelled(Column::number("time")), &approximate::seconds);
@@ -237,8 +241,9 @@ fn machines(rows: &[Row]) -> Vec<&str> {
     machines
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved, or the
-/// times of kernels that have models: one line per workload, one column per policy and kernel.
+/// For each machine, the speedup over `base`, the share of its misses that is saved and the memory
+/// that this takes, or the times of kernels that have models: one line per workload, one column per
+/// policy and kernel.
 fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let modelled = is_modelled(rows);
@@ -255,7 +260,7 @@ fn summary(rows: &[Row], screen: Screen) -> String {
         if labels.is_empty() {
             continue;
         }
-        let what = if modelled { "time" } else { "speedup over base, and fewer TLB misses" };
+        let what = if modelled { "time" } else { "speedup over base, fewer TLB misses, and more memory" };
         out += &screen.paragraph(&format!("{machine}: {what}"));
         let others = labels.iter().map(Column::number);
         let mut table = Table::new(std::iter::once(Column::name("workload")).chain(others));
@@ -266,9 +271,13 @@ fn summary(rows: &[Row], screen: Screen) -> String {
                 Some(part) => format!("{}…/{part}", name.chars().take(20).collect::<String>()),
                 None => name,
             };
+            let base = group.iter().find(|row| row.is_base());
             let cell = |wanted: &String| match group.iter().find(|row| label(row) == *wanted) {
                 Some(row) if modelled => approximate::seconds(row),
-                Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
+                Some(row) => {
+                    let memory = base.map_or("-".into(), |base| approximate::more_memory(row, base));
+                    format!("{} {:>9} {memory:>7}", approximate::speedup(row), approximate::fewer(row))
+                }
                 None => "-".into(),
             };
             std::iter::once(name).chain(labels.iter().map(cell)).collect::<Vec<_>>()
@@ -280,11 +289,14 @@ fn summary(rows: &[Row], screen: Screen) -> String {
     out
 }
 
-/// The beginning of a command line or workload, without the folder of its program.
+/// The first words of a command line or workload, without the folder of its program.
 fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
-    format!("{program}{rest}").chars().take(32).collect()
+    let whole = format!("{program}{rest}");
+    let cut = whole.char_indices().nth(LABEL).map(|(at, _)| &whole[..at]);
+    let Some(cut) = cut else { return whole };
+    format!("{} …", cut.rfind(' ').map_or(cut, |space| &cut[..space]))
 }
 
 /// The name of the part of a stream that a row belongs to, if the row of the whole stream is in
