@@ -16,7 +16,7 @@ pub(crate) struct Carried {
     /// Whether each run makes a request, for its line.
     pub(super) lines: bool,
     pub(super) last: Last,
-    /// The requests since the last event.
+    /// The requests of a window since the last event.
     made: Made,
     pub(super) touched: Touched,
     pub(super) recent: Recent,
@@ -34,17 +34,19 @@ impl Carried {
     /// page for the first time.
     #[inline(always)]
     pub(super) fn note(&mut self, request: Request, makes: bool, role: Role) -> bool {
-        !self.made.has(request) && self.note_new(request, makes, role)
+        if role == Role::Window {
+            return !self.made.has(request) && self.note_in_window(request, makes);
+        }
+        self.touched.access(request.page().0, request.access())
     }
 
-    /// As [`Carried::note`], of a request that may be the first of its kind since the last event.
+    /// As [`Carried::note`], of a request that may be the first of its kind in a window since the
+    /// last event.
     #[inline(never)]
-    fn note_new(&mut self, request: Request, makes: bool, role: Role) -> bool {
+    fn note_in_window(&mut self, request: Request, makes: bool) -> bool {
         if makes {
             self.made.add(request);
-            if role == Role::Window {
-                self.recent.add(self.touched.process(), request);
-            }
+            self.recent.add(self.touched.process(), request);
         }
         self.touched.access(request.page().0, request.access())
     }

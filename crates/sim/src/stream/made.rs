@@ -1,11 +1,15 @@
-//! Which requests a stream has made since the last event.
+//! Which requests a window has made since the last event.
 
 use superpage_mmu::Request;
 use superpage_pages::{Access, Vpn};
 
 /// Requests since the last event, those that were last in their slots. One of them touches no page
 /// for the first time, and is to no page that its window did not use.
-pub(super) struct Made(Box<[Request; SLOTS]>);
+pub(super) struct Made {
+    slots: Box<[Request; SLOTS]>,
+    /// Whether there is any.
+    any: bool,
+}
 
 const SLOTS: usize = 1024;
 
@@ -14,7 +18,7 @@ const NONE: Request = Request::new(Vpn(u64::MAX >> 2), Access::Execute);
 
 impl Default for Made {
     fn default() -> Made {
-        Made(Box::new([NONE; SLOTS]))
+        Made { slots: Box::new([NONE; SLOTS]), any: false }
     }
 }
 
@@ -29,16 +33,19 @@ impl Made {
     /// Whether it was made; `false` if others took its slot since.
     #[inline(always)]
     pub(super) fn has(&self, request: Request) -> bool {
-        self.0[slot(request)] == request
+        self.slots[slot(request)] == request
     }
 
     /// Adds a request.
     pub(super) fn add(&mut self, request: Request) {
-        self.0[slot(request)] = request;
+        self.slots[slot(request)] = request;
+        self.any = true;
     }
 
     /// An event: forgets all of them.
     pub(super) fn forget(&mut self) {
-        self.0.fill(NONE);
+        if std::mem::take(&mut self.any) {
+            self.slots.fill(NONE);
+        }
     }
 }
