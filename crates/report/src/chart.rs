@@ -2,7 +2,6 @@
 //! or dash as well.
 
 use crate::figure::{Axis, Figure, Kind, Point, Series};
-use crate::heat::short;
 use crate::page::escape;
 use crate::scale::{Scale, tick};
 use std::fmt::Write;
@@ -16,6 +15,14 @@ pub(crate) const BOTTOM: f64 = 362.0;
 const LINE: f64 = 20.0;
 /// About the width of a letter.
 pub(crate) const LETTER: f64 = 6.7;
+
+/// The most letters of a name beside an axis.
+const LETTERS: usize = 28;
+
+/// A name that fits.
+fn short(name: &str) -> String {
+    if name.chars().count() > LETTERS { name.chars().take(LETTERS - 1).chain(['…']).collect() } else { name.into() }
+}
 
 /// The number of colours; further series have the first ones again, with other marks or dashes.
 const COLOURS: usize = 12;

@@ -28,11 +28,11 @@ pub(crate) struct Brief {
     pub(crate) ended: bool,
     /// Whether, moreover, the stream says what its kernel did.
     pub(crate) whole: bool,
-    pub(crate) speedup: Option<f64>,
     /// The modelled time.
     pub(crate) seconds: f64,
-    /// What the map shows.
+    /// What the page shows.
     pub(crate) values: quantities::Values,
+    pub(crate) errors: quantities::Values,
 }
 
 impl Brief {
@@ -43,9 +43,9 @@ impl Brief {
             base: row.is_base(),
             ended,
             whole: ended && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
-            speedup: row.speedup,
             seconds: row.seconds,
             values: quantities::values(row, base),
+            errors: quantities::errors(row),
         }
     }
 }

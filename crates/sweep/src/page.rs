@@ -1,22 +1,20 @@
-//! `index.html`: the figures of a sweep, each with the command that makes it.
+//! `index.html`: the rows of a sweep to explore, and the commands that made them.
 
 use crate::Plan;
 use crate::axis::{Point, TRACE};
-use crate::figures::{Drawn, Shown};
-use crate::map;
 use crate::merge::Merged;
 use crate::plan::VERSION;
 use std::fmt::Write;
 use superpage_output::quoted;
 use superpage_pages::ExactBytes;
-use superpage_report::{escape, page, prose};
+use superpage_report::{Explorer, escape, page, prose};
 
-/// The page with these figures. `command` made the rows.
-pub(crate) fn html(plan: &Plan, merged: &Merged, all: &[Shown], command: &str) -> String {
+/// The page. `command` made the rows.
+pub(crate) fn html(plan: &Plan, merged: &Merged, explorer: Option<&Explorer>, command: &str) -> String {
     let sweep = &plan.sweep;
     let (rows, failed) = (merged.rows.len(), merged.failed.len());
     let mut lead = format!(
-        "<p class=\"lead\">{} {} A speedup is the time of <code>base</code> over that of the row, \
+        "<p class=\"lead\">{} {} A speed-up is the time of <code>base</code> over that of the row, \
          on the same machine, in the same memory. All rows are in <code>rows.parquet</code> beside this page.</p>\n\
          <ul class=\"counts\"><li><b>{rows}</b> rows</li><li><b>{}</b> simulations</li><li><b>{failed}</b> rows ended early</li>\
          <li>superpage <b>{VERSION}</b></li></ul>\n<dl>",
@@ -27,37 +25,34 @@ pub(crate) fn html(plan: &Plan, merged: &Merged, all: &[Shown], command: &str) -
     for bundle in sweep.bundles() {
         let _ = write!(lead, "<dt>{}</dt><dd>{}</dd>", escape(&bundle.name), escape(&bundle.values.join(" · ")));
     }
-    let _ = writeln!(lead, "</dl>\n<p><code>{}</code></p>", escape(command));
-    let mut main = map::html(plan, merged, command);
-    let mut open = false;
-    for (number, Shown { drawn, means, example, folded }) in all.iter().enumerate() {
-        if *folded != open {
-            main += if *folded { "<details><summary>Machine by machine</summary>\n" } else { "</details>\n" };
-            open = *folded;
-        }
-        let alone = of_row(plan, example);
-        let alone = alone.map(|alone| format!(" One of its rows alone: <code>{}</code>", escape(&alone)));
-        let below = format!(
-            "<p class=\"made\">{} Made by <code>{}</code>.{}</p>",
-            escape(means),
-            escape(command),
-            alone.unwrap_or_default()
-        );
-        let id = format!("figure-{}", number + 1);
-        main += &match drawn {
-            Drawn::Figure(figure) => figure.html_above(&id, &below),
-            Drawn::Heat(heat) => heat.html(&id, &below),
-        };
-    }
-    main += if open { "</details>\n" } else { "" };
+    lead += "</dl>\n";
+    let alone = example(plan, merged).and_then(|point| of_row(plan, &point));
+    let alone = alone.map(|alone| format!(" One of its rows alone: <code>{}</code>", escape(&alone)));
+    let below = format!(
+        "<p class=\"made\">Means over what is not chosen: geometric of ratios, arithmetic of others. A line through the \
+         points joins those that no other beats in both. Vertical and horizontal strokes are 95 % intervals of one row; \
+         a <b>?</b> marks what contains a sampled stream of which the kernel's part is not known. Made by \
+         <code>{}</code>.{}</p>",
+        escape(command),
+        alone.unwrap_or_default()
+    );
+    let mut main = explorer.map_or(below.clone(), |explorer| explorer.html("The rows", &below));
     if failed > 0 {
         let items: String = merged.failed.iter().map(|failed| format!("<li>{}</li>", escape(failed))).collect();
         let _ = writeln!(
             main,
-            "<details><summary>{failed} rows ended early, and are in no figure</summary><ul>{items}</ul></details>"
+            "<details><summary>{failed} rows ended early, and are not shown</summary><ul>{items}</ul></details>"
         );
     }
     page(&sweep.name, &lead, &main)
+}
+
+/// A point whose row is whole, not of `base` if there is another.
+fn example(plan: &Plan, merged: &Merged) -> Option<Point> {
+    let whole = |point: &Point| merged.rows[merged.place(plan, point)].whole;
+    let other = |point: &Point| !merged.rows[merged.place(plan, point)].base;
+    let of = |which: &dyn Fn(&Point) -> bool| plan.sweep.points().find(|point| whole(point) && which(point));
+    of(&other).or_else(|| of(&|_| true))
 }
 
 /// The command that runs one point and its `base`; `None` if the sweep alone knows its machine or

@@ -1,4 +1,4 @@
-//! The quantities of a row that the map can show.
+//! The quantities of a row that the page can show.
 
 use superpage_sim::Row;
 
@@ -13,48 +13,65 @@ pub(crate) struct Quantity {
     pub(crate) ratio: bool,
     /// Whether it is an estimate where the stream was sampled.
     pub(crate) estimated: bool,
+    /// Its unit, written after a number.
+    pub(crate) unit: &'static str,
     /// The value of a row, given that row and the row of `base`.
     of: fn(&Row, &Row) -> f64,
+    /// Half the width of its 95 % interval, if that is known.
+    error: fn(&Row) -> Option<f64>,
 }
 
 impl Quantity {
+    /// A quantity of which less is better.
+    const fn of(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Quantity {
+        Quantity { name, label, more: false, ratio: false, estimated: false, unit: "", of, error: |_| None }
+    }
+
     /// A percentage, of which less is better.
     const fn percentage(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Quantity {
-        Quantity { name, label, more: false, ratio: false, estimated: false, of }
+        Quantity { unit: " %", ..Quantity::of(name, label, of) }
     }
 
     /// A ratio to `base`, of which less is better.
     const fn ratio(name: &'static str, label: &'static str, of: fn(&Row, &Row) -> f64) -> Quantity {
-        Quantity { ratio: true, ..Quantity::percentage(name, label, of) }
+        Quantity { ratio: true, ..Quantity::of(name, label, of) }
     }
 
     const fn more(self) -> Quantity {
         Quantity { more: true, ..self }
     }
 
-    const fn estimated(self) -> Quantity {
-        Quantity { estimated: true, ..self }
+    /// An estimate where the stream was sampled, with this interval.
+    const fn estimated(self, error: fn(&Row) -> Option<f64>) -> Quantity {
+        Quantity { estimated: true, error, ..self }
     }
 }
 
-/// Indices into [`QUANTITIES`]: the quantity that the map shows first, and the one that it is drawn
+/// Indices into [`QUANTITIES`]: the quantity that is shown first, and the one that it is drawn
 /// against.
 pub(crate) const SPEEDUP: usize = 0;
 pub(crate) const PEAK: usize = 1;
 
 /// All of them.
 pub(crate) const QUANTITIES: &[Quantity] = &[
-    Quantity::ratio("speedup", "speed-up over base", |row, base| over(base.cycles, row.cycles)).more().estimated(),
+    Quantity::ratio("speedup", "speed-up over base", |row, base| over(base.cycles, row.cycles))
+        .more()
+        .estimated(|row| row.sampled.as_ref()?.speedup_error),
     Quantity::ratio("peak", "memory at its peak over that of base", |row, base| {
         over(row.peak_resident_bytes, base.peak_resident_bytes)
     }),
     Quantity::ratio("end", "memory at the end over that of base", |row, base| {
         over(row.end_resident_bytes, base.end_resident_bytes)
     }),
+    Quantity::ratio("own", "speed-up without faults, zeroing and copying", |row, base| over(own(base), own(row)))
+        .more()
+        .estimated(|_| None),
+    Quantity::of("mpki", "TLB misses per 1000 instructions", |row, _| row.mpki.unwrap_or(f64::NAN))
+        .estimated(|row| Some(1000.0 * row.sampled.as_ref()?.tlb_misses_error? / row.instructions as f64)),
     Quantity::percentage("misses", "TLB misses, % of those of base", |row, base| {
         100.0 * over(row.tlb_misses, base.tlb_misses)
     })
-    .estimated(),
+    .estimated(|row| row.sampled.as_ref()?.tlb_miss_reduction_percent_error),
     Quantity::ratio("fault", "99.9th percentile of fault latency over that of base", |row, base| {
         over(row.fault_p999, base.fault_p999)
     }),
@@ -74,14 +91,24 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     .more(),
 ];
 
-/// The values of a row in the order of the quantities; `NaN` where there is none.
+/// The values of a row in the order of the quantities, or their errors; `NaN` where there is none.
 pub(crate) type Values = [f32; QUANTITIES.len()];
 
 fn over(value: u64, of: u64) -> f64 {
     value as f64 / of as f64
 }
 
+/// The cycles that are not the kernel's at faults: once memory is filled, these alone go on.
+fn own(row: &Row) -> u64 {
+    row.cycles.saturating_sub(row.fault_cycles + row.zero_cycles + row.copy_cycles)
+}
+
 /// The values of a row, given the row of `base`.
 pub(crate) fn values(row: &Row, base: Option<&Row>) -> Values {
     std::array::from_fn(|at| base.map_or(f32::NAN, |base| (QUANTITIES[at].of)(row, base) as f32))
+}
+
+/// Their errors.
+pub(crate) fn errors(row: &Row) -> Values {
+    std::array::from_fn(|at| (QUANTITIES[at].error)(row).map_or(f32::NAN, |error| error as f32))
 }

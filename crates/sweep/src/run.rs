@@ -4,7 +4,7 @@ use crate::cells::Cells;
 use crate::damaged::{damaged, refused};
 use crate::folder::Folder;
 use crate::pass::{Running, pass};
-use crate::{Plan, Shard, figures, merge, page};
+use crate::{Plan, Shard, explore, merge, page, picture};
 use rayon::{ThreadBuilder, ThreadPoolBuilder};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -197,10 +197,12 @@ pub(crate) fn finish(
         }
     })?;
     if let Some(merged) = merged {
-        let figures = figures::figures(plan, &merged);
-        folder.write("index.html", page::html(plan, &merged, &figures, command).as_bytes())?;
-        if let Some(picture) = figures::picture(&figures) {
-            folder.write("map.svg", picture.as_bytes())?;
+        let rows = explore::rows(plan, &merged);
+        let picture = picture::picture(plan, &merged, &rows);
+        let explorer = explore::explorer(plan, &merged, rows);
+        folder.write("index.html", page::html(plan, &merged, explorer.as_ref(), command).as_bytes())?;
+        if let Some(picture) = picture {
+            folder.write("map.svg", picture.svg().as_bytes())?;
         }
         (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
     }

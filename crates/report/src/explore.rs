@@ -1,0 +1,125 @@
+//! Rows that a reader explores on a page: which quantity, for which values of which axes, against
+//! what. Drawn by Observable Plot, which the page contains (`vendor/`): it makes plain SVG from
+//! data, has facets, tips and logarithmic scales, and needs half a megabyte and no network.
+
+use crate::page::escape;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A set of rows to explore. In the same page all have the same scripts ([`crate::page`]).
+pub struct Explorer {
+    /// What rows differ in.
+    pub axes: Vec<ExploredAxis>,
+    /// What each row has.
+    pub measures: Vec<Measure>,
+    /// The rows.
+    pub rows: Vec<ExploredRow>,
+    /// The axis whose values have colours at first: one with several values.
+    pub colours: usize,
+    /// The axis that lines go along at first.
+    pub over: Option<usize>,
+}
+
+/// What rows differ in.
+#[derive(Serialize)]
+pub struct ExploredAxis {
+    /// Its name.
+    pub name: String,
+    /// The names of its values.
+    pub values: Vec<String>,
+    /// The same as numbers, if they are numbers.
+    pub numbers: Option<Vec<f64>>,
+}
+
+/// What each row has.
+#[derive(Serialize)]
+pub struct Measure {
+    /// Its name in files.
+    pub name: &'static str,
+    /// Its name for readers.
+    pub label: String,
+    /// Its unit, written after a number.
+    pub unit: &'static str,
+    /// Whether it is a ratio to a baseline, so that means are geometric and 1 is no difference.
+    pub ratio: bool,
+    /// Whether more is better.
+    pub more: bool,
+}
+
+/// One row.
+pub struct ExploredRow {
+    /// The value of each axis, by number.
+    pub chosen: Vec<usize>,
+    /// Whether all of it is known: a mean over rows that are not gets a mark.
+    pub sure: bool,
+    /// The value of each measure; `NaN` where there is none.
+    pub values: Vec<f64>,
+    /// Half the width of the 95 % interval of each; `NaN` where it is exact or unknown.
+    pub errors: Vec<f64>,
+}
+
+impl ExploredRow {
+    fn json(&self) -> Value {
+        // Four digits are what a reader can tell apart, and a third of the bytes.
+        let number = |value: &f64| match format!("{value:.3e}").parse::<f64>() {
+            Ok(value) if value.is_finite() => json!(value),
+            _ => Value::Null,
+        };
+        let chosen = self.chosen.iter().map(|value| json!(value));
+        let head = chosen.chain([json!(u8::from(self.sure))]);
+        Value::from_iter(head.chain(self.values.iter().chain(&self.errors).map(number)))
+    }
+}
+
+/// How a page is known to need the scripts.
+const CLASS: &str = "<section class=\"explore\">";
+
+impl Explorer {
+    /// The section of a page, under this title; `below` is HTML. Cost: some 20 bytes for each number.
+    pub fn html(&self, title: &str, below: &str) -> String {
+        let data = json!({
+            "dims": self.axes,
+            "measures": self.measures,
+            "rows": self.rows.iter().map(ExploredRow::json).collect::<Vec<_>>(),
+            "colour": self.colours,
+            "over": self.over,
+            "show": 0,
+            "against": usize::from(self.measures.len() > 1),
+        });
+        format!(
+            "{CLASS}<h2>{}</h2>\n<noscript><p>It needs a script.</p></noscript>\n<form></form>\n\
+             <div class=\"panels\"></div>\n{below}\n<script type=\"application/json\">{}</script></section>\n",
+            escape(title),
+            data.to_string().replace('<', "\\u003c"),
+        )
+    }
+}
+
+/// The scripts that a page with this content needs.
+pub(crate) fn scripts(main: &str) -> String {
+    if !main.contains(CLASS) {
+        return String::new();
+    }
+    let all =
+        [include_str!("../vendor/d3.min.js"), include_str!("../vendor/plot.umd.min.js"), include_str!("explore.js")];
+    all.iter().map(|script| format!("<script>{script}</script>\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_text_cannot_leave_the_data() {
+        let explorer = Explorer {
+            axes: vec![ExploredAxis { name: "policy".into(), values: vec!["</script>".into()], numbers: None }],
+            measures: vec![Measure { name: "gain", label: "gain".into(), unit: "", ratio: true, more: true }],
+            rows: vec![ExploredRow { chosen: vec![0], sure: true, values: vec![1.23456], errors: vec![f64::NAN] }],
+            colours: 0,
+            over: None,
+        };
+        let html = explorer.html("Rows", "");
+        assert!(html.contains("[[0,1,1.235,null]]") && html.matches("</script>").count() == 1, "{html}");
+        assert!(crate::page("t", "", &html).contains("Plot") && !crate::page("t", "", "").contains("<script"));
+    }
+}
