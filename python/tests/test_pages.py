@@ -66,6 +66,22 @@ def under(tab, mark):
 VIEWS = ["view=each", "view=each&panels=2&show=1", "view=against&panels=0", "view=over&over=1&logx=on", "view=heat&over=2"]
 
 
+@pytest.fixture(scope="module")
+def page_of_sim(command, tmp_path_factory):
+    page = tmp_path_factory.mktemp("sim") / "page.html"
+    command("sim", "touch:bytes=8M;random:bytes=16M,references=100K", "-m", "zen5", "-p", "thp", "-p", "reservation",
+            "--every", "1ms", "--export-html", page)
+    return page
+
+
+def test_the_page_of_sim_has_its_rows_and_their_memory(browser, page_of_sim):
+    tab, wrong = opened(browser, page_of_sim, "")
+    assert tab.locator(".explore .panels svg [aria-label='bar'] rect").count() == 3
+    assert tab.locator("section:not(.explore) svg").count() == 6
+    assert wrong == []
+    tab.close()
+
+
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("view", VIEWS)

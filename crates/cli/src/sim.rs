@@ -137,8 +137,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
     every: Option<Every>,
 
-    /// Draw memory by page size and misses over time into a page, one panel for each row
-    #[arg(long, value_name = "FILE", requires = "every")]
+    /// Write a page where the rows can be explored; with --every also memory by page size and misses
+    /// over time, a panel for each row
+    #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 
     /// How to print the rows: table, json, csv or parquet
@@ -302,7 +303,7 @@ impl Sim {
         };
         let mut findings = Vec::new();
         superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
-        let page = export.map(|export| (export, superpage_sim::series_page(&all)));
+        let page = export.map(|export| (export, superpage_sim::rows_page(&all)));
         crate::export::write_and_print(page, findings, &stop)?;
         if self.every.is_some() && self.export_html.is_none() && self.format == Format::Table {
             eprintln!("superpage: --every: the samples are in --format json, key `series`, and drawn by --export-html");

@@ -4,7 +4,7 @@ use crate::script::Script;
 use std::sync::atomic::AtomicBool;
 use superpage_pages::{Access, PageSize};
 use superpage_report::Screen;
-use superpage_sim::{Conditions, Every, Format, Row, Watch, plan, run_parts, series_page, write};
+use superpage_sim::{Conditions, Every, Format, Row, Watch, plan, rows_page, run_parts, write};
 use superpage_trace::{Batch, Error, Event, Info, Source, workload};
 
 fn rows(script: &mut Script, policies: &[&str], every: Option<Every>) -> Vec<Row> {
@@ -28,7 +28,7 @@ fn a_series_has_marks_and_ends_of_processes() {
     assert_eq!(touched, [0, 0, 8192, 0, 0, 64, 0, 0], "nothing is left of a process that has ended");
     assert_eq!(series.iter().map(|sample| sample.faults).collect::<Vec<_>>(), [0, 0, 4, 4, 4, 20, 20, 20]);
     assert!(series.is_sorted_by_key(|sample| sample.seconds));
-    let page = series_page(&rows);
+    let page = rows_page(&rows);
     assert!(page.contains("<title>process 0 ends</title>") && page.contains("thp on zen5"), "{page}");
 }
 

@@ -3,9 +3,9 @@
 use crate::Plan;
 use crate::file::Bundle;
 use crate::merge::{Brief, Merged};
-use crate::quantities::{QUANTITIES, Quantity};
 use std::collections::{BTreeMap, HashMap};
 use superpage_report::{ExploredAxis, ExploredRow, Explorer, Measure};
+use superpage_sim::quantities::QUANTITIES;
 
 /// The most rows of a page: some 200 bytes each. Of more, means over an axis are shown.
 const ROWS: usize = 30_000;
@@ -58,12 +58,7 @@ fn over_first(plan: &Plan, merged: &Merged, rows: &mut [ExploredRow]) {
 /// What can be explored; `None` if there is one row of each policy alone.
 pub(crate) fn explorer(plan: &Plan, merged: &Merged, rows: Vec<ExploredRow>) -> Option<Explorer> {
     let bundles = plan.sweep.bundles();
-    let measure = |quantity: &Quantity| {
-        let Quantity { name, label, more, ratio, unit, estimated, .. } = *quantity;
-        let sign = if estimated { merged.certainty.sign() } else { "" };
-        Measure { name, label: format!("{sign}{label}"), unit, ratio, more }
-    };
-    let mut measures: Vec<Measure> = QUANTITIES.iter().map(measure).collect();
+    let mut measures: Vec<Measure> = QUANTITIES.iter().map(|quantity| quantity.measure(&merged.certainty)).collect();
     if bundles.iter().any(Bundle::sets) {
         let label = format!("{}speed-up over the first values", merged.certainty.sign());
         measures.insert(0, Measure { name: "first", label, unit: "", ratio: true, more: true });

@@ -25,7 +25,6 @@ mod pass;
 mod picture;
 mod plan;
 mod pool;
-mod quantities;
 mod run;
 mod shard;
 

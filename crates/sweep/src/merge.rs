@@ -8,10 +8,9 @@ use crate::damaged::{read, refused};
 use crate::folder::Folder;
 use crate::plan::Part;
 use crate::pool::{on_all, pool};
-use crate::quantities;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_output::explain;
-use superpage_sim::{Certainty, Error, Row, RowFile, Run, compare};
+use superpage_sim::{Certainty, Error, Row, RowFile, Run, compare, quantities};
 
 /// The file of all rows.
 pub(crate) const ROWS: &str = "rows.parquet";

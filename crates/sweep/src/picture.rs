@@ -3,9 +3,9 @@
 use crate::Plan;
 use crate::explore::place;
 use crate::merge::Merged;
-use crate::quantities;
 use std::collections::HashMap;
 use superpage_report::{Axis, ExploredRow, Figure, Kind, Point, Series};
+use superpage_sim::quantities;
 
 /// The most series of a figure.
 const SERIES: usize = 24;

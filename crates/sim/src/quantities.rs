@@ -1,20 +1,22 @@
-//! The quantities of a row that the page can show.
+//! The quantities of rows that pages show ([`superpage_report::Explorer`]).
 
-use superpage_sim::Row;
+use crate::{Certainty, Row};
+use superpage_report::Measure;
 
 /// A quantity of a row, which may be relative to the row of `base`.
-pub(crate) struct Quantity {
-    pub(crate) name: &'static str,
+pub struct Quantity {
+    /// Its name in files.
+    pub name: &'static str,
     /// Its name for readers, with its unit.
-    pub(crate) label: &'static str,
+    pub label: &'static str,
     /// Whether more is better.
-    pub(crate) more: bool,
+    pub more: bool,
     /// Whether means are geometric, as of ratios to `base`, or arithmetic.
-    pub(crate) ratio: bool,
+    pub ratio: bool,
     /// Whether it is an estimate where the stream was sampled.
-    pub(crate) estimated: bool,
+    pub estimated: bool,
     /// Its unit, written after a number.
-    pub(crate) unit: &'static str,
+    pub unit: &'static str,
     /// The value of a row, given that row and the row of `base`.
     of: fn(&Row, &Row) -> f64,
     /// Half the width of its 95 % interval, if that is known.
@@ -37,6 +39,13 @@ impl Quantity {
         Quantity { ratio: true, ..Quantity::of(name, label, of) }
     }
 
+    /// It for readers of rows that are as certain as this.
+    pub fn measure(&self, certainty: &Certainty) -> Measure {
+        let Quantity { name, label, more, ratio, unit, estimated, .. } = *self;
+        let sign = if estimated { certainty.sign() } else { "" };
+        Measure { name, label: format!("{sign}{label}"), unit, ratio, more }
+    }
+
     const fn more(self) -> Quantity {
         Quantity { more: true, ..self }
     }
@@ -47,13 +56,13 @@ impl Quantity {
     }
 }
 
-/// Indices into [`QUANTITIES`]: the quantity that is shown first, and the one that it is drawn
-/// against.
-pub(crate) const SPEEDUP: usize = 0;
-pub(crate) const PEAK: usize = 1;
+/// Index into [`QUANTITIES`]: the quantity that is shown first.
+pub const SPEEDUP: usize = 0;
+/// The one that it is drawn against.
+pub const PEAK: usize = 1;
 
 /// All of them.
-pub(crate) const QUANTITIES: &[Quantity] = &[
+pub const QUANTITIES: &[Quantity] = &[
     Quantity::ratio("speedup", "speed-up over base", |row, base| over(base.cycles, row.cycles))
         .more()
         .estimated(|row| row.sampled.as_ref()?.speedup_error),
@@ -92,7 +101,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
 ];
 
 /// The values of a row in the order of the quantities, or their errors; `NaN` where there is none.
-pub(crate) type Values = [f32; QUANTITIES.len()];
+pub type Values = [f32; QUANTITIES.len()];
 
 fn over(value: u64, of: u64) -> f64 {
     value as f64 / of as f64
@@ -103,12 +112,12 @@ fn own(row: &Row) -> u64 {
     row.cycles.saturating_sub(row.fault_cycles + row.zero_cycles + row.copy_cycles)
 }
 
-/// The values of a row, given the row of `base`.
-pub(crate) fn values(row: &Row, base: Option<&Row>) -> Values {
+/// The values of a row, given the row of `base` on its machine.
+pub fn values(row: &Row, base: Option<&Row>) -> Values {
     std::array::from_fn(|at| base.map_or(f32::NAN, |base| (QUANTITIES[at].of)(row, base) as f32))
 }
 
 /// Their errors.
-pub(crate) fn errors(row: &Row) -> Values {
+pub fn errors(row: &Row) -> Values {
     std::array::from_fn(|at| (QUANTITIES[at].error)(row).map_or(f32::NAN, |error| error as f32))
 }
