@@ -214,10 +214,10 @@ impl<M: Machine> Pmap for Tables<M> {
 
     fn flush_gathered(&mut self, space: SpaceId) {
         let (_, stale, emptied) = self.change.take().expect("a change was begun");
-        if stale.len() > MANY {
-            self.machine.invalidate_all(space);
-        } else {
-            self.machine.invalidate(space, &stale);
+        match stale.len() {
+            0 => {}
+            1..=MANY => self.machine.invalidate(space, &stale),
+            _ => self.machine.invalidate_all(space),
         }
         self.spare.extend(emptied);
     }
