@@ -7,7 +7,7 @@
 //! registers that Rust may change, on a separate stack of each processor, since the interrupted
 //! code may use the 128 bytes below its stack pointer.
 
-use crate::processors::PROCESSORS;
+use crate::shootdown::PROCESSORS;
 use core::arch::{asm, global_asm};
 
 /// The vector by which a processor calls the others.

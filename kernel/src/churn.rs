@@ -8,7 +8,8 @@
 //! shootdowns: a thread would write and read frames that have become another page's, and pages that
 //! a child shares.
 
-use crate::processors::{self, PROCESSORS};
+use crate::processors;
+use crate::shootdown::PROCESSORS;
 use crate::{Kernel, PAGE, START, STEP, Serial, boot, kernel, word};
 use core::fmt::Write;
 use core::ops::Range;
@@ -182,8 +183,8 @@ pub(crate) fn on_both(space: SpaceId, seconds: u64) -> u64 {
     SPACE.store(space.0, Ordering::Relaxed);
     SECONDS.store(seconds, Ordering::Relaxed);
     processors::run_on_both(thread);
-    let (faults, sent) = kernel(|kernel| (kernel.faults, kernel.tables.machine.shootdowns));
-    let ([interrupted, spinning], forks) = (processors::answered(), FORKS.swap(0, Ordering::Relaxed));
+    let (faults, forks) = (kernel(|kernel| kernel.faults), FORKS.swap(0, Ordering::Relaxed));
+    let [sent, interrupted, spinning] = processors::ALL.counts();
     let _ = writeln!(
         Serial,
         "  on two processors: {} and {} faults, {forks} forks, {sent} shootdowns, answered {interrupted} in interrupts \

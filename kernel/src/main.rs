@@ -12,11 +12,19 @@ mod boot;
 mod churn;
 mod heap;
 mod processors;
+mod shootdown;
 mod tables;
+
+/// What `shootdown.rs` synchronizes by.
+mod sync {
+    pub(crate) use core::hint::spin_loop;
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+}
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering};
-use processors::{Lock, PROCESSORS};
+use processors::Lock;
+use shootdown::{Hardware, PROCESSORS, Running};
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Vpn};
 use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, Page, SpaceId, Stats, Vm};
 use tables::{Machine, Tables};
@@ -50,36 +58,6 @@ macro_rules! println {
 /// Identity-mapped physical memory.
 struct Physical;
 
-/// The tables in it, and the TLBs of the processors.
-#[derive(Default)]
-struct Running {
-    /// The space whose tables each processor uses. It holds no translation of any other one, since
-    /// loading a root flushes its TLB.
-    spaces: [Option<SpaceId>; PROCESSORS],
-    shootdowns: u64,
-}
-
-impl Running {
-    fn here(&self) -> SpaceId {
-        self.spaces[boot::processor()].expect("a program runs")
-    }
-
-    /// Invalidates pages of a space, or all, wherever it runs.
-    fn shoot_down(&mut self, space: SpaceId, stale: Option<&[Vpn]>) {
-        let runs = |processor: &usize| self.spaces[*processor] == Some(space);
-        let here = boot::processor();
-        let others =
-            (0..PROCESSORS).filter(|other| *other != here && runs(other)).fold(0, |all, other| all | 1 << other);
-        if runs(&here) {
-            processors::invalidate(stale);
-        }
-        if others > 0 {
-            self.shootdowns += 1;
-            processors::shoot_down(others, stale);
-        }
-    }
-}
-
 fn frame(frame: Pfn) -> *mut [u8; PAGE] {
     (frame.0 as usize * PAGE) as *mut [u8; PAGE]
 }
@@ -89,6 +67,7 @@ fn slot(from: Backed) -> *mut [u8; PAGE] {
     (DISK as usize + slot as usize * PAGE) as *mut [u8; PAGE]
 }
 
+/// The tables in it, and the TLBs of the processors.
 impl Machine for Running {
     fn read(&self, table: Pfn, index: usize) -> u64 {
         // SAFETY: a frame that the manager gave for page tables; volatile, as the processor sets
@@ -111,17 +90,17 @@ impl Machine for Running {
     }
 
     fn invalidate(&mut self, space: SpaceId, stale: &[Vpn]) {
-        self.shoot_down(space, Some(stale));
+        processors::ALL.shoot_down(self, space, Some(stale));
     }
 
     fn invalidate_here(&mut self, space: SpaceId, at: Vpn) {
-        if self.spaces[boot::processor()] == Some(space) {
-            processors::invalidate(Some(&[at]));
+        if self.0[boot::processor()] == Some(space) {
+            processors::ALL.hardware.invalidate(Some(&[at]));
         }
     }
 
     fn invalidate_all(&mut self, space: SpaceId) {
-        self.shoot_down(space, None);
+        processors::ALL.shoot_down(self, space, None);
     }
 }
 
@@ -163,7 +142,7 @@ struct Kernel {
 impl Kernel {
     /// Has this processor run a space, or none.
     fn run(&mut self, space: Option<SpaceId>) {
-        self.tables.machine.spaces[boot::processor()] = space;
+        self.tables.machine.0[boot::processor()] = space;
         let root = space.and_then(|space| self.tables.root(space));
         boot::load_root(root.map_or_else(boot::first_root, |root| root.0 * PAGE as u64));
     }
@@ -176,7 +155,7 @@ impl Kernel {
             _ => Access::Read,
         };
         self.faults[boot::processor()] += 1;
-        let space = self.tables.machine.here();
+        let space = self.tables.machine.0[boot::processor()].expect("a program runs");
         let at = space.page(Vpn(address / PAGE as u64));
         while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, at, access) {
             let full = matches!(error, FaultError::OutOfMemory(_));
