@@ -46,6 +46,7 @@ mod relocate;
 mod remap;
 mod requests;
 mod reservation_lists;
+mod shootdowns;
 mod speculation;
 mod stride;
 mod swap;

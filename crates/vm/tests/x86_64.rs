@@ -3,7 +3,7 @@
 //! is held against what was written last.
 
 #[path = "../../../kernel/src/tables.rs"]
-mod tables;
+pub(crate) mod tables;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
