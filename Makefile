@@ -3,7 +3,7 @@ SHELL = /bin/bash
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install deb wheel demo test kernel lint package bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install deb wheel demo test kernel lint package pictures bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -70,6 +70,10 @@ package: ## does each crate package, and build from its package alone? some minu
 
 reproduce: build ## every table and figure of the papers beside what runs here: minutes, and target/reproduce.html
 	$(SUPERPAGE) reproduce navarro02 --export-html target/reproduce.html
+
+pictures: build ## the pictures of the documents, docs/map.svg and docs/pictures: some minutes (needs chromium)
+	@python/test prepare
+	target/python/bin/python demo/pictures $(SUPERPAGE)
 
 bench: ## the numbers of docs/results.md, each beside its reference
 	$(CARGO) bench --workspace --locked
