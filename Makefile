@@ -3,7 +3,7 @@ SHELL = /bin/bash
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install deb wheel demo test kernel lint package pictures bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install deb wheel book demo test kernel lint package pictures bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -25,6 +25,13 @@ WHEEL = target/wheel
 wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes (needs Python 3.11)
 	@test -x $(WHEEL)/bin/maturin || { python3 -m venv $(WHEEL) && $(WHEEL)/bin/pip install --quiet 'maturin>=1.7,<2'; }
 	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
+
+BOOK = target/sphinx
+book: ## build docs/ as a book with search, target/book/index.html, and check its links: seconds (needs Python 3.11)
+	@test -x $(BOOK)/bin/sphinx-build || { python3 -m venv $(BOOK) && $(BOOK)/bin/pip install --quiet --disable-pip-version-check \
+		-r docs/requirements.txt; }
+	$(BOOK)/bin/sphinx-build --quiet --fail-on-warning --keep-going -c docs -d $(BOOK)/doctrees . target/book
+	@echo '<meta http-equiv="refresh" content="0; url=docs/README.html">' > target/book/index.html
 
 demo: ## for which recorded programs superpages pay, and what they cost
 	@echo "building: some five minutes on two cores the first time"
