@@ -1,7 +1,7 @@
 """The book: `make book` builds it with Sphinx from the Markdown of the repository; a warning is an error.
 
 docs/README.md is its front page and its table of contents: a heading is a part, a link in a list a
-page, a link in a list below it a page below that.
+page, a link in an indented line a page below that.
 """
 
 import re
@@ -14,6 +14,7 @@ html_show_copyright = False
 extensions = ["myst_parser"]
 myst_heading_anchors = 4  # links to headings, by the names that Git hosts give them
 highlight_language = "text"
+suppress_warnings = ["misc.highlighting_failure"]  # output of commands is no code
 root_doc = "docs/README"
 include_patterns = ["*.md", "docs/*.md", "corpus/README.md"]
 exclude_patterns = [".git", "target", "kernel/target", "fuzz/target"]
@@ -25,13 +26,14 @@ def contents():
     for line in (Path(__file__).parent / "README.md").read_text().splitlines():
         if line.startswith("## "):
             part = line[3:]
-        if not line.lstrip().startswith("- "):
+        if not line.startswith(("- ", "  ")):
             continue
-        for at in re.findall(r"\]\(([^)#]+)\.md\)", line):
-            page = at.removeprefix("../") if at.startswith("../") else f"docs/{at}"
-            top = line.startswith("- ")
-            pages.setdefault(root_doc if top else above, {}).setdefault(part, []).append(page)
-            above = page if top else above
+        links = re.findall(r"\]\(([^)#]+)\.md\)", line)
+        linked = [at.removeprefix("../") if at.startswith("../") else f"docs/{at}" for at in links]
+        top = line.startswith("- ")
+        pages.setdefault(root_doc if top else above, {}).setdefault(part, []).extend(linked)
+        if top and linked:
+            above = linked[0]
     return pages
 
 
