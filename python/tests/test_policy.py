@@ -10,7 +10,7 @@ WORKLOAD = "random:bytes=256M,references=100K,populate=no"
 
 
 class Hot(superpages.Policy):
-    """The policy of docs/policies.md: regions most of which was accessed since the last scan become superpages."""
+    """The policy of docs/policy-tutorial.md: regions most of which was accessed since the last scan become superpages."""
 
     def __init__(self, share=0.5, interval=1.0):
         self.share, self.interval = share, interval

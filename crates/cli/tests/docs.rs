@@ -83,9 +83,9 @@ const LONG: [&str; 17] = [
     "dougan.md",
     "kernel.md",
     "kernels.md",
+    "machines-rules.md",
     "papers.md",
     "piehl.md",
-    "policies.md",
     "python.md",
     "reproduce.md",
     "results.md",
@@ -96,7 +96,8 @@ const LONG: [&str; 17] = [
     "traces.md",
 ];
 
-/// What a reader takes in at a sitting: 150 lines of 100 columns; only tables are wider.
+/// What a reader takes in at a sitting: 150 lines of 100 columns. Tables are wider, and Rust is as
+/// wide as sources.
 #[test]
 fn pages_are_short_and_in_the_index() {
     let _turn = superpage_testing::turn_of("docs");
@@ -105,7 +106,9 @@ fn pages_are_short_and_in_the_index() {
         let name = page.file_name().unwrap().to_str().unwrap();
         assert!(name == "README.md" || index.contains(&format!("]({name})")), "docs/README.md does not name {name}");
         let text = fs::read_to_string(&page).unwrap();
-        let wide = text.lines().find(|line| !line.trim_start().starts_with('|') && line.chars().count() > 100);
+        let parts = text.split("\n```").filter(|part| !part.starts_with("rust") && !part.starts_with("no_run"));
+        let mut lines = parts.flat_map(str::lines).filter(|line| !line.trim_start().starts_with('|'));
+        let wide = lines.find(|line| line.chars().count() > 100);
         let fits = text.lines().count() <= 150 && wide.is_none();
         assert!(fits != LONG.contains(&name), "{name}: {} lines, too wide: {wide:?}", text.lines().count());
     }

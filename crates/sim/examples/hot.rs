@@ -1,4 +1,5 @@
-//! A policy of one's own in a simulation: the one of `docs/policies.md`, beside `base`, as JSON.
+//! A policy of one's own in a simulation: the one of `docs/policy-tutorial.md`, and `base`, as
+//! JSON.
 //! The Python package's tests hold the same policy in Python to these rows.
 //!
 //!     cargo run --release -p superpage-sim --example hot zen5 random:bytes=256M,references=100K,populate=no 0.5 1ms

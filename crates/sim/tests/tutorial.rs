@@ -1,4 +1,4 @@
-//! The policy of `docs/policies.md` in the simulator.
+//! The policy of `docs/policy-tutorial.md` in the simulator.
 
 #[path = "../../vm/tests/tutorial/hot.rs"]
 mod hot;

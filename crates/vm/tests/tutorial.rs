@@ -1,4 +1,4 @@
-//! The policy of `docs/policies.md` on this crate's manager.
+//! The policy of `docs/policy-tutorial.md` on this crate's manager.
 
 pub(crate) mod hot;
 
@@ -33,7 +33,7 @@ fn the_policy_of_the_page_promotes_what_is_used() {
 fn the_page_has_the_example_as_it_is() {
     let (_, example) = include_str!("tutorial/hot.rs").split_once("\n\n").unwrap();
     assert!(example.lines().count() <= 66, "{} lines", example.lines().count());
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policy-tutorial.md");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains(example), "docs/policies.md and tests/tutorial/hot.rs differ");
+    assert!(page.contains(example), "docs/policy-tutorial.md and tests/tutorial/hot.rs differ");
 }

@@ -1,4 +1,4 @@
-//! The policy of `docs/policies.md`, as it stands there: the tests of three crates run it.
+//! The policy of `docs/policy-tutorial.md`, as it stands there: the tests of three crates run it.
 
 use superpage_pages::Level;
 use superpage_vm::{
