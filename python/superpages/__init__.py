@@ -6,7 +6,7 @@
 >>> import pandas                 # or polars, duckdb, pyarrow: none of them is needed
 >>> pandas.DataFrame.from_arrow(rows)[["policy", "tlb_misses", "speedup"]]
 
-A row is one simulation, with the keys of ``superpage sim --format json`` (docs/sim.md says what each is, and its unit). Same input, same
+A row is one simulation, with the keys of ``superpage sim --format json`` (docs/rows.md says what each is, and its unit). Same input, same
 rows, to the byte, as the command's.
 """
 
