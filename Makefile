@@ -27,9 +27,12 @@ wheel: ## build the Python package, target/wheels/superpages-*.whl: some minutes
 	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
 
 BOOK = target/sphinx
-book: ## build docs/ as a book with search, target/book/index.html, and check its links: seconds (needs Python 3.11)
-	@test -x $(BOOK)/bin/sphinx-build || { python3 -m venv $(BOOK) && $(BOOK)/bin/pip install --quiet --disable-pip-version-check \
-		-r docs/requirements.txt; }
+$(BOOK)/bin/sphinx-build: docs/requirements.txt
+	python3 -m venv $(BOOK)
+	$(BOOK)/bin/pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	@touch $@
+
+book: $(BOOK)/bin/sphinx-build ## build docs/ as a book with search, target/book/index.html, and check its links (needs Python 3.11)
 	$(BOOK)/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -c docs -d $(BOOK)/doctrees . target/book
 	@echo '<meta http-equiv="refresh" content="0; url=docs/README.html">' > target/book/index.html
 

@@ -43,7 +43,7 @@ fn read(reader: &mut Reader) {
     }
 }
 
-/// A file that consists of one block of `raw`, without a footer: docs/traces.md describes the
+/// A file that consists of one block of `raw`, without a footer: docs/trace-format.md describes the
 /// bytes.
 fn sealed(version: u8, raw: &[u8], runs: u32, events: u32) -> Vec<u8> {
     // A description of three bytes: no workload, system calls where the version has them, no notes.

@@ -218,7 +218,7 @@ fn after_help() -> String {
     for name in superpage_sim::overlays() {
         help += &format!(" {name}");
     }
-    help += "\n  FILE.toml: your own, as in zen5+./mine.toml (docs/machines.md)\n\nModels of kernels (--kernel; docs/sim.md has their switches):\n ";
+    help += "\n  FILE.toml: your own, as in zen5+./mine.toml (docs/machines.md)\n\nModels of kernels (--kernel; docs/sim-kernel.md has their switches):\n ";
     for name in superpage_sim::kernels() {
         help += &format!(" {name}");
     }

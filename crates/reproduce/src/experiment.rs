@@ -1,5 +1,5 @@
-//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` explains how to write
-//! one.
+//! Experiment files: one table or figure of a paper each. `docs/experiment-file.md` explains how to
+//! write one.
 
 use crate::judge::Tolerance;
 use crate::live::program::Program;

@@ -1,10 +1,10 @@
 //! The trace file beside Parquet: how small, how fast to write, how fast to read, on one core.
 //!
-//! `cargo bench -p superpage-trace --bench format` prints the table of docs/traces.md. Everything
-//! happens in memory, and reading gives batches of runs in both, one after the other, as a
-//! simulation takes them. Besides two made streams it takes the traces named in `SUPERPAGE_TRACES`
-//! (separated by colons) and those in `corpus/`; of each the first 16 M runs. Each figure is the
-//! best of five rounds.
+//! `cargo bench -p superpage-trace --bench format` prints the table of docs/trace-parquet.md.
+//! Everything happens in memory, and reading gives batches of runs in both, one after the other, as
+//! a simulation takes them. Besides two made streams it takes the traces named in
+//! `SUPERPAGE_TRACES` (separated by colons) and those in `corpus/`; of each the first 16 M runs.
+//! Each figure is the best of five rounds.
 
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::reader::ColumnReader;

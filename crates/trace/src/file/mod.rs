@@ -1,7 +1,7 @@
 //! The trace file: blocks of columns, compressed with zstd, each with a checksum, and an index at
 //! the end.
 //!
-//! `docs/traces.md` describes the bytes. [`Writer`] writes a file, [`Reader`] is the
+//! `docs/trace-format.md` describes the bytes. [`Writer`] writes a file, [`Reader`] is the
 //! [`Source`](crate::Source) that reads one, [`info`] summarizes one.
 
 mod block;
