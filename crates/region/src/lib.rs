@@ -453,6 +453,8 @@ impl Drop for AbortUnlessDone {
 /// The guide for builders of kernels: its programs are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernel.md")]
+#[doc = include_str!("../../../docs/kernel-calls.md")]
+#[doc = include_str!("../../../docs/region.md")]
 struct Guide;
 
 /// The README: its program is a test.
