@@ -137,8 +137,8 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "TIME|N", value_parser = str::parse::<Every>)]
     every: Option<Every>,
 
-    /// Write a page where the rows can be explored; with --every also memory by page size and misses
-    /// over time, a panel for each row
+    /// Write a page where the rows can be explored; with --every also memory by page size and
+    /// misses over time, a panel for each row
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 

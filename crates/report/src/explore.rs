@@ -75,7 +75,7 @@ impl ExploredRow {
 const CLASS: &str = "<section class=\"explore\">";
 
 impl Explorer {
-    /// The section of a page, under this title; `below` is HTML. Cost: some 20 bytes for each number.
+    /// The section of a page, under this title; `below` is HTML. Cost: 10 bytes for each number.
     pub fn html(&self, title: &str, below: &str) -> String {
         let data = json!({
             "dims": self.axes,
