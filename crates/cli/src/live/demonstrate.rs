@@ -24,7 +24,7 @@ const RUNS: u32 = 7;
     `superpage compare -- CMD` does the same for a program of yours.")]
 pub(crate) struct Try {
     /// The number of measured rounds of each program, however long they take. If not given, 7, or
-    /// fewer where all would take more than a minute
+    /// fewer where all would take more than two minutes, as on a busy machine
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
 
@@ -65,12 +65,13 @@ impl Program {
         }
     }
 
-    /// How long its rounds may take together, of a minute, unless a number of them is asked for.
+    /// How long its rounds may take together, of two minutes, unless a number of them is asked for:
+    /// twice what they take here on a quiet machine.
     fn most(self) -> Duration {
         Duration::from_secs(match self {
-            Program::Table => 35,
-            Program::Mixer => 5,
-            Program::Sparse => 20,
+            Program::Table => 70,
+            Program::Mixer => 10,
+            Program::Sparse => 40,
         })
     }
 
