@@ -2,6 +2,7 @@
 //! question. Tests of different files take turns: what one changes or measures of the system is not
 //! another's.
 
+mod bridges;
 mod command;
 mod compare;
 mod compare_ends;

@@ -12,6 +12,7 @@ pub mod export;
 pub mod file;
 pub mod import;
 pub mod record;
+mod row;
 mod run_builder;
 mod sample;
 #[path = "../plugin/schedule.rs"]

@@ -23,12 +23,12 @@ pub(crate) fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
     Ok(all)
 }
 
-fn imported(format: &str, bytes: &[u8]) -> Result<Batch, Error> {
+pub(crate) fn imported(format: &str, bytes: &[u8]) -> Result<Batch, Error> {
     read_all(&mut import::import(format, write(bytes).path(), false, None)?)
 }
 
 /// The error's sentence without the name of the file.
-fn said(format: &str, bytes: &[u8]) -> String {
+pub(crate) fn said(format: &str, bytes: &[u8]) -> String {
     let file = write(bytes);
     let read = import::import(format, file.path(), false, None).and_then(|mut source| read_all(&mut source));
     let error = read.expect_err("a wrong trace was read");
@@ -220,12 +220,12 @@ fn mistakes_with_names_are_one_sentence_each() {
     let error = |format: &str, path: &str| {
         import::import(format, Path::new(path), false, None).err().expect("it opened").to_string()
     };
-    assert!(error("pin", "x").contains("expected one of: champsim, champsim-cloudsuite, drmemtrace, lackey"));
+    assert!(error("pin", "x").contains("expected one of: champsim, champsim-cloudsuite, csv, drmemtrace"));
     assert!(error("lackey", "/").contains("is a directory"));
     assert!(error("lackey", "no such file").contains("No such file"));
     if cfg!(target_os = "linux") {
         assert!(error("lackey", "/dev/null").contains("save it to a file first"));
     }
-    let formats = ["champsim", "champsim-cloudsuite", "drmemtrace", "lackey"];
+    let formats = ["champsim", "champsim-cloudsuite", "csv", "drmemtrace", "lackey", "parquet", "text"];
     assert_eq!(import::formats().collect::<Vec<_>>(), formats);
 }

@@ -12,6 +12,7 @@ mod navarro;
 mod programs;
 mod record;
 mod sample;
+mod tables;
 mod workload;
 
 #[test]

@@ -1,6 +1,7 @@
 //! The table as comma-separated values, numbers in decimal.
 
-use super::{Row, Table};
+use super::Table;
+use crate::row::Row;
 use std::io::{self, Write};
 use superpage_output::foreign;
 

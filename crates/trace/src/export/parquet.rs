@@ -1,6 +1,7 @@
 //! The table as a Parquet file, compressed with zstd, one million rows per group.
 
-use super::{Row, Table};
+use super::Table;
+use crate::row::Row;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};

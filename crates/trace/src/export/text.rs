@@ -1,8 +1,10 @@
 //! The table for people: one line per row, pages in hexadecimal, and the process only where it
 //! changes.
 
-use super::{Row, Table};
+use super::Table;
+use crate::row::Row;
 use std::io::{self, Write};
+use superpage_output::foreign;
 
 struct Text(Box<dyn Write + Send>);
 
@@ -33,7 +35,7 @@ impl Table for Text {
             write!(out, " instructions {instructions}")?;
         }
         match row.detail {
-            Some(detail) => writeln!(out, " {}", detail.escape_debug()),
+            Some(detail) => writeln!(out, " {}", foreign(&detail)),
             None => writeln!(out),
         }
     }

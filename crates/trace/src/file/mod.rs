@@ -19,7 +19,7 @@ mod writer;
 
 pub use block::BLOCK_RUNS;
 pub use events::NOTE_BYTES;
-pub(crate) use events::kind_name;
+pub(crate) use events::{KIND_NAMES, kind_name};
 pub use header::VERSION;
 pub(crate) use reader::open_file;
 pub use reader::{Lost, Reader};

@@ -4,19 +4,25 @@
 //! so a first pass finds the touched pages, and the stream begins with a mapping for each region of
 //! them, and a note that says so. A new format is one new file and a line in `FORMATS`.
 
+mod by_line;
 mod champsim;
 mod collected;
+mod csv;
 mod drmemtrace;
 mod lackey;
+mod lines;
 mod listed;
 mod packed;
 mod page_table;
+mod parquet;
 mod regions;
+mod table;
+mod text;
 
 pub use collected::Collected;
 pub use listed::Listed;
 
-use crate::{Batch, Error, Event, Info, ProcessId, RunBuilder, Source};
+use crate::{Batch, Error, Event, Info, ProcessId, Run, RunBuilder, Source, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
 use page_table::PageTable;
 use regions::Touched;
@@ -29,7 +35,16 @@ enum Record {
     Access(Access, u64, u64),
     /// What follows is done by the thread with this number, which may be any.
     Thread(u64),
+    /// So many instructions, up to the next access, in a trace without fetches.
+    Instructions(u64),
+    /// Accesses to one page.
+    Run(Run),
+    /// An event. In a trace that has any, all that the trace maps is in events, and who does what.
+    Event(Box<Event>),
 }
+
+/// The longest access accepted; those of real machines are shorter, XSAVE's being the longest.
+const MOST_BYTES: u64 = 1 << 16;
 
 /// The accesses of a foreign trace, in their order.
 trait Records: Send {
@@ -38,6 +53,11 @@ trait Records: Send {
 
     /// The command that was traced, if the trace contains it, as far as it has been read.
     fn workload(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether its runs are of lines, when all of it has been read; `None` if they can be either.
+    fn lines(&self) -> Option<bool> {
         None
     }
 
@@ -60,11 +80,14 @@ trait Records: Send {
 /// Opens a trace by its name.
 type Open = fn(&Path) -> Result<Box<dyn Records>, Error>;
 
-const FORMATS: [(&str, Open); 4] = [
+const FORMATS: [(&str, Open); 7] = [
     ("champsim", champsim::open),
     ("champsim-cloudsuite", champsim::open_cloudsuite),
+    ("csv", csv::open),
     ("drmemtrace", drmemtrace::open),
     ("lackey", lackey::open),
+    ("parquet", parquet::open),
+    ("text", text::open),
 ];
 
 /// The names of the formats that [`import`] reads.
@@ -76,9 +99,11 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 ///
 /// - `lackey`: what `valgrind --tool=lackey --trace-mem=yes --log-file=FILE` writes;
 /// - `champsim`, `champsim-cloudsuite`: instructions in records of 64 bytes, or of 96;
-/// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files.
+/// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files;
+/// - `csv`, `parquet`, `text`: what [`export`](crate::export::export) writes, which is the stream
+///   that was exported; and tables with a column `address`.
 ///
-/// Each is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines.
+/// Each but Parquet is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines.
 /// `page_table` is a `v2p.textproto` of drmemtrace, by default the one that lies with the trace;
 /// [`Imported::notes`] tells what is in it. The files are read twice, the first time here.
 ///
@@ -98,23 +123,34 @@ pub fn import(format: &str, path: &Path, lines: bool, page_table: Option<&Path>)
     }
     let mut records = open(path)?;
     let given = page_table.or(records.page_table_file()).map(PageTable::read).transpose()?;
-    let mut touched = Touched::default();
+    let wrong = |problem: String| Err(Error::input(path.display().to_string(), problem));
+    let (mut touched, mut events, mut calls) = (Touched::default(), false, false);
     let mut touch = |record| match record {
         Record::Access(access, address, bytes) => touched.access(access, address, bytes),
-        Record::Thread(_) => {}
+        Record::Run(run) => touched.access(run.access(), run.page() << TRACE_PAGE_SHIFT, 1),
+        Record::Event(event) => {
+            events = true;
+            calls |= matches!(*event, Event::Call { .. });
+        }
+        Record::Thread(_) | Record::Instructions(_) => {}
     };
     while records.read(&mut touch)? {}
     if touched.is_empty() {
-        return Err(Error::input(path.display().to_string(), format!("contains no access; expected a {format} trace")));
+        return wrong(format!("contains no access; expected a {format} trace"));
     }
+    let known = records.lines();
+    if lines && known == Some(false) {
+        return wrong("has pages without lines: import it without --lines".into());
+    }
+    let lines = known.unwrap_or(lines);
     let workload = records.workload().unwrap_or_else(|| path.display().to_string());
     let mut notes: Vec<_> = records.notes().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     if let Some(table) = given.or_else(|| records.page_table()) {
         notes.push(("page table".to_owned(), table.describe(touched.pages())));
     }
-    let start = touched.events(format);
+    let start = if events { Vec::new() } else { touched.events(format) };
     let records = open(path)?;
-    let info = Info { workload, fetches: touched.fetches(), lines, ..Info::default() };
+    let info = Info { workload, fetches: touched.fetches(), lines, calls, ..Info::default() };
     let builder = if lines { RunBuilder::of_lines() } else { RunBuilder::new() };
     Ok(Imported { info, notes, start, records, builder, threads: Threads::default(), ended: false })
 }
@@ -149,11 +185,16 @@ struct Threads {
 }
 
 impl Threads {
-    /// The number of the thread that makes the next access, if another made the previous one.
-    fn switch(&mut self) -> Option<u32> {
-        let count = self.numbers.len() as u32;
-        let number = *self.numbers.entry(self.next.take()?).or_insert(count);
-        (std::mem::replace(&mut self.current, number) != number).then_some(number)
+    /// Adds a switch if another thread made the previous access.
+    #[inline]
+    fn follow(&mut self, builder: &mut RunBuilder, batch: &mut Batch) {
+        if let Some(next) = self.next.take() {
+            let count = self.numbers.len() as u32;
+            let thread = *self.numbers.entry(next).or_insert(count);
+            if std::mem::replace(&mut self.current, thread) != thread {
+                builder.event(batch, Event::Switch { process: ProcessId(0), thread });
+            }
+        }
     }
 }
 
@@ -169,15 +210,11 @@ impl Source for Imported {
             batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
             start.into_iter().for_each(|event| batch.event(event));
         }
-        while !self.ended && batch.runs.len() < Batch::RUNS {
+        while !self.ended && batch.runs.len().max(batch.events.len()) < Batch::RUNS {
             let (builder, threads) = (&mut self.builder, &mut self.threads);
             self.ended = !self.records.read(&mut |record| match record {
                 Record::Access(access, address, bytes) => {
-                    if threads.next.is_some()
-                        && let Some(thread) = threads.switch()
-                    {
-                        builder.event(batch, Event::Switch { process: ProcessId(0), thread });
-                    }
+                    threads.follow(builder, batch);
                     match access {
                         Access::Read => builder.read(batch, address, bytes),
                         Access::Write => builder.write(batch, address, bytes),
@@ -185,6 +222,13 @@ impl Source for Imported {
                     }
                 }
                 Record::Thread(thread) => threads.next = Some(thread),
+                Record::Instructions(count) => builder.instructions(count),
+                Record::Run(run) => {
+                    threads.follow(builder, batch);
+                    builder.close(batch);
+                    batch.run(run);
+                }
+                Record::Event(event) => builder.event(batch, *event),
             })?;
         }
         self.builder.close(batch);

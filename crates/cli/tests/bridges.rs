@@ -1,0 +1,48 @@
+//! Traces to and from the formats of other tools, as users go there and back.
+
+use crate::command::{refused, superpage, text, trace};
+use std::path::Path;
+
+/// What the command prints; it must succeed.
+fn printed(arguments: &[&str]) -> String {
+    let output = superpage(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The rows of a simulation of a trace, without what names the trace.
+fn rows(trace: &Path) -> Vec<serde_json::Value> {
+    let printed = printed(&["sim", "--trace", trace.to_str().unwrap(), "-m", "zen5", "-p", "thp", "--format", "json"]);
+    let mut rows: Vec<serde_json::Value> = match serde_json::from_str(&printed).unwrap() {
+        serde_json::Value::Array(rows) => rows,
+        row => vec![row],
+    };
+    for row in &mut rows {
+        let row = row.as_object_mut().unwrap();
+        ["workload", "trace_digest"].iter().for_each(|key| drop(row.remove(*key)));
+    }
+    rows
+}
+
+#[test]
+fn what_was_exported_simulates_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    let expected = rows(&ours);
+    assert_eq!(expected.len(), 2);
+    for format in ["csv", "parquet", "text"] {
+        let [there, back] = ["there", "sp"].map(|end| folder.path().join(format!("{format}.{end}")));
+        printed(&["trace", "export", format, ours.to_str().unwrap(), "-o", there.to_str().unwrap()]);
+        printed(&["trace", "import", format, there.to_str().unwrap(), "-o", back.to_str().unwrap()]);
+        assert_eq!(rows(&back), expected, "{format}");
+    }
+}
+
+#[test]
+fn a_wrong_table_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [table, trace] = ["table.csv", "trace.sp"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    std::fs::write(&table, "address,kind\n0x1000,R\n0x1000,jump\n").unwrap();
+    refused(&["trace", "import", "csv", &table, "-o", &trace], &["table.csv: line 3: kind \"jump\", expected read"]);
+    assert!(!Path::new(&trace).exists());
+}

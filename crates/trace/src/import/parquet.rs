@@ -1,0 +1,233 @@
+//! Parquet files: flat tables of whole numbers and texts, as data frames write them.
+
+use super::Records;
+use super::table::{Cell, Cells, Column, Rows, Table};
+use crate::Error;
+use crate::file::open_file;
+use parquet::basic::{ConvertedType, Encoding, LogicalType, PageType};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::fs::File;
+use std::path::Path;
+
+/// Rows that are read at a time.
+const AT_A_TIME: usize = 8192;
+
+struct Parquet {
+    file: String,
+    reader: SerializedFileReader<File>,
+    /// Its places in the file, for each known column.
+    columns: Vec<(usize, Column)>,
+    /// The row groups opened so far, and what is left of the last.
+    groups: usize,
+    open: Vec<ColumnReader>,
+    left: usize,
+    /// Rows before the next.
+    row: u64,
+}
+
+/// Opens a table; its metadata are read.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
+    let file = path.display().to_string();
+    let reader = SerializedFileReader::new(open_file(path)?).map_err(|error| wrong(&file, &error))?;
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let known = |place: usize| Some((place, Column::named(schema.column(place).path().string().as_str())?));
+    let columns: Vec<_> = (0..schema.num_columns()).filter_map(known).collect();
+    for &(place, column) in &columns {
+        let (described, name) = (schema.column(place), schema.column(place).path().string());
+        if described.max_rep_level() != 0 || described.max_def_level() > 1 {
+            return Err(Error::input(file, format!("column {name}: is nested, expected one value in each row")));
+        }
+        if columns.iter().filter(|(_, other)| *other == column).count() > 1 {
+            return Err(Error::input(file, format!("column {name}: is there twice")));
+        }
+    }
+    Table::records(Parquet { file: file.clone(), reader, columns, groups: 0, open: Vec::new(), left: 0, row: 0 }, &file)
+}
+
+fn wrong(file: &str, error: &ParquetError) -> Error {
+    let problem = match error {
+        ParquetError::NYI(_) | ParquetError::General(_) if error.to_string().contains("ompression") => {
+            format!("{error}; expected a table with zstd, snappy or no compression")
+        }
+        _ => format!("{error}; expected a whole Parquet file"),
+    };
+    Error::input(file, problem.replace('\n', " "))
+}
+
+impl Rows for Parquet {
+    fn names(&self) -> Vec<String> {
+        let columns = self.reader.metadata().file_metadata().schema_descr().columns();
+        columns.iter().map(|column| column.path().string()).collect()
+    }
+
+    fn read(&mut self, each: &mut dyn FnMut(&Cells) -> Result<(), String>) -> Result<bool, Error> {
+        while self.left == 0 {
+            if self.groups == self.reader.num_row_groups() {
+                return Ok(false);
+            }
+            self.next_group().map_err(|error| wrong(&self.file, &error))?;
+        }
+        let rows = self.left.min(AT_A_TIME);
+        let mut table: Vec<Cells> = Vec::new();
+        table.resize_with(rows, Cells::default);
+        let schema = self.reader.metadata().file_metadata().schema_descr_ptr();
+        for (open, &(place, column)) in self.open.iter_mut().zip(&self.columns) {
+            let described = schema.column(place);
+            let unsigned = matches!(described.logical_type_ref(), Some(LogicalType::Integer(of)) if !of.is_signed)
+                || matches!(described.converted_type(), ConvertedType::UINT_32 | ConvertedType::UINT_64);
+            let filled = fill(open, (column, described.max_def_level() == 1, unsigned), &mut table);
+            filled.map_err(|(row, problem)| match row {
+                Some(row) => Error::input(format!("{}: row {}", self.file, self.row + row as u64), problem),
+                None => wrong(&self.file, &ParquetError::General(problem)),
+            })?;
+        }
+        for cells in &table {
+            each(cells).map_err(|problem| Error::input(format!("{}: row {}", self.file, self.row), problem))?;
+            self.row += 1;
+        }
+        self.left -= rows;
+        Ok(true)
+    }
+}
+
+impl Parquet {
+    fn next_group(&mut self) -> Result<(), ParquetError> {
+        let damaged = |what: &str| ParquetError::General(format!("row group {}: {what}", self.groups));
+        let metadata = self.reader.metadata().row_group(self.groups);
+        self.left = usize::try_from(metadata.num_rows()).map_err(|_| damaged("a negative number of rows"))?;
+        for &(place, _) in &self.columns {
+            // The library panics at such.
+            let column = metadata.columns().get(place).ok_or_else(|| damaged("a column is missing"))?;
+            let starts = [Some(column.data_page_offset()), column.dictionary_page_offset()];
+            if column.compressed_size() < 0 || starts.into_iter().flatten().any(|start| start < 0) {
+                return Err(damaged("a column at a negative place"));
+            }
+        }
+        let group = self.reader.get_row_group(self.groups)?;
+        self.groups += 1;
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        let open = |&(place, _): &(usize, Column)| {
+            let pages = Pages { pages: group.get_column_page_reader(place)?, dictionary: false };
+            Ok(get_column_reader(schema.column(place), Box::new(pages)))
+        };
+        self.open = self.columns.iter().map(open).collect::<Result<_, ParquetError>>()?;
+        Ok(())
+    }
+}
+
+/// The pages of a column. The library panics where one needs a dictionary and none came before.
+struct Pages {
+    pages: Box<dyn PageReader>,
+    dictionary: bool,
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let page = self.pages.get_next_page()?;
+        let encoded = page.as_ref().map(|page| (page.page_type(), page.encoding()));
+        match encoded {
+            Some((PageType::DICTIONARY_PAGE, _)) => self.dictionary = true,
+            Some((_, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)) if !self.dictionary => {
+                return Err(ParquetError::General("a page without the dictionary that it needs".into()));
+            }
+            _ => {}
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.pages.at_record_boundary()
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+/// The row where it went wrong, if it is known, and what.
+type Problem = (Option<usize>, String);
+
+/// Reads the next rows of a column into the cells of each.
+fn fill(
+    from: &mut ColumnReader,
+    (column, optional, unsigned): (Column, bool, bool),
+    table: &mut [Cells],
+) -> Result<(), Problem> {
+    let signed = |number: i64| match u64::try_from(number) {
+        Err(_) if !unsigned => Err(format!("{number}, expected a number from 0")),
+        _ => Ok(Cell::Number(number as u64)),
+    };
+    let rows = table.len();
+    let mut set = |row: usize, cell: Result<Cell<'_>, String>| {
+        cell.and_then(|cell| table[row].set(column, cell)).map_err(|problem| (Some(row), problem))
+    };
+    match from {
+        ColumnReader::Int64ColumnReader(from) => {
+            each(from, rows, optional, &mut |row, &number| set(row, signed(number)))
+        }
+        ColumnReader::Int32ColumnReader(from) => each(from, rows, optional, &mut |row, &number| {
+            set(row, if unsigned { Ok(Cell::Number((number as u32).into())) } else { signed(number.into()) })
+        }),
+        ColumnReader::DoubleColumnReader(from) => {
+            each(from, rows, optional, &mut |row, &real| set(row, Ok(Cell::Real(real))))
+        }
+        ColumnReader::FloatColumnReader(from) => {
+            each(from, rows, optional, &mut |row, &real| set(row, Ok(Cell::Real(real.into()))))
+        }
+        ColumnReader::ByteArrayColumnReader(from) => each(from, rows, optional, &mut |row, bytes| {
+            set(row, Ok(Cell::Text(&String::from_utf8_lossy(bytes.data()))))
+        }),
+        _ => Err((None, format!("column {column:?} is of a type that is not read; expected whole numbers or texts"))),
+    }
+}
+
+/// Takes the value of a row.
+type Set<'a, V> = dyn FnMut(usize, &V) -> Result<(), Problem> + 'a;
+
+/// Reads so many rows of a column, and passes on those that are not empty.
+fn each<T: DataType>(
+    from: &mut ColumnReaderImpl<T>,
+    rows: usize,
+    optional: bool,
+    set: &mut Set<'_, T::T>,
+) -> Result<(), Problem> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let (mut left, mut row) = (rows, 0);
+    while left > 0 {
+        levels.clear();
+        values.clear();
+        let read = from.read_records(left, optional.then_some(&mut levels), None, &mut values);
+        let (records, _, _) = read.map_err(|error| (None, error.to_string()))?;
+        if records == 0 {
+            return Err((None, "a column ends before the others".into()));
+        }
+        let mut values = values.iter();
+        for number in 0..records {
+            if optional && levels.get(number) == Some(&0) {
+                continue;
+            }
+            match values.next() {
+                Some(value) => set(row + number, value)?,
+                None => return Err((None, "a column has fewer values than rows".into())),
+            }
+        }
+        (left, row) = (left - records, row + records);
+    }
+    Ok(())
+}
