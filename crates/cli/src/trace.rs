@@ -35,13 +35,16 @@ pub(crate) enum Trace {
     #[command(after_long_help = "Example:\n  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls\n  \
         superpage trace import lackey ls.lackey -o ls.sp\n  \
         drrun -t drmemtrace -offline -- ls && drrun -t drmemtrace -indir drmemtrace.ls.*.dir\n  \
-        superpage trace import drmemtrace drmemtrace.ls.*.dir -o ls.sp")]
+        superpage trace import drmemtrace drmemtrace.ls.*.dir -o ls.sp\n  \
+        superpage trace import champsim core0.xz core1.xz -o two.sp")]
     Import {
         /// The format of the foreign trace
         #[arg(value_parser = PossibleValuesParser::new(import::formats()))]
         format: String,
-        /// The foreign trace; of drmemtrace, a file or the folder with those of a process
-        file: PathBuf,
+        /// The foreign trace; of drmemtrace, a file or the folder with those of a process. Several
+        /// are a thread each, in one memory
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
         /// The trace to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
@@ -61,9 +64,14 @@ pub(crate) enum Trace {
         format: String,
         /// The trace
         file: PathBuf,
-        /// The file to write, instead of standard output
+        /// The file to write, instead of standard output; compressed if its name ends in .gz, .xz
+        /// or .zst
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Of champsim, also write a table (CSV) of the events, such as mappings, each with the
+        /// number of records before it
+        #[arg(long, value_name = "FILE")]
+        events: Option<PathBuf>,
         /// Export the intact part of a damaged trace
         #[arg(long)]
         up_to_cut: bool,
@@ -82,16 +90,22 @@ impl Trace {
                 print(text)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Trace::Import { format, file, output, lines, v2p } => {
-                files::apart(file, output)?;
-                convert(&mut import::import(format, file, *lines, v2p.as_deref())?, output)
+            Trace::Import { format, files, output, lines, v2p } => {
+                files.iter().try_for_each(|file| crate::export::apart(file, output))?;
+                let mut source = match (&files[..], v2p) {
+                    ([file], v2p) => import::import(format, file, *lines, v2p.as_deref())?,
+                    (files, None) => import::import_threads(format, files, *lines)?,
+                    _ => return Err(Failure::Usage("--v2p belongs to one trace, and there are several".into())),
+                };
+                convert(&mut source, output)
             }
-            Trace::Export { format, file, output, up_to_cut } => {
-                if let Some(output) = output {
-                    files::apart(file, output)?;
+            Trace::Export { format, file, output, events, up_to_cut } => {
+                output.iter().chain(events).try_for_each(|output| crate::export::apart(file, output))?;
+                if let (Some(output), Some(events)) = (output, events) {
+                    files::apart(output, events)?;
                 }
                 let mut reader = open(file, *up_to_cut)?;
-                match export::export(format, &mut reader, output.as_deref()) {
+                match export::export(format, &mut reader, output.as_deref(), events.as_deref()) {
                     Err(Error::Io { path, source }) if path == Path::new(export::STANDARD_OUTPUT) => {
                         print::done(Err(source))?;
                     }

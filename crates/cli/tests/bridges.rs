@@ -46,3 +46,18 @@ fn a_wrong_table_is_refused() {
     refused(&["trace", "import", "csv", &table, "-o", &trace], &["table.csv: line 3: kind \"jump\", expected read"]);
     assert!(!Path::new(&trace).exists());
 }
+
+#[test]
+fn two_files_of_champsim_are_two_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    let [records, events, both] = ["a.champsim.xz", "events.csv", "both.sp"].map(|name| folder.path().join(name));
+    let [ours, records, events, both] = [&ours, &records, &events, &both].map(|path| path.to_str().unwrap());
+    printed(&["trace", "export", "champsim", ours, "-o", records, "--events", events]);
+    assert!(std::fs::read_to_string(events).unwrap().contains(",map,65536,2500,"));
+    printed(&["trace", "import", "champsim", records, records, "-o", both]);
+    let rows = printed(&["sim", "--trace", both, "--cores", "2", "-m", "zen5", "--format", "json"]);
+    assert!(rows.contains("\"threads\": 2") && rows.contains("\"references\": 80000"), "{rows}");
+    refused(&["trace", "export", "champsim", ours, "-o", records, "--events", records], &["cannot write"]);
+    refused(&["trace", "import", "champsim", records, records, "-o", both, "--v2p", events], &["--v2p"]);
+}

@@ -44,7 +44,7 @@ fn trace() -> (tempfile::TempDir, Reader) {
 fn exported(format: &str) -> (tempfile::TempDir, Vec<u8>) {
     let (directory, mut reader) = trace();
     let path = directory.path().join("out");
-    export::export(format, &mut reader, Some(&path)).unwrap();
+    export::export(format, &mut reader, Some(&path), None).unwrap();
     let bytes = fs::read(path).unwrap();
     (directory, bytes)
 }
@@ -107,7 +107,7 @@ fn what_cannot_be_written_is_one_sentence_and_leaves_nothing() {
     let (directory, mut reader) = trace();
     let mut error = |format: &str, path: Option<&Path>| -> Error {
         reader.seek_to_block(0).unwrap();
-        export::export(format, &mut reader, path).unwrap_err()
+        export::export(format, &mut reader, path, None).unwrap_err()
     };
     assert!(error("xml", None).to_string().contains("expected one of: parquet, csv, text"));
     assert!(error("csv", Some(directory.path())).to_string().contains("is a directory"));

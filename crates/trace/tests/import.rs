@@ -220,12 +220,57 @@ fn mistakes_with_names_are_one_sentence_each() {
     let error = |format: &str, path: &str| {
         import::import(format, Path::new(path), false, None).err().expect("it opened").to_string()
     };
-    assert!(error("pin", "x").contains("expected one of: champsim, champsim-cloudsuite, csv, drmemtrace"));
+    assert!(error("sniper", "x").contains("expected one of: champsim, champsim-cloudsuite, csv, drmemtrace"));
     assert!(error("lackey", "/").contains("is a directory"));
     assert!(error("lackey", "no such file").contains("No such file"));
     if cfg!(target_os = "linux") {
         assert!(error("lackey", "/dev/null").contains("save it to a file first"));
     }
-    let formats = ["champsim", "champsim-cloudsuite", "csv", "drmemtrace", "lackey", "parquet", "text"];
+    let formats =
+        ["champsim", "champsim-cloudsuite", "csv", "drmemtrace", "gem5", "lackey", "parquet", "perf", "pin", "text"];
     assert_eq!(import::formats().collect::<Vec<_>>(), formats);
+}
+
+#[test]
+fn texts_of_other_tools_are_read() {
+    let pin = imported("pin", b"0x401000: R 0x7ffe0010\n0x401004: W 0x7ffe0018\n#eof\n").unwrap();
+    assert_eq!(pin.runs, [Run::new(0x7ffe0, Access::Read, 1, 1), Run::new(0x7ffe0, Access::Write, 1, 1)]);
+    let gem5 =
+        b"77: system.mem: Read from cpu.inst of size 64 on address 0x1f90 C\n78: system.mem: 00000000  00 10  ..\n";
+    assert_eq!(imported("gem5", gem5).unwrap().runs, [Run::new(1, Access::Execute, 1, 1)]);
+    assert_eq!(imported("gem5", b"r,8192,64,1000\nu,0,64,1001\n").unwrap().runs, [Run::new(2, Access::Read, 1, 0)]);
+    let perf =
+        "  7 1.5: cpu/mem-loads/P: 1008 5080022 |OP LOAD|LVL L1 hit|SNP None|TLB L2 miss|LCK No\n8 1.6: e: 2008\n";
+    let file = write(perf.as_bytes());
+    let mut source = import::import("perf", file.path(), false, None).unwrap();
+    assert!(source.notes()[0].1.contains("these are samples"));
+    let batch = read_all(&mut source).unwrap();
+    assert_eq!(batch.runs, [Run::new(1, Access::Read, 1, 0), Run::new(2, Access::Read, 1, 0)]);
+    assert!(batch.events.contains(&(1, Event::Switch { process: ProcessId(0), thread: 1 })));
+    assert!(said("pin", b"0x1: R 0x10\n0x1 R 0x10\n").starts_with("FILE: line 2: \"0x1 R 0x10\" is not of pinatrace"));
+    assert!(said("gem5", b"hello\n").contains("line 1: \"hello\" is not of gem5"));
+    assert!(said("perf", b"ls 7 1.5: 1008\n").contains("is no sample; expected what perf script"));
+}
+
+#[test]
+fn each_of_several_files_is_a_thread() {
+    let instructions = |ip: u64, data: u64| (0..3000).flat_map(|_| instruction(ip, &[data], &[])).collect::<Vec<u8>>();
+    let files = [write(&instructions(0x40_0000, 0x1000)), write(&instructions(0x50_0000, 0x1000)[..64 * 1500])];
+    let paths = files.each_ref().map(|file| file.path().to_owned());
+    let mut source = import::import_threads("champsim", &paths, false).unwrap();
+    let batch = read_all(&mut source).unwrap();
+    let sum: u64 = batch.runs.iter().map(|run| u64::from(run.references)).sum();
+    assert_eq!(sum, 2 * 4500);
+    let of = |events: &[(u32, Event)]| -> Vec<u32> {
+        let thread = |(_, event): &(u32, Event)| match event {
+            Event::Switch { thread, .. } => Some(*thread),
+            _ => None,
+        };
+        events.iter().filter_map(thread).collect()
+    };
+    assert_eq!(of(&batch.events), [0, 1, 0, 1, 0]);
+    let table = write(b"kind,page\nread,1\n");
+    let mut both = import::import_threads("csv", &[table.path().to_owned(), table.path().to_owned()], false);
+    let error = both.as_mut().err().expect("runs are no accesses").to_string();
+    assert!(error.contains("only traces of accesses can be threads of one"), "{error}");
 }

@@ -3,6 +3,7 @@
 
 mod streams;
 
+mod champsim;
 mod drmemtrace;
 mod export;
 mod file;

@@ -14,7 +14,7 @@ use superpage_trace::workload::{parse, parse_lines};
 use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source, export, import};
 
 /// A stream whose batches are given.
-struct Given(Info, Vec<Batch>);
+pub(crate) struct Given(pub(crate) Info, pub(crate) Vec<Batch>);
 
 impl Source for Given {
     fn info(&self) -> &Info {
@@ -82,9 +82,9 @@ fn every_event() -> Given {
 fn comes_back(make: &dyn Fn() -> Box<dyn Source>) {
     let folder = tempfile::tempdir().unwrap();
     let (expected, info) = (read_all(&mut *make()).unwrap(), make().info().clone());
-    for format in export::formats() {
+    for format in ["csv", "parquet", "text"] {
         let path = folder.path().join(format);
-        export::export(format, &mut *make(), Some(&path)).unwrap();
+        export::export(format, &mut *make(), Some(&path), None).unwrap();
         let mut back = import::import(format, &path, false, None).unwrap();
         let found = (back.info().lines, back.info().fetches, back.info().calls);
         assert_eq!(found, (info.lines, info.fetches, info.calls), "{format}");
@@ -258,7 +258,7 @@ fn a_damaged_data_frame_is_refused_or_read() {
 fn a_trace_is_written_of_a_table() {
     let folder = tempfile::tempdir().unwrap();
     let (table, trace) = (folder.path().join("table"), folder.path().join("trace.sp"));
-    export::export("csv", &mut every_event(), Some(&table)).unwrap();
+    export::export("csv", &mut every_event(), Some(&table), None).unwrap();
     let mut source = import::import("csv", &table, false, None).unwrap();
     let mut writer = Writer::create(&trace, source.info(), source.notes()).unwrap();
     let mut batch = Batch::default();

@@ -1,37 +1,45 @@
 //! The table as comma-separated values, numbers in decimal.
 
-use super::Table;
+use super::{Out, Table};
 use crate::row::Row;
 use std::io::{self, Write};
 use superpage_output::foreign;
 
-struct Csv(Box<dyn Write + Send>);
+struct Csv(Out);
 
-pub(super) fn start(mut out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
-    out.write_all(b"process,thread,kind,page,pages,references,instructions,detail,line\n")?;
+/// The columns of a row.
+pub(super) const COLUMNS: &str = "process,thread,kind,page,pages,references,instructions,detail,line";
+
+pub(super) fn start(mut out: Out) -> io::Result<Box<dyn Table>> {
+    writeln!(out, "{COLUMNS}")?;
     Ok(Box::new(Csv(out)))
 }
 
 impl Table for Csv {
     fn row(&mut self, row: Row) -> io::Result<()> {
-        write!(self.0, "{},{},{}", row.process, row.thread, row.kind)?;
-        for number in [row.page, row.pages, row.references, row.instructions] {
-            match number {
-                Some(number) => write!(self.0, ",{number}")?,
-                None => self.0.write_all(b",")?,
-            }
-        }
-        match row.detail {
-            Some(detail) => write!(self.0, ",\"{}\"", foreign(&detail).replace('"', "\"\""))?,
-            None => self.0.write_all(b",")?,
-        }
-        match row.line {
-            Some(line) => writeln!(self.0, ",{line}"),
-            None => self.0.write_all(b",\n"),
-        }
+        write(&mut self.0, &row)
     }
 
-    fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>> {
+    fn finish(self: Box<Self>) -> io::Result<Out> {
         Ok(self.0)
+    }
+}
+
+/// Writes a row as a line.
+pub(super) fn write(out: &mut Out, row: &Row) -> io::Result<()> {
+    write!(out, "{},{},{}", row.process, row.thread, row.kind)?;
+    for number in [row.page, row.pages, row.references, row.instructions] {
+        match number {
+            Some(number) => write!(out, ",{number}")?,
+            None => out.write_all(b",")?,
+        }
+    }
+    match &row.detail {
+        Some(detail) => write!(out, ",\"{}\"", foreign(detail).replace('"', "\"\""))?,
+        None => out.write_all(b",")?,
+    }
+    match row.line {
+        Some(line) => writeln!(out, ",{line}"),
+        None => out.write_all(b",\n"),
     }
 }

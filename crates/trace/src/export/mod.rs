@@ -1,28 +1,41 @@
-//! A stream as a table for other programs, of the rows that `row.rs` describes.
+//! A stream for other programs: as a table of the rows that `row.rs` describes, or in the format of
+//! another simulator.
 //!
 //! A new format is one new file and a line in `FORMATS`.
 
+mod champsim;
 mod csv;
+mod packing;
 mod parquet;
 mod text;
 
 use crate::file::Sink;
 use crate::row::Row;
 use crate::{Batch, Error, Event, Run, Source};
+use packing::Packing;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+
+/// Where a format is written.
+type Out = BufWriter<Packing>;
 
 /// Writes rows in some format.
 trait Table {
     fn row(&mut self, row: Row) -> io::Result<()>;
 
     /// Writes what is still buffered.
-    fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>>;
+    fn finish(self: Box<Self>) -> io::Result<Out>;
+
+    /// Of a format without events: the records before the next row.
+    fn records(&self) -> Option<u64> {
+        None
+    }
 }
 
-type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Table>>;
+type Start = fn(Out) -> io::Result<Box<dyn Table>>;
 
-const FORMATS: [(&str, Start); 3] = [("parquet", parquet::start), ("csv", csv::start), ("text", text::start)];
+const FORMATS: [(&str, Start); 4] =
+    [("parquet", parquet::start), ("csv", csv::start), ("text", text::start), ("champsim", champsim::start)];
 
 /// The names of the formats that [`export`] writes.
 pub fn formats() -> impl Iterator<Item = &'static str> {
@@ -32,42 +45,95 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
-/// Writes the rest of `source` as `parquet`, `csv` or `text` to the file `path`, or to standard
-/// output. A file gets its name when it is complete; if the export fails, nothing is left of it.
+/// Writes the rest of `source` in one of the [`formats`] to the file `path`, or to standard output;
+/// compressed if its name ends in `.gz`, `.xz` or `.zst`. A file gets its name when it is complete;
+/// if the export fails, nothing is left of it. The file `events` has what `champsim` has no records
+/// for: a CSV table of the events, each with the records before it.
 ///
 /// # Errors
-/// An unknown format; `parquet` to a terminal; those of the source; a write fails.
-pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Result<(), Error> {
+/// An unknown format; `parquet` or `champsim` to a terminal; `events` of a format that has them
+/// itself; accesses of a second process in `champsim`; those of the source; a write fails.
+pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>, events: Option<&Path>) -> Result<(), Error> {
     let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not an export format; expected one of: {known}")));
     };
-    if format == "parquet" && path.is_none() && io::stdout().is_terminal() {
+    if matches!(format, "parquet" | "champsim") && path.is_none() && io::stdout().is_terminal() {
         return Err(Error::input(format, "is binary and cannot be written to a terminal: name a file with -o FILE"));
     }
-    let name = path.map_or_else(|| PathBuf::from(STANDARD_OUTPUT), Path::to_owned);
-    let explain = if path.is_some() { superpage_output::explain } else { |source| source };
-    let io = |source| Error::Io { path: name.clone(), source: explain(source) };
-    let mut sink = match path {
-        Some(path) => Sink::file(path),
-        None => Ok(Sink::plain(Box::new(io::stdout()))),
+    let mut file = File::create(path)?;
+    let mut events = events.map(|path| File::create(Some(path))).transpose()?;
+    let mut table = start(file.out().map_err(file.error())?).map_err(file.error())?;
+    let mut list = events.as_mut().map(File::out).transpose().map_err(file.error())?;
+    if let (Some(list), Some(file)) = (&mut list, &events) {
+        if table.records().is_none() {
+            return Err(Error::input(format, "has the events among its rows: no file of events belongs to it"));
+        }
+        writeln!(list, "record,{}", csv::COLUMNS).map_err(file.error())?;
     }
-    .map_err(io)?;
-    let mut table = start(Box::new(BufWriter::with_capacity(1 << 18, sink.take()))).map_err(io)?;
     let (mut batch, mut who, lines) = (Batch::default(), (0, 0), source.info().lines);
     while source.fill(&mut batch)? {
         let mut next = 0;
         for (place, event) in batch.events.drain(..) {
-            runs(&mut *table, &batch.runs[next..place as usize], who, lines).map_err(io)?;
+            runs(&mut *table, &batch.runs[next..place as usize], who, lines).map_err(file.error())?;
             next = place as usize;
             if let Event::Switch { process, thread } = event {
                 who = (process.0, thread);
             }
-            table.row(Row::of_event(event, who)).map_err(io)?;
+            let row = Row::of_event(event, who);
+            table.row(row.clone()).map_err(file.error())?;
+            if let (Some(list), Some(records), Some(file)) = (&mut list, table.records(), &events) {
+                write!(list, "{records},").and_then(|()| csv::write(list, &row)).map_err(file.error())?;
+            }
         }
-        runs(&mut *table, &batch.runs[next..], who, lines).map_err(io)?;
+        runs(&mut *table, &batch.runs[next..], who, lines).map_err(file.error())?;
     }
-    table.finish().and_then(|mut out| out.flush()).and_then(|()| sink.commit()).map_err(io)
+    let out = table.finish().map_err(file.error())?;
+    file.finish(out)?;
+    match events.zip(list) {
+        Some((events, list)) => events.finish(list),
+        None => Ok(()),
+    }
+}
+
+/// A file that is written, or standard output.
+struct File {
+    name: PathBuf,
+    standard_output: bool,
+    sink: Sink,
+}
+
+impl File {
+    fn create(path: Option<&Path>) -> Result<File, Error> {
+        let (name, sink) = match path {
+            Some(path) => (path.to_owned(), Sink::file(path)),
+            None => (PathBuf::from(STANDARD_OUTPUT), Ok(Sink::plain(Box::new(io::stdout())))),
+        };
+        let sink = sink.map_err(|source| File::explained(&name, path.is_none(), source))?;
+        Ok(File { name, standard_output: path.is_none(), sink })
+    }
+
+    fn out(&mut self) -> io::Result<Out> {
+        Ok(BufWriter::with_capacity(1 << 18, Packing::new(self.sink.take(), &self.name)?))
+    }
+
+    /// An error of the file.
+    fn error(&self) -> impl Fn(io::Error) -> Error + use<> {
+        let (name, standard_output) = (self.name.clone(), self.standard_output);
+        move |source| File::explained(&name, standard_output, source)
+    }
+
+    fn explained(name: &Path, standard_output: bool, source: io::Error) -> Error {
+        let source = if standard_output { source } else { superpage_output::explain(source) };
+        Error::Io { path: name.to_owned(), source }
+    }
+
+    /// Writes what is left, and gives the file its name.
+    fn finish(self, out: Out) -> Result<(), Error> {
+        let error = self.error();
+        let packed = out.into_inner().map_err(io::IntoInnerError::into_error);
+        packed.and_then(Packing::finish).and_then(|()| self.sink.commit()).map_err(error)
+    }
 }
 
 /// Writes the rows of runs, of this process and thread, of a stream with lines or without.

@@ -1,6 +1,6 @@
 //! The table as a Parquet file, compressed with zstd, one million rows per group.
 
-use super::Table;
+use super::{Out, Table};
 use crate::row::Row;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -9,7 +9,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::collections::TryReserveError;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 const SCHEMA: &str = "message trace {
@@ -32,7 +32,7 @@ const ENCODED_ROW: usize = 96;
 const ENCODER: usize = 24 << 20;
 
 struct Parquet {
-    writer: SerializedFileWriter<Box<dyn Write + Send>>,
+    writer: SerializedFileWriter<Out>,
     process: Vec<i32>,
     thread: Vec<i32>,
     kind: Vec<ByteArray>,
@@ -66,7 +66,7 @@ impl<T> Optional<T> {
     }
 }
 
-pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
+pub(super) fn start(out: Out) -> io::Result<Box<dyn Table>> {
     let schema = parse_message_type(SCHEMA).map_err(io_error)?;
     let zstd = Compression::ZSTD(ZstdLevel::try_new(3).map_err(io_error)?);
     let properties = WriterProperties::builder().set_compression(zstd).set_max_row_group_row_count(Some(GROUP)).build();
@@ -99,7 +99,7 @@ impl Table for Parquet {
         if self.kind.len() == GROUP { self.end_group().map_err(io_error) } else { Ok(()) }
     }
 
-    fn finish(mut self: Box<Self>) -> io::Result<Box<dyn Write + Send>> {
+    fn finish(mut self: Box<Self>) -> io::Result<Out> {
         self.end_group().and_then(|()| self.writer.into_inner()).map_err(io_error)
     }
 }
@@ -145,7 +145,7 @@ impl Parquet {
 
 /// Writes the next column of a group and empties it.
 fn put<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, Box<dyn Write + Send>>,
+    group: &mut SerializedRowGroupWriter<'_, Out>,
     values: &mut Vec<T::T>,
     levels: Option<&mut Vec<i16>>,
 ) -> Result<()> {

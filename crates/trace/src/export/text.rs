@@ -1,14 +1,14 @@
 //! The table for people: one line per row, pages in hexadecimal, and the process only where it
 //! changes.
 
-use super::Table;
+use super::{Out, Table};
 use crate::row::Row;
 use std::io::{self, Write};
 use superpage_output::foreign;
 
-struct Text(Box<dyn Write + Send>);
+struct Text(Out);
 
-pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
+pub(super) fn start(out: Out) -> io::Result<Box<dyn Table>> {
     Ok(Box::new(Text(out)))
 }
 
@@ -40,7 +40,7 @@ impl Table for Text {
         }
     }
 
-    fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>> {
+    fn finish(self: Box<Self>) -> io::Result<Out> {
         Ok(self.0)
     }
 }

@@ -9,13 +9,17 @@ mod champsim;
 mod collected;
 mod csv;
 mod drmemtrace;
+mod gem5;
 mod lackey;
 mod lines;
 mod listed;
 mod packed;
 mod page_table;
 mod parquet;
+mod perf;
+mod pin;
 mod regions;
+mod several;
 mod table;
 mod text;
 
@@ -26,7 +30,8 @@ use crate::{Batch, Error, Event, Info, ProcessId, Run, RunBuilder, Source, TRACE
 use hashbrown::HashMap;
 use page_table::PageTable;
 use regions::Touched;
-use std::path::Path;
+use several::Several;
+use std::path::{Path, PathBuf};
 use superpage_pages::Access;
 
 /// What a foreign trace says next.
@@ -80,13 +85,16 @@ trait Records: Send {
 /// Opens a trace by its name.
 type Open = fn(&Path) -> Result<Box<dyn Records>, Error>;
 
-const FORMATS: [(&str, Open); 7] = [
+const FORMATS: [(&str, Open); 10] = [
     ("champsim", champsim::open),
     ("champsim-cloudsuite", champsim::open_cloudsuite),
     ("csv", csv::open),
     ("drmemtrace", drmemtrace::open),
+    ("gem5", gem5::open),
     ("lackey", lackey::open),
     ("parquet", parquet::open),
+    ("perf", perf::open),
+    ("pin", pin::open),
     ("text", text::open),
 ];
 
@@ -100,10 +108,12 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// - `lackey`: what `valgrind --tool=lackey --trace-mem=yes --log-file=FILE` writes;
 /// - `champsim`, `champsim-cloudsuite`: instructions in records of 64 bytes, or of 96;
 /// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files;
+/// - `gem5`, `perf`, `pin`: texts of these tools, an access in each line;
 /// - `csv`, `parquet`, `text`: what [`export`](crate::export::export) writes, which is the stream
 ///   that was exported; and tables with a column `address`.
 ///
-/// Each but Parquet is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines.
+/// Each but Parquet is plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of
+/// lines.
 /// `page_table` is a `v2p.textproto` of drmemtrace, by default the one that lies with the trace;
 /// [`Imported::notes`] tells what is in it. The files are read twice, the first time here.
 ///
@@ -112,6 +122,25 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// cannot be read twice; bytes that are not of that format, with the line or the byte. Later ones
 /// are returned by [`Source::fill`].
 pub fn import(format: &str, path: &Path, lines: bool, page_table: Option<&Path>) -> Result<Imported, Error> {
+    let open = opened(format, path)?;
+    Imported::new((format, &path.display().to_string()), &|| open(path), lines, page_table)
+}
+
+/// Opens several foreign traces as one stream, each a thread, which take turns of some thousand
+/// records. All have one memory.
+///
+/// # Errors
+/// Those of [`import`]; a trace with runs or events.
+pub fn import_threads(format: &str, paths: &[PathBuf], lines: bool) -> Result<Imported, Error> {
+    let opens = paths.iter().map(|path| opened(format, path)).collect::<Result<Vec<_>, _>>()?;
+    let traces = || opens.iter().zip(paths).map(|(open, path)| open(path)).collect::<Result<Vec<_>, _>>();
+    let several = || Ok(Box::new(Several::new(traces()?)) as Box<dyn Records>);
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    Imported::new((format, &names.join(" + ")), &several, lines, None)
+}
+
+/// What opens a trace of this format.
+fn opened(format: &str, path: &Path) -> Result<Open, Error> {
     let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not a trace format; expected one of: {known}")));
@@ -121,38 +150,7 @@ pub fn import(format: &str, path: &Path, lines: bool, page_table: Option<&Path>)
         let problem = "is not a regular file, and importing reads its input twice: save it to a file first";
         return Err(Error::input(path.display().to_string(), problem));
     }
-    let mut records = open(path)?;
-    let given = page_table.or(records.page_table_file()).map(PageTable::read).transpose()?;
-    let wrong = |problem: String| Err(Error::input(path.display().to_string(), problem));
-    let (mut touched, mut events, mut calls) = (Touched::default(), false, false);
-    let mut touch = |record| match record {
-        Record::Access(access, address, bytes) => touched.access(access, address, bytes),
-        Record::Run(run) => touched.access(run.access(), run.page() << TRACE_PAGE_SHIFT, 1),
-        Record::Event(event) => {
-            events = true;
-            calls |= matches!(*event, Event::Call { .. });
-        }
-        Record::Thread(_) | Record::Instructions(_) => {}
-    };
-    while records.read(&mut touch)? {}
-    if touched.is_empty() {
-        return wrong(format!("contains no access; expected a {format} trace"));
-    }
-    let known = records.lines();
-    if lines && known == Some(false) {
-        return wrong("has pages without lines: import it without --lines".into());
-    }
-    let lines = known.unwrap_or(lines);
-    let workload = records.workload().unwrap_or_else(|| path.display().to_string());
-    let mut notes: Vec<_> = records.notes().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    if let Some(table) = given.or_else(|| records.page_table()) {
-        notes.push(("page table".to_owned(), table.describe(touched.pages())));
-    }
-    let start = if events { Vec::new() } else { touched.events(format) };
-    let records = open(path)?;
-    let info = Info { workload, fetches: touched.fetches(), lines, calls, ..Info::default() };
-    let builder = if lines { RunBuilder::of_lines() } else { RunBuilder::new() };
-    Ok(Imported { info, notes, start, records, builder, threads: Threads::default(), ended: false })
+    Ok(open)
 }
 
 /// A foreign trace as a source.
@@ -168,6 +166,47 @@ pub struct Imported {
 }
 
 impl Imported {
+    /// The stream of a trace of this format and name.
+    fn new(
+        (format, name): (&str, &str),
+        open: &dyn Fn() -> Result<Box<dyn Records>, Error>,
+        lines: bool,
+        page_table: Option<&Path>,
+    ) -> Result<Imported, Error> {
+        let mut records = open()?;
+        let given = page_table.or(records.page_table_file()).map(PageTable::read).transpose()?;
+        let wrong = |problem: String| Err(Error::input(name, problem));
+        let (mut touched, mut events, mut calls) = (Touched::default(), false, false);
+        let mut touch = |record| match record {
+            Record::Access(access, address, bytes) => touched.access(access, address, bytes),
+            Record::Run(run) => touched.access(run.access(), run.page() << TRACE_PAGE_SHIFT, 1),
+            Record::Event(event) => {
+                events = true;
+                calls |= matches!(*event, Event::Call { .. });
+            }
+            Record::Thread(_) | Record::Instructions(_) => {}
+        };
+        while records.read(&mut touch)? {}
+        if touched.is_empty() {
+            return wrong(format!("contains no access; expected a {format} trace"));
+        }
+        let known = records.lines();
+        if lines && known == Some(false) {
+            return wrong("has pages without lines: import it without --lines".into());
+        }
+        let lines = known.unwrap_or(lines);
+        let workload = records.workload().unwrap_or_else(|| name.to_owned());
+        let mut notes: Vec<_> = records.notes().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        if let Some(table) = given.or_else(|| records.page_table()) {
+            notes.push(("page table".to_owned(), table.describe(touched.pages())));
+        }
+        let start = if events { Vec::new() } else { touched.events(format) };
+        let records = open()?;
+        let info = Info { workload, fetches: touched.fetches(), lines, calls, ..Info::default() };
+        let builder = if lines { RunBuilder::of_lines() } else { RunBuilder::new() };
+        Ok(Imported { info, notes, start, records, builder, threads: Threads::default(), ended: false })
+    }
+
     /// What to know of the trace, as keys and values for
     /// [`Writer::create`](crate::file::Writer::create).
     pub fn notes(&self) -> &[(String, String)] {
