@@ -16,6 +16,7 @@ mod progress;
 mod record;
 mod reproduce;
 mod sim;
+mod simpoint;
 mod stop;
 mod sweep;
 mod trace;

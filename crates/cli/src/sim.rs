@@ -1,6 +1,7 @@
 //! `superpage sim`.
 
 use crate::print::Width;
+use crate::simpoint;
 use crate::stop::Stop;
 use crate::{Failure, progress};
 use clap::Args;
@@ -171,6 +172,11 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     trace: Vec<PathBuf>,
 
+    /// Print the weighted means over the traces, in place of their rows: a file of SimPoint with a
+    /// weight for each of them, in their order
+    #[arg(long, value_name = "FILE", requires = "trace", conflicts_with_all = ["parts", "every"])]
+    weights: Option<PathBuf>,
+
     /// A built-in workload with its parameters, or a mix of them; see the list below
     #[arg(value_name = "WORKLOAD[:key=value,...]")]
     workload: Option<String>,
@@ -263,6 +269,10 @@ impl Sim {
                 .chain(self.fragment.file().map(|file| std::path::Path::new(file.path())))
                 .try_for_each(|input| crate::export::apart(input, page))?;
         }
+        let weights = self.weights.as_ref().map(|file| simpoint::weights(file, self.trace.len())).transpose()?;
+        if weights.is_some() && self.format == Format::Parquet {
+            return Err(Failure::Usage("--weights: means are printed as a table, JSON or CSV".into()));
+        }
         let export = crate::export::create(self.export_html.as_ref())?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
@@ -302,7 +312,12 @@ impl Sim {
             self.program(&setups, &stop)?
         };
         let mut findings = Vec::new();
-        superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
+        match &weights {
+            Some(weights) => {
+                findings = simpoint::written(&simpoint::means(&all, weights)?, self.format, self.width.screen())?
+            }
+            None => superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?,
+        }
         let page = export.map(|export| (export, superpage_sim::rows_page(&all)));
         crate::export::write_and_print(page, findings, &stop)?;
         if self.every.is_some() && self.export_html.is_none() && self.format == Format::Table {

@@ -61,3 +61,20 @@ fn two_files_of_champsim_are_two_threads() {
     refused(&["trace", "export", "champsim", ours, "-o", records, "--events", records], &["cannot write"]);
     refused(&["trace", "import", "champsim", records, records, "-o", both, "--v2p", events], &["--v2p"]);
 }
+
+#[test]
+fn traces_of_intervals_have_weighted_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    let weights = folder.path().join("some.weights");
+    let [ours, file] = [&ours, &weights].map(|path| path.to_str().unwrap());
+    std::fs::write(&weights, "0.25 0\n0.25 1\n").unwrap();
+    let means = printed(&["sim", "-m", "zen5", "--format", "csv", "--weights", file, "--trace", ours, ours]);
+    let lines: Vec<&str> = means.lines().collect();
+    assert_eq!(lines.len(), 3, "{means}");
+    assert!(lines[1].starts_with("zen5,base,2,20000.0,2503.0,"), "{means}");
+    let table = printed(&["sim", "-m", "zen5", "--weights", file, "--trace", ours, ours]);
+    assert!(table.contains("weighted means of 2 intervals") && table.contains("125.150"), "{table}");
+    refused(&["sim", "--weights", file, "--trace", ours], &["some.weights: 2 weights of sum 0.5", "for 1 traces"]);
+    refused(&["sim", "--weights", file, "--format", "parquet", "--trace", ours, ours], &["JSON or CSV"]);
+}
