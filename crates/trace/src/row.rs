@@ -3,7 +3,7 @@
 //! | column | of a run | of an event |
 //! | --- | --- | --- |
 //! | `process`, `thread` | who did it | who did it; of a switch, who goes on |
-//! | `kind` | `read`, `write`, `execute` | its name, such as `switch` or `file-read`; `docs/traces.md` lists them |
+//! | `kind` | `read`, `write`, `execute` | its name, such as `switch` or `file-read`; `docs/trace-events.md` lists them |
 //! | `page` | its number of 4 KB | the first page, if it has one: of `file-read` and `file-write` in the file |
 //! | `pages` | | how many, if it says |
 //! | `references` | accesses | of `skipped`, those left out |
