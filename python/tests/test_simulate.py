@@ -54,6 +54,16 @@ def test_any_number_of_threads_gives_the_same_rows():
     assert one.to_json() == two.to_json()
 
 
+def test_cores_are_those_of_the_command(command, root):
+    words = ["sim", RANDOM, "-m", "zen5", "-p", "thp", "--cores", "4", "--quantum", "20K"]
+    rows = superpages.simulate(RANDOM, machines="zen5", policies="thp", cores=4, quantum=20_000)
+    assert rows.to_json().encode() == command(*words, "--format", "json")
+    assert rows.column("most_cores") == [4, 4] and rows.column("cores") == [1, 1]
+    raises(ValueError, "cores: expected a whole number from 1 to 4096", cores=0)
+    raises(ValueError, "quantum: expected a whole number from 1", cores=2, quantum=0)
+    raises(ValueError, "it has 1 core, not 2", machines="alpha-21264", cores=2)
+
+
 def test_machines_are_names_or_dicts():
     names = superpages.simulate(RANDOM, machines="zen5:costs.fault=9000", policies="thp")
     dicts = superpages.simulate(RANDOM, machines={"from": "zen5", "costs": {"fault": 9000}}, policies="thp")

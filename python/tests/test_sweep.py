@@ -49,6 +49,29 @@ def test_a_sweep_is_that_of_the_command_to_the_byte(command, tmp_path):
     assert (tmp_path / "ours" / "rows.parquet").read_bytes() == theirs
 
 
+def test_numbers_of_cores_are_an_axis(tmp_path):
+    def spec(**axes):
+        common = {"workload": "tree:nodes=2000,operations=500", "machine": "zen5", "policy": "thp", "memory": "64M"}
+        return {"sweep": {"name": "cores"}, "axes": common | axes}
+
+    rows = superpages.sweep(spec(cores=["none", 1, 4]), tmp_path / "cores")
+    expected = [
+        superpages.simulate("tree:nodes=2000,operations=500", machines="zen5", policies="thp", memory="64M", **given)
+        for given in [{}, {"cores": 1}, {"cores": 4}]
+    ]
+    for key in ["most_cores", "quantum", "cores", "cycles", "tlb_misses", "shootdowns", "elapsed_seconds"]:
+        assert rows.column(key) == [value for some in expected for value in some.column(key)], key
+    turns = superpages.sweep(spec(cores=2, quantum=["20K", 30_000]))
+    assert turns.column("quantum") == [20_000, 20_000, 30_000, 30_000]
+    for axes, why in [
+        ({"quantum": 5}, "give axes.cores"),
+        ({"cores": 0}, "a number from 1 to 4096"),
+        ({"cores": 2, "machine": "alpha-21264"}, "it has 1 core, not 2"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            superpages.sweep(spec(**axes))
+
+
 class Quiet(superpages.Policy):
     """Does nothing, or fails."""
 

@@ -153,7 +153,7 @@ pub(crate) struct Sim {
     /// Run each thread of the stream on a core, N of them, in turn, each with its own TLBs; without
     /// it all take turns on one core in the order of the stream. 1 with --quantum is a machine with
     /// one processor
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Cores::MOST)))]
     cores: Option<u32>,
 
     /// Instructions of a thread before another one of its core runs

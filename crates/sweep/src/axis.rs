@@ -1,8 +1,9 @@
 //! The axes of a sweep: what each is called in the file, and what a value of it does to a point of
 //! the grid.
 
-use superpage_pages::{PageSize, parse_bytes};
+use superpage_pages::{PageSize, parse_bytes, parse_count};
 use superpage_sim::{Conditions, with_values};
+use superpage_trace::Cores;
 
 /// What a stream axis begins the value of a trace with: no workload is called so.
 pub(crate) const TRACE: &str = "trace ";
@@ -11,11 +12,17 @@ pub(crate) const TRACE: &str = "trace ";
 /// machine.
 const DEFAULT_WORD: &str = "own";
 
+/// The value of the axis `cores` by which threads take turns on one core.
+pub(crate) const NO_CORES: &str = "none";
+
 /// One simulation of the grid, in words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Point {
     /// A workload, or a trace after [`TRACE`].
     pub(crate) stream: String,
+    /// The number of cores of its threads, and the quantum there; `None`: all take turns on one.
+    cores: Option<u32>,
+    quantum: Option<u64>,
     /// The machine with its overlays.
     pub(crate) machine: String,
     /// Keys and values that are set in it.
@@ -32,6 +39,11 @@ impl Point {
         let set: Vec<String> = self.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
         with_values(&self.machine, &set)
     }
+
+    /// The cores on which the threads of the stream run.
+    pub(crate) fn cores(&self) -> Option<Cores> {
+        self.cores.map(|number| Cores { number, quantum: self.quantum.unwrap_or(Cores::QUANTUM) })
+    }
 }
 
 /// A kind of axis. To add one takes an entry of [`KINDS`].
@@ -45,13 +57,26 @@ pub(crate) struct AxisKind {
 }
 
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of
-/// one stream and one set of conditions are next to each other, since one base is theirs.
-pub(crate) static KINDS: [AxisKind; 12] = [
+/// one stream on the same cores are next to each other, since one pass is theirs, and so are those
+/// under one set of conditions, since one base is.
+pub(crate) static KINDS: [AxisKind; 14] = [
     AxisKind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
         numeric: false,
         apply: |point, text| put(&mut point.stream, Ok(text.into())),
+    },
+    AxisKind {
+        name: "cores",
+        help: "cores on which the threads of the stream run, or none: all take turns on one, as without sim --cores",
+        numeric: true,
+        apply: |point, text| put(&mut point.cores, cores(text)),
+    },
+    AxisKind {
+        name: "quantum",
+        help: "instructions of a thread before another one of its core runs, as 10M; with the axis cores",
+        numeric: true,
+        apply: |point, text| put(&mut point.quantum, quantum(text).map(Some)),
     },
     AxisKind {
         name: "memory",
@@ -144,6 +169,19 @@ fn seed(text: &str) -> Result<u64, String> {
     seed.ok_or_else(|| format!("{text}: expected a number from 0, below 2^63"))
 }
 
+fn cores(text: &str) -> Result<Option<u32>, String> {
+    if text == NO_CORES {
+        return Ok(None);
+    }
+    let number = text.parse().ok().filter(|number| (1..=Cores::MOST).contains(number));
+    number.map(Some).ok_or_else(|| format!("{text}: expected a number from 1 to {}, or {NO_CORES}", Cores::MOST))
+}
+
+fn quantum(text: &str) -> Result<u64, String> {
+    let quantum = parse_count(text).ok().filter(|quantum| *quantum > 0);
+    quantum.ok_or_else(|| format!("{text}: expected a number of instructions from 1, as 10M"))
+}
+
 /// A value of an axis in the one form that rows have: a policy by its name there, unless it is none
 /// of superpage's or wrong.
 pub(crate) fn canonical(axis: &str, value: &str) -> String {
@@ -189,7 +227,8 @@ pub(crate) fn apply(axis: &str, point: &mut Point, value: &str) -> Result<(), St
 pub(crate) fn number(axis: &str, value: &str) -> Option<f64> {
     let numeric = axis.starts_with(SET) || KINDS.iter().any(|kind| kind.name == axis && kind.numeric);
     let plain = value.parse::<f64>().ok().filter(|number| number.is_finite());
-    numeric.then(|| plain.or_else(|| parse_bytes(value).ok().map(|bytes| bytes as f64)))?
+    let parse = if axis == "quantum" { parse_count } else { parse_bytes };
+    numeric.then(|| plain.or_else(|| parse(value).ok().map(|number| number as f64)))?
 }
 
 /// Values as figures show them: streams without what does not tell them apart, parameters or the

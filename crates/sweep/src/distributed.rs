@@ -13,15 +13,15 @@ use std::sync::atomic::AtomicBool;
 use superpage_sim::{Error, Kept, Row};
 
 impl Plan {
-    /// The names of all cells, each with the place of its stream: cells of one stream can share a
-    /// pass. For the Python package, as all of this file.
+    /// The names of all cells, each with the place of its stream on its cores: cells of one place
+    /// can share a pass. For the Python package, as all of this file.
     pub fn cell_names(&self) -> impl Iterator<Item = (&str, usize)> {
         self.cells.iter().enumerate().map(|(place, cell)| (cell.name.as_str(), self.stream_of(place)))
     }
 
-    /// The paths of traces that cells read, in the order of their axis.
+    /// The paths of traces that cells read.
     pub fn traces(&self) -> impl Iterator<Item = &str> {
-        self.streams.iter().filter_map(|stream| stream.name.strip_prefix(crate::axis::TRACE))
+        self.inputs.keys().filter_map(|name| name.strip_prefix(crate::axis::TRACE))
     }
 
     /// Runs the cells at these places, which are over one stream, in one pass, and returns the name

@@ -161,8 +161,9 @@ fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) ->
         let done = progress.of.map_or(1.0, |of| progress.runs as f64 / of.max(1) as f64);
         *share.lock().expect("no holder panics") = done.clamp(1e-9, 1.0);
     };
-    let mut source = plan.streams[stream].source(plan.sweep.lines)?;
-    let runs = run_parts(setups, source.as_mut(), &enough, &progress, &plan.watch())?;
+    let stream = &plan.streams[stream];
+    let mut source = stream.source(plan.sweep.lines)?;
+    let runs = run_parts(setups, source.as_mut(), &enough, &progress, &plan.watch(stream.cores))?;
     let share = if enough.load(Ordering::Relaxed) { *share.lock().expect("no holder panics") } else { 1.0 };
     Ok((begun.elapsed().as_secs_f64() / share, runs))
 }

@@ -1,6 +1,6 @@
 //! The file of a sweep: `docs/sweep.md` explains how to write one.
 
-use crate::axis::{self, KINDS, Point, SET, TRACE, apply, canonical, is_known, rank};
+use crate::axis::{self, KINDS, NO_CORES, Point, SET, TRACE, apply, canonical, is_known, rank};
 use crate::files::Files;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -142,6 +142,10 @@ impl Sweep {
             if !axes.iter().any(|axis| axis.name == name) {
                 return Err(format!("axes.{name} is missing: give at least one, as in {name} = [\"{default}\"]"));
             }
+        }
+        let has = |axis: &str, fits: fn(&[String]) -> bool| axes.iter().any(|a| a.name == axis && fits(&a.values));
+        if has("quantum", |_| true) && !has("cores", |values| values.iter().all(|value| value != NO_CORES)) {
+            return Err(format!("axes.quantum: threads have one only on cores: give axes.cores, without {NO_CORES}"));
         }
         let inline = machines.into_iter().map(inline_machine).collect::<Result<_, String>>()?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));

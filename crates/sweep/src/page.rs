@@ -8,6 +8,7 @@ use std::fmt::Write;
 use superpage_output::quoted;
 use superpage_pages::ExactBytes;
 use superpage_report::{Explorer, escape, page, prose};
+use superpage_trace::Cores;
 
 /// The page. `command` made the rows.
 pub(crate) fn html(plan: &Plan, merged: &Merged, explorer: Option<&Explorer>, command: &str) -> String {
@@ -61,7 +62,7 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
     if plan.sweep.is_inline(&point.machine()) || superpage_sim::named(&point.policy).is_err() {
         return None;
     }
-    let conditions = &point.conditions;
+    let (conditions, cores) = (&point.conditions, point.cores());
     let mut words: Vec<String> = ["superpage", "sim"].map(String::from).to_vec();
     let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -76,6 +77,9 @@ fn of_row(plan: &Plan, point: &Point) -> Option<String> {
     };
     option("--sizes", conditions.sizes.as_ref().map(sizes));
     let bytes = |bytes| ExactBytes(bytes).to_string();
+    option("--cores", cores.map(|cores| cores.number.to_string()));
+    let quantum = cores.map(|cores| cores.quantum).filter(|quantum| *quantum != Cores::QUANTUM);
+    option("--quantum", quantum.map(|quantum| quantum.to_string()));
     option("--memory", conditions.memory.map(bytes));
     option("--swap", conditions.swap.map(bytes));
     let usual = superpage_sim::Conditions::default();

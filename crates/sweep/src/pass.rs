@@ -2,10 +2,12 @@
 
 use crate::Plan;
 use crate::cells::MOST;
+use crate::plan::Stream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use superpage_sim::{Error, Row, Run, Setup, keep, run_parts};
+use superpage_trace::Cores;
 
 /// The note of a cell that says how long it took.
 pub(crate) const SECONDS: &str = "superpage.seconds";
@@ -29,7 +31,7 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
     let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
     let run = || {
         let mut source = stream.source(plan.sweep.lines)?;
-        run_parts(&all, source.as_mut(), stop, &|_| {}, &plan.watch())
+        run_parts(&all, source.as_mut(), stop, &|_| {}, &plan.watch(stream.cores))
     };
     let (mut runs, seconds) = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(runs)) => {
@@ -51,11 +53,11 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
             }
             return Ok(Some(all));
         }
-        Ok(Err(error)) => (failed(&all, &stream.name, &error.to_string()), None),
+        Ok(Err(error)) => (failed(&all, stream, &error.to_string()), None),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             let problem = format!("a bug in superpage, please report it: {}", text.unwrap_or("a panic"));
-            (failed(&all, &stream.name, &problem), None)
+            (failed(&all, stream, &problem), None)
         }
     };
     let seconds = seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64)));
@@ -68,7 +70,7 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
         if bytes.len() as u64 > MOST {
             let problem =
                 format!("its rows have {} bytes, and a cell at most {MOST}: give a longer `every`", bytes.len());
-            bytes = keep(&failed(setups, &stream.name, &problem), &notes)?;
+            bytes = keep(&failed(setups, stream, &problem), &notes)?;
         }
         kept.push((name.clone(), bytes));
         runs = rest;
@@ -77,6 +79,8 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
 }
 
 /// Runs whose rows have only this error.
-fn failed(setups: &[Setup], stream: &str, problem: &str) -> Vec<Run> {
-    setups.iter().map(|setup| Row::failed(setup, stream, problem.into()).into()).collect()
+fn failed(setups: &[Setup], stream: &Stream, problem: &str) -> Vec<Run> {
+    let Cores { number, quantum } = stream.cores.unwrap_or(Cores { number: 0, quantum: 0 });
+    let failed = |setup| Row { most_cores: number.into(), quantum, ..Row::failed(setup, &stream.name, problem.into()) };
+    setups.iter().map(|setup| failed(setup).into()).collect()
 }

@@ -16,7 +16,7 @@ use superpage_sim::{
     Conditions, Error, Limit, Setup, Watch, check_memory, check_setups, groups, plan_on_host, plan_policies,
 };
 use superpage_trace::file::Reader;
-use superpage_trace::{Info, Source, workload};
+use superpage_trace::{Cores, Info, Source, workload};
 use superpage_vm::Policy;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -36,7 +36,7 @@ pub struct Plan {
     pub(crate) sweep: Sweep,
     pub(crate) parts: Vec<Part>,
     pub(crate) cells: Vec<Cell>,
-    /// The streams, in the order of their axis.
+    /// The streams on the cores that each has, in the order of the points.
     pub(crate) streams: Vec<Stream>,
     machines: HashMap<String, Machine>,
     /// What is set in each, by its name.
@@ -64,10 +64,12 @@ pub struct CallerPolicy {
     pub text: String,
 }
 
-/// A stream of events.
+/// A stream of events, whose threads have cores or not.
+#[derive(Clone)]
 pub(crate) struct Stream {
     /// As the file of the sweep names it, traces after [`TRACE`].
     pub(crate) name: String,
+    pub(crate) cores: Option<Cores>,
     digest: String,
     info: Info,
     /// What tells that a trace is the file that was digested.
@@ -139,17 +141,18 @@ impl Plan {
         callers: HashMap<String, CallerPolicy>,
         limits: &[Limit],
     ) -> Result<Plan, Error> {
-        let (mut streams, mut parts) = (Vec::new(), Parts::default());
+        let (mut streams, mut parts): (Vec<Stream>, _) = (Vec::new(), Parts::default());
         let (mut machines, mut policies, mut hosts) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut set = HashMap::new();
         let (mut inputs, mut texts, files) = (BTreeMap::new(), Texts::default(), Files::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
+        let mut opened = HashMap::new();
         for name in &axis.values {
             let stream = Stream::open(name, sweep.lines)?;
             if name.starts_with(TRACE) {
                 inputs.insert(name.clone(), stream.digest.clone());
             }
-            streams.push(stream);
+            opened.insert(name.clone(), stream);
         }
         for point in sweep.points() {
             let name = point.machine();
@@ -180,7 +183,13 @@ impl Plan {
             if let Some(file) = point.conditions.fragment.file() {
                 inputs.entry(format!("fragment {}", file.path())).or_insert_with(|| file.digest().into());
             }
-            let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
+            let cores = point.cores();
+            let is = |stream: &Stream| stream.name == point.stream && stream.cores == cores;
+            // Most often that of the point before.
+            let stream = streams.iter().rposition(is).unwrap_or_else(|| {
+                streams.push(opened[&point.stream].on(cores));
+                streams.len() - 1
+            });
             parts.add(stream, point, name);
         }
         let Parts { parts, places } = parts.compared();
@@ -191,9 +200,9 @@ impl Plan {
     }
 
     fn find_cells(&mut self, texts: &Texts, limits: &[Limit]) -> Result<(), Error> {
-        let watch = self.watch();
         for place in 0..self.parts.len() {
             let part = &self.parts[place];
+            let watch = self.watch(self.streams[part.stream].cores);
             let setups = self.setups(part)?;
             check_setups(&setups, &self.streams[part.stream].info, self.sweep.lines)?;
             let rows = |(machine, rows): (&str, usize)| std::iter::repeat_n(texts.machines[machine].as_str(), rows);
@@ -266,7 +275,7 @@ impl Plan {
     /// The part of a point, and the place of its row there.
     pub(crate) fn find(&self, point: &Point) -> (usize, usize) {
         let (machine, mut row) = (point.machine(), 0);
-        let part = self.places[&key(&point.stream, &point.conditions)];
+        let part = self.places[&key(point)];
         for (name, hosts) in &self.parts[part].grid {
             for (host, policies) in hosts {
                 let all = with_base(policies);
@@ -291,9 +300,9 @@ impl Plan {
         Ok(cell.rows.iter().map(|row| setups[*row].clone()).collect())
     }
 
-    /// What is recorded of every run.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every, cores: None }
+    /// How a stream is run on these cores, and what is recorded of every run.
+    pub(crate) fn watch(&self, cores: Option<Cores>) -> Watch {
+        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, every: self.sweep.every, cores }
     }
 
     /// The place of the stream that the cell at `place` runs over.
@@ -344,8 +353,9 @@ struct Parts {
 
 impl Parts {
     /// Adds a point to its part. The points of one need not be next to each other.
-    fn add(&mut self, stream: usize, Point { stream: name, conditions, host, policy, .. }: Point, machine: String) {
-        let place = *self.places.entry(key(&name, &conditions)).or_insert(self.parts.len());
+    fn add(&mut self, stream: usize, point: Point, machine: String) {
+        let place = *self.places.entry(key(&point)).or_insert(self.parts.len());
+        let Point { conditions, host, policy, .. } = point;
         if place == self.parts.len() {
             self.parts.push(Part { stream, conditions, grid: Vec::new(), rows: 0 });
         }
@@ -381,8 +391,8 @@ impl Parts {
 }
 
 /// What tells one part from the others.
-fn key(stream: &str, conditions: &Conditions) -> String {
-    format!("{stream} {conditions:?}")
+fn key(point: &Point) -> String {
+    format!("{} {:?} {:?}", point.stream, point.cores(), point.conditions)
 }
 
 /// A digest as text.
@@ -395,11 +405,18 @@ impl Stream {
     fn open(name: &str, lines: bool) -> Result<Stream, Error> {
         let Some(path) = name.strip_prefix(TRACE) else {
             let info = parse(name, lines)?.info().clone();
-            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()), info, stamp: None });
+            return Ok(Stream { name: name.into(), cores: None, digest: hex(name.as_bytes()), info, stamp: None });
         };
         let path = Path::new(path);
         let (stamp, info) = (Some(stamp(path)?), Reader::open(path)?.info().clone());
-        Ok(Stream { name: name.into(), digest: contents(path)?, info, stamp })
+        Ok(Stream { name: name.into(), cores: None, digest: contents(path)?, info, stamp })
+    }
+
+    /// The stream with its threads on these cores.
+    fn on(&self, cores: Option<Cores>) -> Stream {
+        let number = cores.map_or(0, |cores| cores.number);
+        let digest = cores.map_or_else(|| self.digest.clone(), |cores| format!("{}, {cores:?}", self.digest));
+        Stream { cores, digest, info: Info { cores: number, ..self.info.clone() }, ..self.clone() }
     }
 
     /// The stream from its beginning.

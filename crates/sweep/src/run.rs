@@ -310,7 +310,10 @@ impl Work<'_> {
     /// Whether these cells fit into memory with those that run.
     fn fits(&self, running: &[Running], cells: &[Running]) -> bool {
         let all: Vec<Setup> = running.iter().chain(cells).flat_map(|(_, setups)| setups).cloned().collect();
-        check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()
+        let cores = |(place, _): &Running| self.plan.streams[self.plan.stream_of(*place)].cores;
+        // None has more cores than these.
+        let most = running.iter().chain(cells).filter_map(cores).max_by_key(|cores| cores.number);
+        check_memory(&all, &self.plan.watch(most), &self.options.limits).is_ok()
     }
 
     /// Runs cells over one stream in one pass, and keeps them. Where memory runs short, half of

@@ -33,6 +33,9 @@ impl Cores {
     /// A clock tick of 4 ms (Linux with `HZ=250`) at 2.5 instructions a nanosecond.
     pub const QUANTUM: u64 = 10_000_000;
 
+    /// The most that can be asked for.
+    pub const MOST: u32 = 4096;
+
     /// Of a machine whose file does not say how many it has.
     pub const MANY: u32 = 64;
 
